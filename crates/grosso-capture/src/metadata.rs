@@ -208,7 +208,7 @@ impl Offload {
         self.meta
     }
 
-    /// Returns the ports for dissecting this packet: those recorded with it, and `base` for all others.
+    /// Returns the ports for dissecting this packet: the ports recorded with it, and `base` for all other tunnel types.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)

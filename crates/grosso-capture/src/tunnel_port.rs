@@ -38,14 +38,14 @@ impl TunnelPort {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot know.
+    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot infer.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header with such a
-    /// source or destination port. `stack` holds the packet's headers, dissected with `ports`.
+    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header whose source
+    /// or destination port is an unassigned tunnel port. `stack` holds the packet's headers, dissected with `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -131,7 +131,7 @@ impl TunnelPort {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Returns whether both have the same tunnel type, regardless of their ports.
+    /// Returns whether both tunnels have the same tunnel type, regardless of their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         match (self.payload, other.payload) {

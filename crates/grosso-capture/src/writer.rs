@@ -97,7 +97,7 @@ pub struct CaptureWriter<W: Write> {
     path: String,
     options: WriterOptions,
     state: WriterState,
-    /// Interfaces of the current section, or those declared by a pcapng input.
+    /// Interfaces of the current section, or the interfaces declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
     bytes: u64,
@@ -411,7 +411,7 @@ impl<W: Write> CaptureWriter<W> {
         self.packets
     }
 
-    /// Returns the number of bytes written so far, including those in the buffer: the length of the file.
+    /// Returns the number of bytes written so far, including bytes in the buffer: the length of the file.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -439,7 +439,8 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the data's.
+        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the length
+        // of the data.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
             Format::Pcap => self.write_record(meta, data, length, &interface),

@@ -79,7 +79,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Number of connections to a claim that are queued and never accepted. If the queue is full, the kernel's list of
 /// sockets is queried for the holder.
 const WAITING_MAX: i32 = 4096;
-/// Maximum number of attempts at a name whose holder ends each time that it is queried.
+/// Maximum number of attempts at a name whose holder ends each time it is queried.
 const ATTEMPTS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
-//! | [`claim`] | claims: abstract socket names that one process holds, and whether to trust the holder |
+//! | [`claim`] | claims: abstract socket names that one process holds, and a check of whether the holder is trusted |
 //! | [`inherited_fd`] | inherited descriptors |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`unix_socket`] | Unix sockets that carry frames |

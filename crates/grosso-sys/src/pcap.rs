@@ -186,7 +186,7 @@ type CloseFunction = unsafe extern "C" fn(*mut c_void);
 type RunFunction = unsafe extern "C" fn(*const RawProgram, *const RawHeader, *const u8) -> c_int;
 type FreeFunction = unsafe extern "C" fn(*mut RawProgram);
 
-/// File names of libpcap: the name on Debian, and those on other distributions.
+/// File names of libpcap: the name on Debian, and the names on other distributions.
 const NAMES: [&str; 3] = ["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
 /// Maximum number of bytes that tcpdump keeps of a packet.
 const SNAPLEN: c_int = 262_144;

@@ -37,14 +37,14 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 
 /// Gives a thread (`None` for the calling thread) precedence over all ordinary threads until it sleeps (`SCHED_FIFO`).
 ///
-/// `priority` is from 1 to 99; if two such threads share a CPU, the one with the higher priority runs first.
+/// `priority` is from 1 to 99; if two of these threads share a CPU, the one with the higher priority runs first.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time budget.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
-    // The kernel's `struct sched_param` consists of this number. The one in musl has more fields.
+    // The kernel's `struct sched_param` consists of this number. The structure in musl has more fields.
     let parameter = i32::from(priority);
     // SAFETY: the kernel reads one `struct sched_param`. The raw call is used because musl's wrapper
     // only returns that the call is not implemented.

@@ -162,7 +162,7 @@ impl TunBuilder {
         self.flag(abi::IFF_MULTI_QUEUE, on)
     }
 
-    /// Makes a read without a packet fail with [`io::ErrorKind::WouldBlock`] instead of blocking.
+    /// Makes a read fail with [`io::ErrorKind::WouldBlock`] if there is no packet, instead of blocking.
     pub fn nonblocking(mut self, on: bool) -> Self {
         self.nonblocking = on;
         self
@@ -214,8 +214,8 @@ impl Tun {
         Ok(Self { file, name, flags })
     }
 
-    /// Makes a read without a packet, and a write without room, fail with [`io::ErrorKind::WouldBlock`] instead of
-    /// blocking.
+    /// Makes a read fail with [`io::ErrorKind::WouldBlock`] if there is no packet, and a write if there is no room,
+    /// instead of blocking.
     ///
     /// # Errors
     ///

@@ -52,7 +52,8 @@ impl UnixAddress {
     /// Returns the address of a socket file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an empty path, one with a NUL byte, or one longer than [`PATH_BYTES_MAX`].
+    /// [`io::ErrorKind::InvalidInput`] for a path that is empty, contains a NUL byte, or is longer than
+    /// [`PATH_BYTES_MAX`].
     pub fn new(path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_encoded_bytes();
         if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX || bytes.contains(&0) {
@@ -83,13 +84,13 @@ pub struct Sender {
 pub struct UnixSocket {
     file: ManuallyDrop<OwnedFd>,
     kind: UnixKind,
-    /// Whether the socket may hold passed descriptors that were not received yet.
+    /// Whether the socket may hold passed descriptors that have not been received yet.
     may_hold_files: bool,
 }
 
 impl UnixSocket {
     /// Creates an unbound socket that accepts no passed descriptors. If the kernel cannot refuse them (before Linux
-    /// 6.16), the closing thread closes those that arrive.
+    /// 6.16), the closing thread closes the descriptors that arrive.
     ///
     /// # Errors
     /// Errors from `socket(2)`.
@@ -243,8 +244,8 @@ impl UnixSocket {
         Ok(received.bytes)
     }
 
-    /// Receives a datagram. Returns its length, or the buffer's if that is shorter, and its sender, if the sender has
-    /// an address.
+    /// Receives a datagram. Returns its length (at most the length of the buffer) and its sender, if the sender has an
+    /// address.
     ///
     /// # Errors
     /// Errors from `recvmsg(2)`.

@@ -179,8 +179,8 @@ pub fn wait_for<'a>(
     }
 }
 
-/// Converts the maximum wait to the kernel's format. A value that exceeds its number of seconds means no limit:
-/// [`Duration::MAX`].
+/// Converts the maximum wait to the kernel's format. A wait whose seconds do not fit into the format, for example
+/// [`Duration::MAX`], means no limit.
 pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
     at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }
@@ -195,7 +195,7 @@ pub fn wait_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// A descriptor that is readable from the time that one thread raises the event until another takes it.
+/// A descriptor that is readable from the time one thread raises the event until another thread takes it.
 #[derive(Debug)]
 pub struct Event {
     file: OwnedFd,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Maximum number of unused buffers in a batch; further ones are dropped.
+/// Maximum number of unused buffers in a batch; further buffers are dropped.
 ///
 /// ```
 /// use grosso_tun::{Batch, SPARES_MAX};

@@ -33,15 +33,15 @@
 //! | `AsyncTun`, `AsyncUdp` | the device and the socket for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
-//! Functions with the prefix `try_` never block; they return 0 if there is nothing to receive or no room. The functions
-//! of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait
-//! in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
+//! Functions with the prefix `try_` never block; they return 0 if no packet is available or there is no room. The
+//! functions of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you
+//! can wait in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
 //!
 //! # Batches, errors and cancellation
 //!
 //! A send call removes exactly the packets that the device or the socket accepted from its [`Batch`] or list. After an
-//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. A
-//! dropped future of a receive call has received nothing.
+//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. If
+//! the future of a receive call is dropped, the call has received no packets.
 //!
 //! # Trust
 //!

@@ -26,9 +26,9 @@ use crate::{
 
 /// The driver's endpoint, with one queue pair.
 ///
-/// Memory and eventfds are created anew for each back end, so that an earlier back end can neither see nor signal
-/// anything. The back end shares them: it is signaled by an [`EventfdSignal`], and its signals are detected as edges,
-/// as in the [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
+/// Memory and eventfds are created anew for each back end, so that an earlier back end can access neither. The back end
+/// shares them: it is signaled by an [`EventfdSignal`], and its signals are detected as edges, as in the
+/// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,

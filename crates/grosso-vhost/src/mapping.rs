@@ -95,6 +95,6 @@ pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why.into())
 }
 
-/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. Sparse files cost a front end nothing, but
-/// cost this program address space and page tables.
+/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. A front end can create large sparse files at
+/// no cost, but mapping them costs this program address space and page tables.
 pub const MAPPED_BYTES_MAX: u64 = 1 << 40;

@@ -1,4 +1,4 @@
-//! A guest's memory, mapped, which another program may write at any time.
+//! Mapped memory of a guest, to which another program may write at any time.
 //!
 //! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
 //! are accessed as atomic words. The payload of a frame is copied once as bytes, so later changes by the guest have no
@@ -31,7 +31,7 @@ pub struct RegionPlace {
 }
 
 impl RegionPlace {
-    /// Returns how many bytes of its file must be mapped from the beginning.
+    /// Returns how many bytes of the region's file must be mapped from the beginning.
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
@@ -141,13 +141,13 @@ impl Memory {
         Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
-    /// Copies bytes from a guest address; returns whether the whole range is in its memory.
+    /// Copies bytes from a guest address; returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
         self.read_headed(guest, into, 0)
     }
 
-    /// Copies bytes to a guest address; returns whether the whole range is in its memory.
+    /// Copies bytes to a guest address; returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
         self.write_headed(guest, from, 0)

@@ -24,7 +24,7 @@ pub struct Ends {
 
 impl Ends {
     /// Finds the pseudo-header addresses of the IPv4 or IPv6 header `ip` of `packet`, following its options or
-    /// extension headers as far as they are present.
+    /// extension headers up to the end of the packet.
     ///
     /// A source route lists the final destination last. If there are several source routes, which RFC 791 forbids, the
     /// first one counts.
@@ -433,7 +433,7 @@ mod tests {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
         }
-        // Half an address follows the last one; a node discards this header by RFC 2460 section 4.4.
+        // Half an address follows the last complete one; RFC 2460 section 4.4 requires nodes to discard this header.
         for kind in [0, 2] {
             let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
             assert_ends(43, &[&list], SOURCE, DESTINATION);

@@ -94,7 +94,7 @@ impl Ports {
         self
     }
 
-    /// Returns the port that announces this kind of header; 0 if none does.
+    /// Returns the port that announces this kind of header; 0 if there is none.
     #[inline]
     #[must_use]
     pub const fn port(&self, kind: Kind) -> u16 {

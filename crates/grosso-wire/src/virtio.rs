@@ -87,7 +87,7 @@ pub mod field {
 }
 
 /// Format of the header, by its number of fields. Both sides agree on it in advance (`TUNSETVNETHDRSZ`); the header
-/// itself does not name it.
+/// itself does not state the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// 10 bytes: the default of TUN, TAP and packet sockets.

@@ -32,8 +32,8 @@ pub enum Checksum {
         sum: u16,
     },
     /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet from
-    /// `start` on and stores the complement at `start + offset`. This checksum and those of outer headers count as
-    /// valid; the state of inner ones is unknown.
+    /// `start` on and stores the complement at `start + offset`. This checksum and the checksums of outer headers count
+    /// as valid; the state of inner checksums is unknown.
     Partial {
         /// Start of the sum, in bytes from the start of the frame.
         start: u16,

@@ -30,7 +30,8 @@ impl PathMtu {
         Ok(Self { file, routes: Netlink::new()?, is_ipv4 })
     }
 
-    /// Returns the route to another host with its MTU, from link and route. No message from the network can change it.
+    /// Returns the route to another host with its MTU, as determined by link and route. No message from the network can
+    /// change this MTU.
     ///
     /// # Errors
     ///

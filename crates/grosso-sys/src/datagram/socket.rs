@@ -144,7 +144,7 @@ impl DatagramSocketBuilder {
     }
 
     /// Sets whether a UDP socket for an IPv6 address also supports IPv4, if the address is `::`. IPv4 addresses are
-    /// then passed as such, not as IPv4-mapped IPv6 addresses.
+    /// then not converted to IPv4-mapped IPv6 addresses.
     #[must_use]
     pub const fn dual_stack(mut self, on: bool) -> Self {
         self.dual_stack = on;
@@ -275,7 +275,7 @@ impl DatagramSocketBuilder {
             }
         }
         if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
-            // A label of zero means no label, and the kernel would replace it by its own.
+            // A label of zero means no label, and the kernel would replace it with its own label.
             set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
         }
         self.set_buffers(file)
@@ -495,7 +495,7 @@ impl DatagramSocket {
     }
 
     /// Receives at most [`BATCH_MAX`] messages with one system call, each into its buffers, and returns their number; 0
-    /// if none is available. Replaces the content of `received` by their properties.
+    /// if none is available. Replaces the content of `received` with their properties.
     ///
     /// # Errors
     ///

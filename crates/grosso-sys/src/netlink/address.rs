@@ -74,7 +74,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV`; `EINVAL` for a link without Ethernet addresses; `EPERM` without `CAP_NET_ADMIN`.
+    /// `ENODEV` if there is no such link; `EINVAL` for a link without Ethernet addresses; `EPERM` without
+    /// `CAP_NET_ADMIN`.
     pub fn set_neighbour(
         &self,
         index: u32,

@@ -29,8 +29,8 @@ const NUMBERS: [u16; 7] = [
     abi::IFLA_TXQLEN,
     abi::IFLA_GSO_MAX_SIZE,
     abi::IFLA_GSO_MAX_SEGS,
-    // Setting the sizes for IPv6 also sets those for IPv4 while both are at most 65536, so the
-    // latter come last.
+    // Setting the sizes for IPv6 also sets the sizes for IPv4 while both are at most 65536, so the sizes for IPv4 come
+    // last.
     abi::IFLA_GRO_MAX_SIZE,
     abi::IFLA_GSO_IPV4_MAX_SIZE,
     abi::IFLA_GRO_IPV4_MAX_SIZE,

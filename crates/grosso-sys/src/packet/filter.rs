@@ -78,7 +78,7 @@ struct Test {
     values: Vec<u32>,
 }
 
-/// Returns the tests that the address at offset `at` equals `address`.
+/// Returns the tests that check whether the address at offset `at` equals `address`.
 fn words(address: IpAddr, at: u32) -> Vec<Test> {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),

@@ -201,7 +201,7 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Opens a socket that sends from a mapped ring and receives nothing.
+    /// Opens a socket that sends from a mapped ring and receives no packets.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Creates a socket with its options. Protocol 0 receives nothing, so no packet of another
-    /// interface is received before the socket is bound.
+    /// Creates a socket with its options. With protocol 0 it receives no packets, so no packet of another interface is
+    /// received before the socket is bound.
     fn open(self) -> io::Result<PacketSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;

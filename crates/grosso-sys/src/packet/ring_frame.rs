@@ -17,8 +17,8 @@ use crate::abi;
 /// `TP_STATUS_KERNEL`, which is zero, as not its own.
 const TAKEN: u32 = 1 << 27;
 
-/// Memory of dropped rings that still held frames. The list is bounded by the number of such rings, plus those whose
-/// frames were dropped since a ring was last opened or dropped.
+/// Memory of dropped rings that still held frames. The length of the list is bounded by the number of rings whose
+/// frames are still held, plus the rings whose frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
 /// Memory of a ring, shared with the ring's frames.

@@ -27,7 +27,7 @@ const PACKET_ACCOUNT_BYTES_MIN: usize = 768;
 /// Maximum send buffer size in bytes to request: the kernel doubles it and stores it in an `int`.
 const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
-/// A packet socket that sends from a mapped ring and receives nothing.
+/// A packet socket that sends from a mapped ring and receives no packets.
 ///
 /// With [`PacketSocket::send_batch`] other threads may run after each packet, and a receiver on this host runs as soon
 /// as it has a packet. This ring sends the whole batch first.
@@ -39,7 +39,7 @@ pub struct TransmitRing {
     next: SlotPlace,
     /// Number of slots from `next` on that hold packets for which the kernel had no room.
     waiting: usize,
-    /// Whether the kernel had no room for the waiting packets, and has reported none since.
+    /// Whether the kernel had no room for the waiting packets, and has not reported room since.
     is_full: bool,
 }
 
@@ -76,7 +76,7 @@ impl TransmitRing {
     ///
     /// Packets for which the kernel had no room stay in their slots. The next call must begin with the same packets: it
     /// offers them again without copying them. Until then `poll(2)` reports the socket as writable only when the kernel
-    /// has room for them, and a call before that sends nothing and reports that it would block.
+    /// has room for them, and a call before that sends no packet and reports that it would block.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// Returns the address of a name without a file, which every user of the network namespace can take.
+/// Returns the address of a name without a file, which any user of the network namespace can take.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is too long.

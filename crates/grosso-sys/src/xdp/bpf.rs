@@ -65,8 +65,8 @@ impl Redirect {
         Ok(Self { sockets, _link: link, mode })
     }
 
-    /// Redirects the packets of a queue to a socket, which must be bound to that queue. They pass
-    /// to the stack again when the socket closes.
+    /// Redirects the packets of a queue to a socket, which must be bound to that queue. The packets pass to the stack
+    /// again when the socket closes.
     ///
     /// # Errors
     ///

@@ -179,12 +179,12 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
         };
         for round in 0..3_u8 {
             let mut received = Vec::new();
-            // Canceled before anything arrives, and between arrival and the next poll.
+            // The call is canceled before anything arrives, and between arrival and the next poll.
             let recv = reads.wait(|| attempt(&mut received));
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
             far.send(&[round]).unwrap();
-            // Another future waits now: the canceled one must not swallow the wake-up.
+            // Another future waits now: the canceled future must not consume the wake-up.
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }

@@ -124,7 +124,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Sends queued segments of an earlier frame; returns true once none is queued.
+    /// Sends queued segments of an earlier frame; returns true once no segment is queued.
     ///
     /// # Errors
     /// Fails like [`TunSender::send`].

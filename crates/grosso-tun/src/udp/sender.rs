@@ -43,7 +43,7 @@ impl UdpSender {
     ///
     /// # Errors
     /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
-    /// have; nothing is sent in this case. Returns errors that affect the socket rather than one datagram; the list
+    /// have; no datagram is sent in this case. Returns errors that affect the socket rather than one datagram; the list
     /// then holds exactly the datagrams that were not sent.
     ///
     /// ```no_run

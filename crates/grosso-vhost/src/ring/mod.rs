@@ -140,7 +140,7 @@ impl Ring {
         Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
     }
 
-    /// Returns whether the driver claimed more entries than the ring has. Such a ring is ignored.
+    /// Returns whether the driver claimed more entries than the ring has. The ring is then ignored.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         of!(&self.form, ring => ring.is_broken())

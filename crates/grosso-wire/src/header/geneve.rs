@@ -196,7 +196,7 @@ impl GeneveOption<'_> {
         layout::emit(NAME, &[high, low, self.kind, words as u8], self.data, buffer)
     }
 
-    /// Returns whether a receiver that does not know the option must drop the packet.
+    /// Returns whether a receiver that does not support the option must drop the packet.
     pub fn is_critical(&self) -> bool {
         self.kind & OPTION_CRITICAL != 0
     }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Variant 1 has no header: the version field of an IP header takes the place of the variant. The length counts 4-byte
-//! words after the first; words beyond those of the flags are skipped.
+//! words after the first; words after the optional fields are skipped.
 
 use core::fmt;
 

@@ -233,7 +233,7 @@ impl Field {
     }
 }
 
-/// Meaning of a field, common to all headers with such a field.
+/// Meaning of a field, common to all headers that have the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field of the link layer.
@@ -377,7 +377,7 @@ pub enum Structure {
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
-    /// All bits except those of the bytes from `start` to `end`, which vary within a train.
+    /// The whole header except the bytes from `start` to `end`, which vary within a train.
     WholeExcept {
         /// Offset of the first of these bytes.
         start: usize,

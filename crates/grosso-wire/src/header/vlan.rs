@@ -23,7 +23,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// EtherTypes of a VLAN tag: 802.1Q, 802.1ad, and the predecessor of the latter.
+/// EtherTypes of a VLAN tag: 802.1Q, 802.1ad, and the predecessor of 802.1ad.
 pub const ETHERTYPES: &[u16] =
     &[ethernet::ETHERTYPE_VLAN, ethernet::ETHERTYPE_VLAN_SERVICE, ethernet::ETHERTYPE_VLAN_OLD];
 

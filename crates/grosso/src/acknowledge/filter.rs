@@ -61,7 +61,7 @@ reasons! {
     }
 }
 
-/// Filters the queued acknowledgments of one flow. Memory is reused between batches.
+/// Filter for the queued acknowledgments of one flow. Memory is reused between batches.
 ///
 /// ```
 /// use grosso::acknowledge::{AckFilter, AckFiltering, Fate};
@@ -224,7 +224,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Checks whether a later acknowledgment makes this one redundant.
+    /// Returns the reason if a later acknowledgment does not make this one redundant.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);

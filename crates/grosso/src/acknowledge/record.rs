@@ -1,4 +1,4 @@
-//! Records of 32 bytes for acknowledgments without data, and the records of one flow.
+//! Records of acknowledgments without data, 32 bytes each, and the list of the records of one flow.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,8 +12,8 @@ use crate::{
 
 /// Content and arrival time of one pure acknowledgment.
 ///
-/// FreeBSD's TCP stacks accept such records in place of packets. Congestion control, RTT measurement, ECN and the
-/// receive window need nothing else from the packet.
+/// FreeBSD's TCP stacks accept records of this kind in place of packets. Congestion control, RTT measurement, ECN and
+/// the receive window need nothing else from the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Arrival time in nanoseconds, by the clock that [`Self::stamp`] returns.

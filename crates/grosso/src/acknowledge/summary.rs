@@ -65,7 +65,7 @@ impl Summary {
         summary
     }
 
-    /// Adds the packet that arrived after those already counted.
+    /// Adds a packet that arrived after the packets counted so far.
     #[inline]
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {

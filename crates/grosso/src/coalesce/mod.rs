@@ -5,7 +5,7 @@
 //! not, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never
 //! reordered.
 //!
-//! The code is in eight directories. Each imports only from those below it in this table;
+//! The code is in eight directories. Each directory imports only from the directories below it in this table;
 //! `tests/tests/modules.rs` checks the order.
 //!
 //! | directory | job | modules |
@@ -197,8 +197,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.held(packet, device_hash)
     }
 
-    /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only those whose hold
-    /// time is over, and with [`Hold::Controlled`] also those whose next packet is not expected in time.
+    /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only the trains whose
+    /// hold time is over, and with [`Hold::Controlled`] also the trains whose next packet is not expected in time.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown, because neither
-    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of such flows are held as on a short path, and
+    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of these flows are held as on a short path, and
     /// never longer than is safe on a long one. Zero unless [`Hold::Controlled`] is active.
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
@@ -286,7 +286,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         train.into_iter().chain(self.pipeline.deadline()).min()
     }
 
-    /// Returns the number of held trains, including those of one packet. Packets queued to repair reordering are not
+    /// Returns the number of held trains, including trains of one packet. Packets queued to repair reordering are not
     /// included; [`ReorderStats::waiting`](crate::stats::ReorderStats::waiting) counts them.
     #[must_use]
     pub fn trains_held(&self) -> usize {

@@ -19,9 +19,9 @@ use crate::{
 
 /// Several acknowledgments that replace one.
 ///
-/// The last one is the original packet; the others are copies without trailing padding. In IPv4, DF is set in each
-/// copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section 4.1), and
-/// it is short enough for any network (RFC 791 section 3.2).
+/// The last acknowledgment is the original packet; the others are copies without trailing padding. In IPv4, DF is set
+/// in each copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section
+/// 4.1), and it is short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],

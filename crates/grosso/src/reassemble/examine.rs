@@ -119,7 +119,7 @@ pub(crate) fn examine(
 
 /// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
 /// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
-/// in the frame, so they remain valid only if the fragment header stays.
+/// in the frame, so they remain valid only if the fragment header is kept.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();

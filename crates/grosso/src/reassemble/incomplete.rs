@@ -69,7 +69,7 @@ pub(crate) struct Contents {
     pub(crate) meta: Meta,
     /// The state common to all checksums.
     pub(crate) checksum: Option<Checksum>,
-    /// The sum of the data present, as long as that of each fragment is known.
+    /// The sum of the data present, as long as the sum of each fragment is known.
     pub(crate) sum: Option<Sum>,
     /// The source's fragment count when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,
@@ -187,7 +187,8 @@ impl Contents {
         }
     }
 
-    /// Returns whether the whole datagram must not be fragmented into longer pieces than those that arrived (rule F20).
+    /// Returns whether the whole datagram must not be fragmented into longer pieces than the fragments that arrived
+    /// (rule F20).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.largest_whole == self.largest
     }
@@ -243,7 +244,7 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // A first fragment with a code point of the set: the highest one below 3.
+            // The first fragment has the highest code point of the set below 3.
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

@@ -166,7 +166,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the number of pages that a fragment needs and its datagram lacks, and the total memory of the datagram
-    /// with them, in bytes.
+    /// with these pages, in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
-        // Rule F25: the segmentation parameters of a fragment say nothing about the datagram.
+        // Rule F25: the segmentation parameters of a fragment do not apply to the datagram.
         let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
         if let (true, Some(flow)) = (contents.is_released, contents.flow) {
             let number = digest(&self.state, frame.buffer.as_ref(), arrival);

@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Judgement::Kills(Discard::EndConflict, None);
         }
         let units = units(arrival.offset, end);
-        // A fragment that starts at or after the end of all others needs no lookup in the map.
+        // A fragment that starts at or after the end of all other fragments needs no lookup in the bitmap.
         let is_new = arrival.offset >= contents.reach || {
             contents.chart(&mut self.store);
             !self.store.any(&contents.pages, Bit::Covered, &units)

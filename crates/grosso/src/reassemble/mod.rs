@@ -233,7 +233,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets the UDP ports that identify tunnels inside the frames, instead of those passed to [`Self::new`].
+    /// Sets the UDP ports that identify tunnels inside the frames, instead of the ports passed to [`Self::new`].
     pub fn set_ports(&mut self, ports: Ports) {
         if ports != self.ports {
             self.ports = ports;

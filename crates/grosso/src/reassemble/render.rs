@@ -1,4 +1,4 @@
-//! Construction of the headers of a whole datagram from those of its first fragment.
+//! Construction of the headers of a whole datagram from the headers of its first fragment.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Kind, Layer, LinkType, Ports, ipv4, ipv6, ipv6_fragment, udp};

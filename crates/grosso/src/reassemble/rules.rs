@@ -11,7 +11,7 @@ pub struct ReassemblyRules {
     /// Whether to verify the transport checksum of a complete datagram that no device verified.
     pub verify: bool,
     /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint reassembles only the fragments of the
-    /// tunnel's outer packets; fragments inside belong to their destination hosts.
+    /// tunnel's outer packets; fragments inside the tunnel belong to their destination hosts.
     pub in_tunnels: bool,
     /// Bounds of memory, count and time.
     pub limits: ReassemblyLimits,

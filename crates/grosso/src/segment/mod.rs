@@ -32,11 +32,11 @@ pub struct Outgoing {
     /// Whether to leave the innermost checksum partial; outer checksums are completed without reading the payload (rule
     /// C40).
     pub partial_checksums: bool,
-    /// Produces one packet from all full segments and one from the rest; the device repeats the outer headers (rule
-    /// S47).
+    /// Whether to produce one packet from all full segments and one from the rest; the device repeats the outer headers
+    /// (rule S47).
     pub gso_partial: bool,
-    /// Completes every checksum, because no later stage does. Without it, packets whose checksums were partial before
-    /// they were merged ([`Gso::partial_members`]) get partial checksums again.
+    /// Whether to complete every checksum, because no later stage does. If not set, packets whose checksums were
+    /// partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
     pub complete: bool,
 }
 
@@ -167,8 +167,8 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Headers from which the headers of packets between the first and the last are derived, once one such packet was
-    /// written.
+    /// Headers from which the headers of packets between the first and the last are derived, after one of these packets
+    /// was written.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
@@ -190,8 +190,8 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Prepares the segmentation of the frame in `slices`; the first slice must contain all headers.
     ///
-    /// If length fields disagree with the length of the frame, the latter counts: superframes beyond 64 KB cannot
-    /// express their length, and guests leave length fields unset.
+    /// If length fields disagree with the length of the frame, the length of the frame counts: superframes beyond 64 KB
+    /// cannot express their length, and guests leave length fields unset.
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be segmented.
@@ -482,8 +482,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header requests the
-/// receiver to complete it (rules C50, C51).
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header requests that
+/// the receiver complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack
         .layers()

@@ -1,5 +1,5 @@
-//! Incremental headers: the headers of a packet derived from those of an earlier packet of the same length, for the
-//! packets between the first and the last of a train.
+//! Incremental headers: the headers of a packet derived from the headers of an earlier packet of the same length, for
+//! the packets between the first and the last of a train.
 //!
 //! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that

@@ -194,7 +194,8 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
         Self { first: Some(first), rest, pool, records, taken: 0, meta, closed }
     }
 
-    /// Returns the records of the acknowledgments in order of arrival, including those whose packets were taken.
+    /// Returns the records of the acknowledgments in order of arrival, including the records of packets that were
+    /// taken.
     #[must_use]
     pub fn records(&self) -> &'a [Record] {
         self.records

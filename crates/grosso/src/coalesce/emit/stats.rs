@@ -41,7 +41,7 @@ pub struct CoalesceStats {
     /// Acknowledgments in the delivered vectors, including vectors of one.
     pub vector_packets: u64,
     /// Delivered frames by their number of wire packets. Bucket `i` counts frames of up to [`SEGMENT_BUCKETS`]`[i]`
-    /// packets, the last bucket counts all larger frames.
+    /// packets; the last bucket counts all larger frames.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
     /// Counters of reordering repair.
     pub reorder: ReorderStats,
@@ -180,7 +180,7 @@ impl CoalesceStats {
 pub struct LroStats {
     /// Packets in trains, including the first of each.
     pub aggregated: u64,
-    /// Trains delivered, including those of one packet.
+    /// Trains delivered, including trains of one packet.
     pub flushed: u64,
     /// Packets that found the table full. Depending on the profile, the packet was delivered alone or a train was
     /// evicted.

@@ -51,5 +51,5 @@ impl LastFlow {
     }
 }
 
-/// Maximum length in bytes of cached headers. Packets with longer ones are hashed each time.
+/// Maximum length in bytes of cached headers. Packets with longer headers are hashed each time.
 const HEADER_BYTES_MAX: usize = 160;

@@ -15,7 +15,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) meta: &'a Meta,
     /// Time of the push.
     pub(crate) now_ns: u64,
-    /// Whether packets with its headers can never be merged.
+    /// Whether packets with these headers can never be merged.
     pub(crate) is_refused: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct AckLog {
 }
 
 /// Summary of a train, without trailing packets that repeat the acknowledgment before them. Trains of one packet have
-/// none, so the first packet is read only when needed.
+/// no summary, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
@@ -85,7 +85,7 @@ impl AckLog {
         Self { gathers: acknowledgments.are_gathered(), filter, ..Self::default() }
     }
 
-    /// Returns whether a train holds unmerged acknowledgments: only such a train has no payload.
+    /// Returns whether a train holds unmerged acknowledgments; only these trains have no payload.
     pub(crate) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
         self.gathers && train.is_empty()
     }

@@ -47,8 +47,8 @@ impl Pace {
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet. A packet that arrives later than the maximum hold time after the previous one ends a pause;
-    /// pauses do not enter the average gap, because trains would then never be held for the rest of a burst.
+    /// Counts a packet. A packet ends a pause if it arrives more than the maximum hold time after the previous one.
+    /// Pauses do not enter the average gap, because trains would then never be held for the rest of a burst.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {

@@ -368,7 +368,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
 
-    /// Adds a train that starts with this packet, as the newest; there must be room.
+    /// Adds a train that starts with this packet, as the newest train. There must be room for it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, examined: Examined<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);

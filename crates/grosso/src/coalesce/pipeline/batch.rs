@@ -1,6 +1,6 @@
 //! The packets of a poll, sorted by flow.
 //!
-//! If many flows alternate, each packet touches a different train from the packet before it, and a small flow table
+//! If many flows alternate, each packet belongs to a different train than the packet before it, and a small flow table
 //! evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed flow
 //! by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a large
 //! hash (P20). Packets of the first flow come first in any case and need not be collected.

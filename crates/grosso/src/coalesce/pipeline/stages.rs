@@ -35,7 +35,7 @@ pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
     hold_stage: Option<HoldStage>,
     resequencer: Option<Resequencer<B>>,
-    /// Packets that may bypass the stages, and those that did.
+    /// Burst whose packets may bypass the stages.
     burst: BurstBypass,
 }
 

@@ -365,7 +365,7 @@ impl Default for Profile {
     }
 }
 
-/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps nothing across polls.
+/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps no trains across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// MTU of Ethernet without jumbo frames.
 const ETHERNET_MTU: u32 = 1500;

@@ -9,7 +9,7 @@ pub struct Reorder {
     /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
     /// twice this time, regardless of the number of holes.
     ///
-    /// Keep it below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
+    /// Keep this time below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
     /// section 6.2). Packets on two paths need 2.5 to 6 times the difference in path delay.
     pub hole_ns_max: u64,
     /// Minimum time in nanoseconds to wait for a hole. Between the bounds, each flow waits twice as long as its recent

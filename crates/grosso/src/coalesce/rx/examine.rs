@@ -127,8 +127,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Returns whether every length field ends the packet at the end of the frame. A superframe may have a zero length that
-/// does not fit its field.
+/// Returns whether every length field ends the packet at the end of the frame. In a superframe, a length that does not
+/// fit its field may be zero.
 #[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     for length in &shape.lengths {

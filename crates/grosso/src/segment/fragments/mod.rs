@@ -1,7 +1,7 @@
 //! IP fragments of one packet (rules S30 to S32 and S60 to S62).
 //!
 //! Unlike segments, fragments repeat only the headers that every router reads; the rest of the packet is their data.
-//! The checksums in it are therefore completed before the packet is fragmented.
+//! The checksums in this data are therefore completed before the packet is fragmented.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{LinkType, Ports, Stack, dissect, udp};
@@ -29,7 +29,7 @@ pub struct FragmentOptions {
     /// Identification of IPv6 fragments. Use a random value (RFC 7739). Ignored for a reassembled packet, which keeps
     /// its identification, and for IPv4.
     pub identification: u32,
-    /// Fragments IPv4 packets even if DF is set.
+    /// Whether to fragment IPv4 packets even if DF is set.
     pub ignore_dont_fragment: bool,
 }
 

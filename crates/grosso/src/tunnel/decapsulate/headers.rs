@@ -309,7 +309,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns class and type of the first option that a tunnel endpoint must understand.
+/// Returns the class and type of the first option that a tunnel endpoint must understand.
 fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
     let layer = headers.iter().find(|layer| layer.kind == Kind::Geneve)?;
     let header = frame.get(usize::from(layer.offset)..layer.end())?;

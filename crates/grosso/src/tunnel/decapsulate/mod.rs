@@ -125,7 +125,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns Linux's defaults, which accept nothing that needs configuration.
+    /// Returns Linux's defaults, which accept no feature that needs configuration.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,

@@ -69,7 +69,7 @@ pub(super) fn seal(
 }
 
 /// Returns the sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to
-/// the complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
+/// the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));

@@ -82,7 +82,7 @@ impl SecurityAssociation {
 /// Encrypted part of a packet (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EspMode {
-    /// Transport mode: the payload of the IP packet is encrypted and its header stays.
+    /// Transport mode: the payload of the IP packet is encrypted, and the IP header is kept.
     Transport,
     /// Tunnel mode: the whole IP packet is encrypted, inside an outer IP packet with these addresses.
     Tunnel(Outer),

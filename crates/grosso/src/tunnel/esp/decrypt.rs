@@ -84,7 +84,7 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// Creates a decryptor for an association that has received nothing.
+    /// Creates a decryptor for an association that has received no packets.
     ///
     /// # Errors
     /// Returns the first contradiction found in the association.

@@ -74,7 +74,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.acknowledgments.is_vector(train)
     }
 
-    /// Delivers unmerged acknowledgments: all of them, or those that no later one makes redundant.
+    /// Delivers unmerged acknowledgments: all of them, or only the ones that no later acknowledgment makes redundant.
     #[cold]
     pub(super) fn deliver_gathered(
         &mut self,
@@ -121,8 +121,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a packet may join this train of pure acknowledgments, or whether a pure acknowledgment may join
-    /// this train. `known` contains the packet's headers, `own` those of the train.
+    /// Checks that a packet may join this train of pure acknowledgments, or that a pure acknowledgment may join this
+    /// train. `known` holds the packet's headers, and `own` the train's headers.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,

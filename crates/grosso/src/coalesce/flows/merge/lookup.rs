@@ -7,7 +7,7 @@
 //!    ([`Merger::expect`]).
 //! 2. It continues the train of the flow that is expected next: that flow's prediction fits byte for byte.
 //! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
-//! 4. Its headers agree, under a mask, with those of the train of that flow, or of a guessed flow.
+//! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, its flow is irrelevant if it is unmergeable for the same reason as the packet before it.
 //! 7. Its header stack is cached: the flow is hashed from it.
@@ -69,8 +69,8 @@ pub(crate) struct Guess {
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Returns the prediction that a packet may match, from the packets before it. Returns none if prediction is
-    /// disabled.
+    /// Returns the prediction that a packet may match, based on the packets before it. Returns `Nothing` if prediction
+    /// is disabled.
     #[inline(always)]
     pub(crate) fn expect(&self, packet: &[u8], meta: &Meta) -> ExpectedFlow {
         let id = self.predictions.latest();
@@ -147,7 +147,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns metadata and reason for a packet with the same header shape as the previous passed packet.
+    /// Returns the metadata and the pass reason of a packet with the same header shape as the last packet that was
+    /// passed.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;

@@ -409,7 +409,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             *flags |= train.ending_flags;
         }
         let fixed_ids = train.fixed_ids;
-        // `header` already has the identifications of the packet that the rules name.
+        // `header` already has the identifications of the packet that the rules select.
         let template = Template {
             shape,
             header: template_header,

@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         *bytes_max = (*bytes_max).max(self.bytes() as u64);
     }
 
-    /// Flushes all queued packets of a flow, or only those that continue it if its start is unknown.
+    /// Flushes all queued packets of a flow or, if its start is unknown, only the packets that continue it.
     fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Downstream<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
