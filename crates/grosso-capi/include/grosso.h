@@ -313,8 +313,8 @@ int grosso_checksum(const void *bytes,
                     size_t len);
 
 /*
- Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
- `vnet`.
+ Replaces the TCP or UDP checksum of a complete packet with its pseudo-header sum, and marks the checksum as partial
+ in `vnet`.
 
  # Safety
  `packet` must point to `len` bytes, and `vnet` to a header.

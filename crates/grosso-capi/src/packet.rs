@@ -113,8 +113,8 @@ pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_
     })
 }
 
-/// Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
-/// `vnet`.
+/// Replaces the TCP or UDP checksum of a complete packet with its pseudo-header sum, and marks the checksum as partial
+/// in `vnet`.
 ///
 /// # Safety
 /// `packet` must point to `len` bytes, and `vnet` to a header.

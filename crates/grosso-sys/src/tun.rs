@@ -91,7 +91,7 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the device file must not be opened.
+    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the caller may not open the device file.
     pub fn of_kernel() -> io::Result<Self> {
         let file = kernel::open_device("/dev/net/tun")?;
         // SAFETY: the opcode writes one 32-bit number.

@@ -99,7 +99,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// Replaces every socket that appears by a link to the victim. Returns the number of sockets replaced.
+    /// Replaces every new socket with a link to the victim. Returns the number of sockets replaced.
     fn run(&self, directory: &Path, victim: &Path) -> u32 {
         become_alice();
         let (name, moved) = (directory.join("s"), directory.join("moved"));

@@ -1,8 +1,8 @@
 //! Handling of mapped files that are truncated.
 //!
-//! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
-//! handler replaces the region by empty memory and records the loss: the guest has lost its memory, and the program
-//! continues. Other SIGBUS signals are handled as before.
+//! Access to mapped memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time.
+//! The handler replaces the region with empty memory and records the loss: the guest has lost its memory, and the
+//! program continues. Other SIGBUS signals are handled as before.
 
 use core::{
     ffi::{c_int, c_void},

@@ -97,8 +97,8 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
     Ok(())
 }
 
-/// Replaces the checksum of the innermost TCP or UDP header by the pseudo-header sum and returns the partial state for
-/// the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
+/// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
+/// for the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
 ///
 /// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
 /// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the

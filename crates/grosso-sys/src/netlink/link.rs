@@ -168,7 +168,7 @@ pub struct Link {
     pub parent: Option<u32>,
     /// Remote address of a kernel tunnel.
     pub remote: Option<IpAddr>,
-    /// Link-layer type as ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772 loopback, 65534 no link-layer header.
+    /// Link-layer type as an ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772 loopback, 65534 no link-layer header.
     pub hardware_type: u16,
     /// Whether the link is administratively up.
     pub up: bool,

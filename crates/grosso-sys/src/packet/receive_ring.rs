@@ -267,7 +267,7 @@ impl RingFrame {
         bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// Returns the link-layer type of the packet's interface as ARP hardware type (`ARPHRD_*`).
+    /// Returns the link-layer type of the packet's interface as an ARP hardware type (`ARPHRD_*`).
     pub fn hardware_type(&self) -> u16 {
         let bytes = self.bytes(abi::PACKET_RING_HARDWARE);
         bytes.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))

@@ -167,7 +167,7 @@ enum MaySegment {
     No,
 }
 
-/// Sending side without its socket.
+/// State of the sending side, without the socket.
 #[derive(Debug)]
 struct Sending {
     segments: bool,

@@ -185,8 +185,8 @@ impl Ring {
     }
 
     /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many as needed. The first part
-    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if it has that
-    /// field.
+    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if the header
+    /// has that field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         match self.gather(bytes, mergeable) {

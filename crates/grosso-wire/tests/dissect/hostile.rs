@@ -55,7 +55,7 @@ const LINKS: [LinkType; 7] = [
     LinkType::PppEther,
 ];
 
-/// Returns bytes, with a preference for values that have a meaning for the dissector.
+/// Generates bytes, preferably values with a special meaning for the dissector.
 fn byte() -> impl Strategy<Value = u8> {
     let known = prop::sample::select(
         &[

@@ -16,7 +16,7 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Expander of acknowledgments: replaces an acknowledgment for superframes by the acknowledgments that the host would
+/// Expander of acknowledgments: replaces an acknowledgment for superframes with the acknowledgments that the host would
 /// have sent for the single packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that

@@ -2,7 +2,7 @@
 //! a train.
 //!
 //! A host that receives superframes acknowledges each only once. An [`Expander`] that observes both directions records
-//! the trains. It replaces each acknowledgment by an [`Expansion`], or returns the reason why it does not
+//! the trains. It replaces each acknowledgment with an [`Expansion`], or returns the reason why it does not
 //! ([`Unexpanded`]).
 
 mod expander;

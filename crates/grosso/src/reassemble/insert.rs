@@ -135,8 +135,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Records the arrival of a fragment of a datagram. The datagram starts again if too many fragments of its source
-    /// arrived in between (rule F4).
+    /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts again if too many fragments
+    /// of its source arrived in between (rule F4).
     #[inline]
     fn renew(
         &mut self,

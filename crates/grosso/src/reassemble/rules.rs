@@ -37,10 +37,10 @@ pub enum Overlap {
     /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
     /// 4, P26, P27), in any order of arrival.
     Drop,
-    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored unread; any other overlap
-    /// discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule
-    /// F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128 advise
-    /// against.
+    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored without a comparison; any other
+    /// overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded
+    /// down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128
+    /// advise against.
     Linux,
     /// Keeps the bytes that arrived first. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,

@@ -366,7 +366,7 @@ impl<'a> Segments<'a> {
         Segment { header_len: header.len(), payload_len: span.payload, meta }
     }
 
-    /// Writes the headers of any packet in full, and derives the incremental header for the next ones from them.
+    /// Writes all headers of any packet, and derives the incremental header of the next packets from them.
     fn render(&mut self, portion: Portion, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,

@@ -21,7 +21,7 @@ pub(crate) struct Observed<'a> {
 
 /// A packet that continues its train, or that resembles earlier packets.
 ///
-/// Each stage reads the packet in place. It is moved only once, to its train.
+/// Each stage reads the packet in place. The packet is moved only once, to its train.
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,

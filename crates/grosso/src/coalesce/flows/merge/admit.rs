@@ -287,7 +287,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns a free entry of the flow table, closing the oldest train of the bucket if needed (rule G3), unless the
-    /// policy evicts none.
+    /// policy never evicts trains.
     #[cold]
     fn room_for<P: Policy>(
         &mut self,

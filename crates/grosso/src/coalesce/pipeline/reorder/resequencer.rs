@@ -118,7 +118,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow was continued last, and would be continued again by a packet with this sequence range.
+    /// Returns whether this flow was the last to be continued, and a packet with this sequence range would continue it
+    /// again.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
@@ -249,8 +250,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. If `is_given_up` is set, missing data counts as given up; otherwise it is not
-    /// expected at all.
+    /// Releases all packets of a flow. If `is_given_up` is set, missing data counts as given up; otherwise it is no
+    /// longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
