@@ -1,10 +1,10 @@
 //! The addresses of a pseudo-header, which may differ from the addresses in the IP header.
 //!
-//! The addresses of a packet in transit may differ from those that its transport checksum covers. A source route with
-//! remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), and
-//! a routing header with segments left contains the final destination of an IPv6 packet (RFC 8200 section 8.1). A home
-//! address option contains the source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a pseudo-header uses this
-//! module, so that the results agree.
+//! The addresses of a packet in transit may differ from the addresses that its transport checksum covers. A source
+//! route with remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section
+//! 3.9.2.1), and a routing header with segments left contains the final destination of an IPv6 packet (RFC 8200 section
+//! 8.1). A home address option contains the source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a
+//! pseudo-header uses this module, so that the results agree.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 

@@ -2,7 +2,7 @@
 //!
 //! A full queue drops every arriving frame, so a small flow loses the same fraction of its packets as the flows that
 //! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow below
-//! an equal share loses nothing. The oldest frames of a flow are dropped, because its sender then detects the loss
+//! an equal share loses no frames. The oldest frames of a flow are dropped, because its sender then detects the loss
 //! soonest and no frame is reordered.
 //!
 //! The frames stay in the owner's queue and are not copied; the owner asks about each frame when it removes it.

@@ -387,7 +387,7 @@ pub enum Structure {
     /// Computed from the header: bits of its first 16 bytes. The highest bit is the highest bit of the first byte.
     Chosen(fn(&[u8]) -> u128),
     /// Like [`Structure::Chosen`], for a header that does not state the type of its content: bits of the header and of
-    /// the bytes after it, computed from both.
+    /// the bytes after it. The function receives both.
     Ahead(fn(&[u8]) -> u128),
 }
 

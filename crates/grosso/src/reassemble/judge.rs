@@ -26,8 +26,8 @@ pub(super) enum Judgement {
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit
-    /// of a fragment other than the last.
+    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit,
+    /// unless the fragment is the last of its datagram.
     #[inline]
     pub(super) fn judge(
         &mut self,

@@ -23,9 +23,9 @@ pub struct Reorder {
     /// other entries store the next sequence number of their flows. An evicted flow starts over, which costs one hold
     /// time and no merge.
     pub flows: usize,
-    /// Maximum runs of contiguous segments queued per flow, at most 256; bounds the cost of tiny segments out of order
-    /// (SegmentSmack). Two paths that alternate per packet create a run for every other packet: 64 runs are 150 us at
-    /// 10 Gb/s.
+    /// Maximum number of runs of contiguous segments queued per flow, at most 256. It limits the cost of tiny segments
+    /// that arrive out of order (SegmentSmack). Two paths that alternate per packet create a run for every other
+    /// packet: 64 runs cover 150 us at 10 Gb/s.
     pub flow_runs: usize,
     /// Maximum memory of queued packets per flow in bytes, counted by buffer size (P33).
     pub flow_bytes: usize,

@@ -232,7 +232,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a
+    /// Returns the tunnel that an IP protocol number announces: GRE, whose header is skipped, or a packet without a
     /// tunnel header.
     fn protocol(
         &mut self,

@@ -74,8 +74,8 @@ pub struct DecapsulationRules {
     pub outer_checksum: OuterChecksum,
     /// Link type of the decapsulated packet.
     pub presented: Presented,
-    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. For
-    /// observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
+    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. Intended
+    /// for observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
     pub critical_options: bool,
     /// Whether an inner checksum field that holds only the pseudo-header sum counts as partial. Packets from a
     /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
