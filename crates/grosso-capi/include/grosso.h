@@ -91,12 +91,12 @@
 #define GROSSO_PIECES_MAX 1023
 
 /*
- Merges the packets of a batch into superframes.
+ Coalescer, which merges the packets of a batch into superframes.
  */
 struct grosso_coalescer;
 
 /*
- Reassembles IP fragments into datagrams; other frames pass.
+ Reassembler, which joins IP fragments into datagrams and passes on other frames.
  */
 struct grosso_reassembler;
 
@@ -136,9 +136,9 @@ struct grosso_vnet {
 };
 
 /*
- Receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its virtio header.
- The memory is valid only during the call. A frame that no virtio header can describe, for example a superframe whose
- checksums were not verified, is delivered as separate packets.
+ Callback that receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its
+ virtio header. The memory is valid only during the call. A frame that no virtio header can describe, for example a
+ superframe whose checksums were not verified, is delivered as separate packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,
@@ -146,7 +146,7 @@ typedef void (*grosso_take)(void *context,
                             const struct grosso_vnet *vnet);
 
 /*
- Releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
+ Callback that releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
  */
 typedef void (*grosso_release)(void *context, void *user);
 
@@ -179,17 +179,17 @@ struct grosso_options {
    */
   void *context;
   /*
-   Receives frames; must not be null.
+   Callback that receives frames; must not be null.
    */
   grosso_take take;
   /*
-   Releases buffers; may be null.
+   Callback that releases buffers; may be null.
    */
   grosso_release release;
 };
 
 /*
- Receives one packet of a superframe.
+ Callback that receives one packet of a superframe.
  */
 typedef void (*grosso_packet)(void *context, const void *bytes, size_t len);
 
@@ -292,7 +292,7 @@ int grosso_reassembler_free(struct grosso_reassembler *reassembler);
 
  # Safety
  `frame` must point to `len` bytes, `vnet` must be null or point to a header, and `buffer` must point to `room`
- initialised bytes that do not overlap the frame.
+ initialized bytes that do not overlap the frame.
  */
 int grosso_segment(uint32_t link_type,
                    const void *frame,
@@ -313,8 +313,8 @@ int grosso_checksum(const void *bytes,
                     size_t len);
 
 /*
- Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
- `vnet`.
+ Replaces the TCP or UDP checksum of a complete packet with its pseudo-header sum, and marks the checksum as partial
+ in `vnet`.
 
  # Safety
  `packet` must point to `len` bytes, and `vnet` to a header.

@@ -1,4 +1,4 @@
-//! Merges packets into superframes.
+//! Merging of packets into superframes.
 
 use core::ffi::{c_int, c_void};
 
@@ -14,7 +14,7 @@ use crate::{
     types::{GROSSO_TRUSTED, GROSSO_UDP, Options, Vnet, link},
 };
 
-/// Merges the packets of a batch into superframes.
+/// Coalescer, which merges the packets of a batch into superframes.
 #[derive(Debug)]
 pub struct Coalescer {
     _only_pointers_to_it: [u8; 0],
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn grosso_coalescer_push(
     let work = |joining: &mut Joining| {
         // SAFETY: this function has the contract of `Lent::new`.
         let buffer = unsafe { Lent::new(frame, len, user) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that nobody writes during the call.
+        // SAFETY: the pointer is null or points to a header of the caller that is not written during the call.
         let vnet = unsafe { vnet.as_ref() };
         joining.push(buffer, vnet, now_ns)
     };

@@ -19,7 +19,7 @@ impl Lent {
     /// Wraps the caller's buffer.
     ///
     /// # Safety
-    /// `bytes` must be null or point to `len` initialised bytes that are not written until the buffer is released.
+    /// `bytes` must be null or point to `len` initialized bytes that are not written until the buffer is released.
     pub(crate) unsafe fn new(
         bytes: *const c_void,
         len: usize,
@@ -40,7 +40,7 @@ pub(crate) fn frame_len(len: usize) -> Result<usize, Failure> {
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the caller of `new` guarantees that this many bytes are initialised and not written while this value
+        // SAFETY: the caller of `new` guarantees that this many bytes are initialized and not written while this value
         // exists: it is dropped before its buffer is released.
         unsafe { core::slice::from_raw_parts(self.bytes, self.len) }
     }

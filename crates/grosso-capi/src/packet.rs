@@ -22,26 +22,26 @@ use crate::{
 /// Borrows bytes of the caller for reading.
 ///
 /// # Safety
-/// The pointer must be null or point to `len` initialised bytes that nobody writes during the borrow.
+/// The pointer must be null or point to `len` initialized bytes that are not written during the borrow.
 unsafe fn read<'a>(bytes: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
     }
-    // SAFETY: the pointer is not null, and by this function's contract points to this many initialised bytes that
-    // nobody writes.
+    // SAFETY: the pointer is not null, and by this function's contract points to this many initialized bytes that are
+    // not written.
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast(), len) })
 }
 
 /// Borrows bytes of the caller for writing.
 ///
 /// # Safety
-/// The pointer must be null or point to `len` initialised bytes that nobody else accesses during the borrow.
+/// The pointer must be null or point to `len` initialized bytes that only the borrower accesses during the borrow.
 unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
     if bytes.is_null() || len > isize::MAX as usize {
         return Err(Failure(GROSSO_ERROR_ARGUMENT));
     }
-    // SAFETY: the pointer is not null, and by this function's contract points to this many initialised bytes that
-    // nobody else accesses.
+    // SAFETY: the pointer is not null, and by this function's contract points to this many initialized bytes that only
+    // the borrower accesses.
     Ok(unsafe { core::slice::from_raw_parts_mut(bytes.cast(), len) })
 }
 
@@ -51,7 +51,7 @@ unsafe fn write<'a>(bytes: *mut c_void, len: usize) -> Result<&'a mut [u8], Fail
 ///
 /// # Safety
 /// `frame` must point to `len` bytes, `vnet` must be null or point to a header, and `buffer` must point to `room`
-/// initialised bytes that do not overlap the frame.
+/// initialized bytes that do not overlap the frame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grosso_segment(
     link_type: u32,
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn grosso_segment(
         let frame = unsafe { read(frame, frame_len(len)?) }?;
         // SAFETY: this function has the contract of `write`.
         let buffer = unsafe { write(buffer, room) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that nobody writes during the call.
+        // SAFETY: the pointer is null or points to a header of the caller that is not written during the call.
         let vnet = unsafe { vnet.as_ref() }.copied().unwrap_or_default();
         let meta = vnet.meta(frame, link, &mut Stack::new(0))?;
         let give = |bytes: &[u8]| {
@@ -113,8 +113,8 @@ pub unsafe extern "C" fn grosso_checksum(bytes: *const c_void, len: usize) -> c_
     })
 }
 
-/// Replaces the TCP or UDP checksum of a complete packet by its pseudo-header sum, and marks the checksum as partial in
-/// `vnet`.
+/// Replaces the TCP or UDP checksum of a complete packet with its pseudo-header sum, and marks the checksum as partial
+/// in `vnet`.
 ///
 /// # Safety
 /// `packet` must point to `len` bytes, and `vnet` to a header.
@@ -129,7 +129,8 @@ pub unsafe extern "C" fn grosso_checksum_open(
         let link = link(link_type)?;
         // SAFETY: this function has the contract of `write`.
         let packet = unsafe { write(packet, frame_len(len)?) }?;
-        // SAFETY: the pointer is null or points to a header of the caller that nobody else accesses during the call.
+        // SAFETY: the pointer is null or points to a header of the caller that is not accessed otherwise during the
+        // call.
         let vnet = unsafe { vnet.as_mut() }.ok_or(Failure(GROSSO_ERROR_ARGUMENT))?;
         let stack = dissect(packet, link, &Ports::ASSIGNED);
         let Checksum::Partial { start, offset } = make_partial(packet, &stack) else {

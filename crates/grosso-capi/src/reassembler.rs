@@ -1,4 +1,4 @@
-//! Reassembles IP fragments into datagrams.
+//! Reassembly of IP fragments into datagrams.
 
 use core::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::{
     types::{Options, link},
 };
 
-/// Reassembles IP fragments into datagrams; other frames pass.
+/// Reassembler, which joins IP fragments into datagrams and passes on other frames.
 #[derive(Debug)]
 pub struct Reassembler {
     _only_pointers_to_it: [u8; 0],

@@ -99,7 +99,7 @@ impl Sink {
         Ok(described.header)
     }
 
-    /// Delivers a frame to the caller, with the headers that [`Self::header`] changed in place of its own.
+    /// Delivers a frame to the caller. Headers that [`Self::header`] changed replace the frame's own.
     fn give(&mut self, slices: &[&[u8]], header: VirtioHeader) {
         let Some(take) = self.take else { return };
         let vnet = Vnet::from(header);

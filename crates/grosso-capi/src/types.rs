@@ -45,9 +45,9 @@ pub struct Vnet {
     pub buffers: u16,
 }
 
-/// Receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its virtio header.
-/// The memory is valid only during the call. A frame that no virtio header can describe, for example a superframe whose
-/// checksums were not verified, is delivered as separate packets.
+/// Callback that receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its
+/// virtio header. The memory is valid only during the call. A frame that no virtio header can describe, for example a
+/// superframe whose checksums were not verified, is delivered as separate packets.
 pub type Take = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -56,9 +56,9 @@ pub type Take = Option<
         vnet: *const Vnet,
     ),
 >;
-/// Releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
+/// Callback that releases a frame that the library no longer holds; `user` is the pointer that was pushed with it.
 pub type Release = Option<unsafe extern "C" fn(context: *mut c_void, user: *mut c_void)>;
-/// Receives one packet of a superframe.
+/// Callback that receives one packet of a superframe.
 pub type Packet =
     Option<unsafe extern "C" fn(context: *mut c_void, bytes: *const c_void, len: usize)>;
 
@@ -78,9 +78,9 @@ pub struct Options {
     pub seed: u64,
     /// First argument of all callbacks.
     pub context: *mut c_void,
-    /// Receives frames; must not be null.
+    /// Callback that receives frames; must not be null.
     pub take: Take,
-    /// Releases buffers; may be null.
+    /// Callback that releases buffers; may be null.
     pub release: Release,
 }
 
@@ -91,7 +91,7 @@ impl Options {
     /// Reads the caller's options, of this version or of a later one that sets no new options.
     ///
     /// # Safety
-    /// The pointer must be null or point to as many initialised bytes as its first four bytes state.
+    /// The pointer must be null or point to as many initialized bytes as its first four bytes state.
     pub(crate) unsafe fn read(from: *const Self) -> Result<Self, Failure> {
         let wrong = Failure(GROSSO_ERROR_ARGUMENT);
         if from.is_null() {
@@ -103,8 +103,8 @@ impl Options {
         if !(size_of::<Self>()..=OPTIONS_BYTES_MAX).contains(&size) {
             return Err(wrong);
         }
-        // SAFETY: by this function's contract the pointer points to `size` initialised bytes that nobody writes during
-        // the call.
+        // SAFETY: by this function's contract the pointer points to `size` initialized bytes that are not written
+        // during the call.
         let bytes = unsafe { core::slice::from_raw_parts(from.cast::<u8>(), size) };
         if bytes[size_of::<Self>()..].iter().any(|&byte| byte != 0) {
             return Err(wrong);
@@ -131,7 +131,7 @@ pub(crate) fn link(number: u32) -> Result<LinkType, Failure> {
 }
 
 impl Vnet {
-    /// Returns the metadata that this header gives for a frame.
+    /// Returns the metadata that this header describes for a frame.
     pub(crate) fn meta(
         &self,
         frame: &[u8],

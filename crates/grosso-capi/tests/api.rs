@@ -39,9 +39,9 @@ unsafe extern "C" fn take(
     // SAFETY: the header promises a virtio header.
     seen.frames.push((bytes.copied().collect(), unsafe { *vnet }, count));
     if let Some(handle) = seen.handle {
-        // SAFETY: the handle lives; the test checks the error for a handle in use.
+        // SAFETY: the handle is valid; the test checks the error for a handle in use.
         seen.misuse.push(unsafe { grosso_coalescer_end(handle, 0) });
-        // SAFETY: as above.
+        // SAFETY: the handle is valid; the test checks the error for a handle in use.
         seen.misuse.push(unsafe { grosso_coalescer_free(handle.cast_mut()) });
     }
 }
@@ -80,14 +80,14 @@ fn coalescer(options: &Options) -> *mut Coalescer {
 
 fn push(handle: *const Coalescer, packet: &[u8], user: usize) -> i32 {
     let (bytes, user) = (packet.as_ptr().cast(), user as *mut c_void);
-    // SAFETY: the handle lives, and the packets of a test outlive it.
+    // SAFETY: the handle is valid, and the packets of a test outlive it.
     unsafe { grosso_coalescer_push(handle, bytes, packet.len(), ptr::null(), user, 0) }
 }
 
 fn finish(handle: *mut Coalescer) {
-    // SAFETY: the handle lives, and nobody else uses it.
+    // SAFETY: the handle is valid, and is not in use elsewhere.
     assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
-    // SAFETY: as above, and nobody uses it any more.
+    // SAFETY: the handle is valid, and is not used afterwards.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
 }
 
@@ -104,9 +104,9 @@ fn packets_become_a_superframe_and_packets_again() {
     for (i, packet) in packets.iter().enumerate() {
         assert_eq!(push(handle, packet, i + 10), 0);
     }
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
     seen.released.sort_unstable();
     assert_eq!(seen.released, [10, 11, 12]);
@@ -153,12 +153,12 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
     let handle = coalescer(&options(&mut seen));
     let vnet = Vnet { flags: 2, gso_type: 1, gso_size: 1000, ..Vnet::default() };
     let (bytes, user) = (verified.as_ptr().cast(), ptr::null_mut());
-    // SAFETY: the handle lives, and the frame and its header outlive it.
+    // SAFETY: the handle is valid, and the frame and its header outlive it.
     let pushed =
         unsafe { grosso_coalescer_push(handle, bytes, verified.len(), &raw const vnet, user, 0) };
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!((pushed, unsafe { grosso_coalescer_end(handle, 0) }), (0, 0));
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
     let [(frame, vnet, pieces)] = &seen.frames[..] else { panic!("one frame") };
     let place = (usize::from(vnet.checksum_start), usize::from(vnet.checksum_offset));
@@ -175,7 +175,7 @@ fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(4000).build();
     let vnet = Vnet { gso_type: 1, gso_size: 1400, ..Vnet::default() };
     let bytes = packet.as_ptr().cast();
-    // SAFETY: the handle lives, and the packet and the header outlive it.
+    // SAFETY: the handle is valid, and the packet and the header outlive it.
     let pushed = unsafe {
         grosso_coalescer_push(handle, bytes, packet.len(), &raw const vnet, ptr::null_mut(), 0)
     };
@@ -202,7 +202,7 @@ fn a_datagram_that_is_to_be_fragmented_is_refused_and_not_lost() {
         let gso = Vnet { flags, gso_type: 3, gso_size: 1400, ..Vnet::default() };
         let vnet = Vnet { checksum_start: 34, checksum_offset: 6, ..gso };
         let bytes = packet.as_ptr().cast();
-        // SAFETY: the handle lives, and the packet and the header outlive it.
+        // SAFETY: the handle is valid, and the packet and the header outlive it.
         let pushed = unsafe {
             grosso_coalescer_push(handle, bytes, packet.len(), &raw const vnet, ptr::null_mut(), 0)
         };
@@ -243,7 +243,7 @@ fn a_frame_of_more_than_16_mib_is_refused_by_every_function() {
     let mut cut = Vec::<Vec<u8>>::new();
     let (out, context) = (buffer.as_mut_ptr().cast(), (&raw mut cut).cast());
     let link = GROSSO_LINK_ETHERNET;
-    // SAFETY: the handle lives, and the frame outlives it.
+    // SAFETY: the handle is valid, and the frame outlives it.
     let pushed = unsafe { grosso_coalescer_push(handle, bytes, len, ptr::null(), context, 0) };
     // SAFETY: every pointer points to this many bytes, and the context has the type that `keep` expects.
     let cut =
@@ -251,7 +251,7 @@ fn a_frame_of_more_than_16_mib_is_refused_by_every_function() {
     // SAFETY: the pointers point to this many bytes and to a header.
     let opened = unsafe { grosso_checksum_open(link, bytes, len, &raw mut vnet) };
     assert_eq!([pushed, cut, opened], [GROSSO_ERROR_ARGUMENT; 3]);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
 }
 
@@ -262,10 +262,10 @@ fn a_callback_cannot_enter_or_free_its_own_handle() {
     seen.handle = Some(handle);
     let packet = tcp(0);
     assert_eq!(push(handle, &packet, 1), 0);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_end(handle, 0) }, 0);
     assert_eq!(seen.misuse, [GROSSO_ERROR_BUSY; 2]);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_coalescer_free(handle) }, 0);
 }
 
@@ -341,13 +341,13 @@ fn fragments_become_a_datagram() {
     assert_eq!(unsafe { grosso_reassembler_new(&raw const options, &raw mut handle) }, 0);
     for (i, frame) in fragments.iter().enumerate() {
         let (bytes, user) = (frame.as_ptr().cast(), (i + 1) as *mut c_void);
-        // SAFETY: the handle lives, and the frames outlive it.
+        // SAFETY: the handle is valid, and the frames outlive it.
         let result = unsafe { grosso_reassembler_push(handle, bytes, frame.len(), user, 0) };
         assert_eq!(result, 0);
     }
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_reassembler_finish(handle) }, 0);
-    // SAFETY: the handle lives.
+    // SAFETY: the handle is valid.
     assert_eq!(unsafe { grosso_reassembler_free(handle) }, 0);
     seen.released.sort_unstable();
     assert_eq!(seen.released, [1, 2]);

@@ -1,4 +1,4 @@
-//! The C interface: its contract and its behaviour.
+//! The C interface: its contract and its behavior.
 
 mod abi;
 mod api;

@@ -13,7 +13,7 @@ use grosso_capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta, WriterOptions,
 };
 
-/// Number of runs; the best one is shown, because other load disturbs the others.
+/// Number of runs; the best one is shown, because other load slows the others down.
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,6 @@
 //! Decompression on the fly: plain, gzip and zstd input look the same to the reader.
 //!
-//! The first bytes decide the kind, never the file name. gzip input may have several members and
+//! The first bytes determine the compression; the file name does not matter. gzip input may have several members and
 //! Zstandard input several frames, as parallel compressors write them.
 
 #[cfg(any(feature = "gzip", feature = "zstd"))]
@@ -29,7 +29,7 @@ impl Compression {
     /// Detects the compression by the magic number at the start of a file.
     ///
     /// # Errors
-    /// `UnsupportedFormat` for compressions that are recognised but not supported.
+    /// `UnsupportedFormat` for compressions that are recognized but not supported.
     fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let unsupported =
             |what: &str, remedy| Err(CaptureError::UnsupportedFormat { what: what.into(), remedy });
@@ -147,7 +147,7 @@ impl<R: Read> CountingReader<R> {
         Self { reader, prefix, prefix_len: 0, prefix_taken: 0, bytes: 0, failed: false }
     }
 
-    /// Reads until the prefix is full or the file ends: a pipe may give one byte at a time.
+    /// Reads until the prefix is full or the file ends: a pipe may return one byte at a time.
     fn fill_prefix(&mut self) -> io::Result<()> {
         while self.prefix_len < PREFIX_BYTES {
             let room = &mut self.prefix[self.prefix_len..];

@@ -33,7 +33,7 @@ pub enum Entry<'a> {
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Captured bytes, starting with the link layer, without a frame check sequence of known length.
+    /// Captured bytes, starting with the link layer; a frame check sequence of known length is removed.
     pub data: &'a [u8],
     /// Length of the packet on its link in bytes, without a frame check sequence of known length. Larger than `data` if
     /// the snapshot length truncated the packet; smaller only in files with wrong lengths.

@@ -6,8 +6,8 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
 /// Reason why a capture could not be read or written.
 ///
-/// Only errors of the environment include the file name in their text. Prefix the others with the name that the user
-/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] tells them apart.
+/// Only errors of the environment include the file name in their text. Prefix other errors with the name that the user
+/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] distinguishes the two.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -17,7 +17,7 @@ pub enum CaptureError {
         /// First bytes, escaped; empty if the file is empty.
         starts_with: String,
     },
-    /// A related format that is recognised but not supported.
+    /// A related format that is recognized but not supported.
     #[error("{what} is not supported; {remedy}")]
     UnsupportedFormat {
         /// Name of the format.
@@ -135,7 +135,7 @@ impl CaptureError {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
-    /// Returns whether the input ends too early and is sound before its end.
+    /// Returns whether the input ends too early and is undamaged before its end.
     #[must_use]
     pub const fn is_truncation(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })

@@ -1,4 +1,4 @@
-//! Layout of a record in a buffer: the answer of a format's decoder.
+//! Layout of a record in a buffer, as returned by a format's decoder.
 
 use core::ops::Range;
 
@@ -18,7 +18,7 @@ pub(crate) enum Step {
 pub(crate) struct Need {
     /// Bytes that the decoder needs, counted from the start of the record.
     pub(crate) bytes: usize,
-    /// Bytes of these that precede `part`.
+    /// Number of these bytes that precede `part`.
     pub(crate) before: usize,
     pub(crate) part: Part,
 }

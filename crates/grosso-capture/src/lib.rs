@@ -39,7 +39,7 @@
 //! | pcap to pcapng | packets, times, lengths, link type |
 //! | pcapng to pcap | packets, times (to nanoseconds), lengths; fails at a second link type. **Classic pcap cannot store metadata**: comments, flags and offload states are lost |
 //!
-//! A packet with new bytes keeps its options if they are passed to [`CaptureWriter::write_packet_with`], except those
+//! A packet with new bytes keeps its options if they are passed to [`CaptureWriter::write_packet_with`], except options
 //! that would no longer be true.
 //!
 //! # Damaged captures

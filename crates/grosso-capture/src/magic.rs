@@ -12,12 +12,10 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognises a capture by its first bytes; the caller passes at least sixteen where the file
-    /// has them.
+    /// Recognizes a capture by its first bytes; the caller passes at least sixteen bytes if the file has them.
     ///
     /// # Errors
-    /// `NotACapture`, or `UnsupportedFormat` for the relatives of pcap with a different record
-    /// layout.
+    /// `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.
     pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let Some(&magic) = bytes.first_chunk::<4>() else {
             return Err(CaptureError::not_a_capture(bytes));

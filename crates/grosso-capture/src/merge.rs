@@ -1,9 +1,9 @@
-//! Merges several captures into one, ordered by time, with only the selected packets.
+//! Merging of several captures into one, ordered by time, with only the selected packets.
 //!
 //! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
-//! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time comes
-//! immediately. Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read to its
-//! end, as if a single capture had been split there.
+//! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time is
+//! written immediately. Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read
+//! to its end, as if a single capture had been split there.
 
 mod devices;
 
@@ -27,11 +27,11 @@ use super::writer::{CaptureWriter, WriterOptions};
 /// Filter that decides whether to keep a packet.
 pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 
-/// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
+/// Merger of several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
-/// pcapng section. It has an interface for each of their interfaces, with a comment that names the original capture.
-/// Names and secrets are kept if they have this host's byte order.
+/// pcapng section. The section has one interface for each original interface, with a comment that names the original
+/// capture. Names and secrets are kept if they have this host's byte order.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};
@@ -395,7 +395,7 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface: its original ones as far as the byte order allows, and a comment that names the
+/// Returns the options of an interface: the original ones that the byte order allows, and a comment that names the
 /// original capture.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();

@@ -68,7 +68,7 @@ impl PacketMeta {
         }
     }
 
-    /// Returns the engine's metadata of a packet with these headers, without the time. Without recorded metadata,
+    /// Returns the engine's metadata of a packet with these headers, without the time. If no metadata was recorded,
     /// nothing is assumed.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
@@ -198,8 +198,8 @@ impl Offload {
 
     /// Returns the engine's metadata of a packet with these headers.
     ///
-    /// The flags show that a checksum is partial, but not which one. The innermost transport header's is assumed, as in
-    /// every Linux superframe.
+    /// The flags show that a checksum is partial, but not which one. It is assumed to be the checksum of the innermost
+    /// transport header, as in every Linux superframe.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {
@@ -208,7 +208,7 @@ impl Offload {
         self.meta
     }
 
-    /// Returns the ports for dissecting this packet: those recorded with it, and `base` for all others.
+    /// Returns the ports for dissecting this packet: the ports recorded with it, and `base` for all other tunnel types.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)

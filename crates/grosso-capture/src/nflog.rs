@@ -24,7 +24,8 @@ const TLV_BYTES: usize = 4;
 /// Type of the TLV that holds the packet (`NFULA_PAYLOAD`).
 const PAYLOAD: u16 = 9;
 
-/// Returns the packet in a record and its original length, which exceeds the packet if the snapshot length cut it.
+/// Returns the packet in a record and its original length, which exceeds the packet if the snapshot length truncated
+/// it.
 ///
 /// A record without a packet, or with a TLV shorter than its own fields, is returned whole.
 pub(crate) fn packet(order: ByteOrder, record: &[u8], original_len: u32) -> (&[u8], u32) {

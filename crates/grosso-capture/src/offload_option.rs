@@ -25,13 +25,13 @@ pub const ENTERPRISE_NUMBER: u32 = 32_473;
 /// Magic number after the enterprise number; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
-/// Returns whether the value of a custom binary option is Grosso's, of any version.
+/// Returns whether the value of a custom binary option is Grosso's, in any version.
 pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     let Some((number, rest)) = value.split_first_chunk::<4>() else { return false };
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
 }
 
-/// Reads the value of a custom binary option; `None` unless it is Grosso's, of this version.
+/// Reads the value of a custom binary option; `None` unless it is Grosso's and has this version.
 pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let (number, rest) = value.split_first_chunk::<4>()?;
     if order.u32_from(*number) != ENTERPRISE_NUMBER {

@@ -50,7 +50,7 @@ impl Lengths {
         }
     }
 
-    /// Returns captured and original length, given the first and the second field.
+    /// Returns the captured and the original length, given the first and the second field.
     #[inline]
     fn sort(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -184,7 +184,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     }
     let seconds = u64::from(order.u32_at(record, 0));
     let fraction = u64::from(order.u32_at(record, 4));
-    // Fractions of a second or more carry over to the seconds; libpcap shows them unchanged.
+    // Fractions of one second or more carry over to the seconds; libpcap shows them unchanged.
     let timestamp_ns =
         seconds * 1_000_000_000 + fraction * u64::from(header.nanoseconds_per_fraction());
     let layout = PacketLayout {

@@ -267,7 +267,7 @@ pub(crate) fn put_link_type(raw: &mut [u8], order: ByteOrder, link_type: u16) {
 }
 
 /// Sets the length of the frame check sequence to 0 in an interface description, because its packets are copied without
-/// frame check sequence.
+/// it.
 pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
     let mut at = INTERFACE_BYTES;
     while let Some(head) = raw.get(at..).and_then(|rest| rest.first_chunk::<5>()) {

@@ -20,7 +20,7 @@ use super::pcapng::{self, PcapngDecoder};
 /// Name of standard input and output on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
-/// Reads a capture entry by entry, without copying and without allocating per packet.
+/// Reader that returns a capture entry by entry, without copying and without allocating per packet.
 ///
 /// Entries borrow the reader's buffer, so each must be dropped before the next is read. After an error or the end of
 /// the file, the reader returns no more entries.
@@ -344,7 +344,7 @@ impl<R: Read> CaptureReader<R> {
                     Decoder::Pcap(header) => core::slice::from_ref(&header.interface),
                     Decoder::Pcapng(decoder) => &decoder.interfaces,
                 };
-                // The decoder has already refused packets of unknown interfaces.
+                // The decoder has already refused packets with unknown interfaces.
                 let description = &interfaces[packet.interface as usize];
                 let options = Options::new(&raw[packet.options.range()], order);
                 let fcs = fcs_bytes(&options, description);

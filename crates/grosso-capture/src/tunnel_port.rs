@@ -1,8 +1,7 @@
 //! UDP ports of the tunnels in one packet of a capture.
 //!
-//! A UDP port identifies a tunnel only by convention. For a tunnel on another port than the
-//! assigned one, the capture records the port with the packet, so that the packet can be parsed by
-//! any later reader.
+//! A UDP port identifies a tunnel only by convention. For a tunnel on a port other than the assigned one, the capture
+//! records the port with the packet, so that the packet can be parsed by any later reader.
 
 use core::{fmt, ops::Range};
 
@@ -39,14 +38,14 @@ impl TunnelPort {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot know.
+    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot infer.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header with such a
-    /// source or destination port. `stack` holds the packet's headers, dissected with `ports`.
+    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header whose source
+    /// or destination port is an unassigned tunnel port. `stack` holds the packet's headers, dissected with `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -132,7 +131,7 @@ impl TunnelPort {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Returns whether both have the same tunnel type, regardless of their ports.
+    /// Returns whether both tunnels have the same tunnel type, regardless of their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         match (self.payload, other.payload) {
@@ -150,7 +149,7 @@ impl TunnelPort {
         };
     }
 
-    /// Returns whether a dissector can recognise only one of the two tunnels at a time.
+    /// Returns whether a dissector can recognize only one of the two tunnels at a time.
     fn excludes(self, other: Self) -> bool {
         self.is_same_tunnel(other) || self.port == other.port
     }

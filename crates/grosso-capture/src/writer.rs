@@ -1,4 +1,4 @@
-//! Writes a capture: changed packets, and everything else unchanged.
+//! Writing of captures with changed packets; everything else is written unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
 //! earlier blocks.
@@ -76,7 +76,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes a capture entry by entry, in constant memory.
+/// Writer of a capture, entry by entry, in constant memory.
 ///
 /// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
 /// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).
@@ -97,7 +97,7 @@ pub struct CaptureWriter<W: Write> {
     path: String,
     options: WriterOptions,
     state: WriterState,
-    /// Interfaces of the current section, or those declared by a pcapng input.
+    /// Interfaces of the current section, or the interfaces declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
     bytes: u64,
@@ -280,8 +280,8 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader unchanged, as far as the output format can hold it, but with this writer's [link
-    /// type](WriterOptions::link_type) if one is set.
+    /// Writes an entry of a reader. The entry is unchanged, except for contents that the output format cannot hold, and
+    /// for the [link type](WriterOptions::link_type) if this writer sets one.
     ///
     /// # Errors
     /// `Unwritable` if a packet does not fit into the output format; also write errors.
@@ -356,8 +356,8 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet that was derived from another packet, with the options of that packet.
     ///
     /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
-    /// and offload states, which `meta` replaces. If the section has another byte order than `options`, only comments
-    /// are kept.
+    /// and offload states, which `meta` replaces. If the byte order of the section differs from that of `options`, only
+    /// comments are kept.
     ///
     /// # Errors
     /// See [`write_packet`](Self::write_packet).
@@ -411,7 +411,7 @@ impl<W: Write> CaptureWriter<W> {
         self.packets
     }
 
-    /// Returns the number of bytes written so far, including those in the buffer: the length of the file.
+    /// Returns the number of bytes written so far, including bytes in the buffer: the length of the file.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -439,7 +439,8 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the data's.
+        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the length
+        // of the data.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
             Format::Pcap => self.write_record(meta, data, length, &interface),

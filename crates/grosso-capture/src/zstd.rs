@@ -1,4 +1,4 @@
-//! Reads a sequence of Zstandard frames as one stream of bytes.
+//! Reading of a sequence of Zstandard frames as one stream of bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -9,7 +9,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDeco
 
 use super::error::{NoWindowMemory, WINDOWS_BYTES_MAX};
 
-/// Decompresses every frame of a source and skips skippable frames (RFC 8878 section 3.1).
+/// Decompressor of every frame of a source, which skips skippable frames (RFC 8878 section 3.1).
 ///
 /// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and
 /// at most [`WINDOWS_BYTES_MAX`] in all readers of the process together. Compressors use 8 MiB or

@@ -20,8 +20,8 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 #[inline]
 #[must_use]
 pub const fn incremented(checksum: u16) -> u16 {
-    // The sum grows by one, so its complement shrinks by one. Below 0x0000 comes 0xfffe, because
-    // 0xffff is the other zero.
+    // The sum grows by one, so its complement shrinks by one. The value below 0x0000 is 0xfffe, because 0xffff is the
+    // other zero.
     if checksum == 0 { 0xfffe } else { checksum - 1 }
 }
 

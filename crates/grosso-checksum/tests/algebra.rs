@@ -68,7 +68,7 @@ fn update_is_summing_again_at_every_position() {
     for offset in (0..60).step_by(2) {
         for checksum in EDGES {
             for old in EDGES {
-                // Another word brings the sum to this checksum.
+                // One more word gives the data this checksum.
                 let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
                 let balance = (offset + 2) % 60;
@@ -76,7 +76,7 @@ fn update_is_summing_again_at_every_position() {
                 let word = u32::from(!checksum) + 0xffff - u32::from(!rfc_1071(&before));
                 let word = (word % 0xffff) as u16;
                 before[balance..balance + 2].copy_from_slice(&word.to_be_bytes());
-                // Only all-zero data have a checksum of 0xffff.
+                // Only all-zero data has a checksum of 0xffff.
                 let checksum = if checksum == 0xffff { 0 } else { checksum };
                 assert_eq!(rfc_1071(&before), checksum);
                 for new in EDGES {
@@ -99,7 +99,7 @@ fn one_more_is_an_update_by_one_for_every_checksum() {
                 "{checksum:#x} {old:#x}"
             );
         }
-        // The identification of an IPv4 header after 0xffff.
+        // The identification of an IPv4 header wraps from 0xffff to 0.
         assert_eq!(update(checksum, 0xffff, 0), checksum);
     }
 }

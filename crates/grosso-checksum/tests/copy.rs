@@ -1,4 +1,4 @@
-//! Copying returns the bytes and their sum, and writes nothing else.
+//! Copying returns the bytes and their sum, and writes no other bytes.
 
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Every backend is compared with the loop printed in RFC 1071.
+//! Compares every backend with the loop printed in RFC 1071.
 
 use grosso_checksum::Sum;
 

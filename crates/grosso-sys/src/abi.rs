@@ -180,9 +180,9 @@ pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
 
 /// The field `sll_ifindex` of the `struct sockaddr_ll` that follows the header.
 pub(crate) const PACKET_RING_INTERFACE: Range<usize> = 36..40;
-/// The field `sll_hatype` of the same `struct sockaddr_ll`.
+/// The field `sll_hatype` of the `struct sockaddr_ll` that follows the header.
 pub(crate) const PACKET_RING_HARDWARE: Range<usize> = 40..42;
-/// The field `sll_pkttype` of the same `struct sockaddr_ll`.
+/// The field `sll_pkttype` of the `struct sockaddr_ll` that follows the header.
 pub(crate) const PACKET_RING_KIND: Range<usize> = 42..43;
 
 /// Fields of `struct tpacket2_hdr`.
@@ -318,7 +318,7 @@ pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_IP_PROTO: u16 = 27;
 pub(crate) const RTA_DPORT: u16 = 29;
 pub(crate) const RTAX_MTU: u16 = 2;
-/// Requests the route itself, without anything learned for the destination.
+/// Requests the route itself, without data learned for the destination.
 pub(crate) const RTM_F_FIB_MATCH: u32 = 0x2000;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
 pub(crate) const RTPROT_STATIC: u8 = 4;

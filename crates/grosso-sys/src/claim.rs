@@ -1,7 +1,7 @@
 //! Claims: names without a file that a process holds until it ends, however it ends.
 //!
-//! Every user of a network namespace can take such a name. Its holder is therefore believed only if the kernel reports
-//! that it is root or the caller.
+//! Every user of a network namespace can take a name. The holder of a name is therefore trusted only if the kernel
+//! reports that it is root or the caller.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -76,10 +76,10 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Number of connections to a claim that are queued and never accepted. Beyond it the kernel's list of sockets is
-/// queried for the holder.
+/// Number of connections to a claim that are queued and never accepted. If the queue is full, the kernel's list of
+/// sockets is queried for the holder.
 const WAITING_MAX: i32 = 4096;
-/// Maximum number of attempts at a name whose holder ends each time that it is queried.
+/// Maximum number of attempts at a name whose holder ends each time it is queried.
 const ATTEMPTS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A thread that closes descriptors received from other programs, because closing may block.
 //!
-//! `close(2)` can block as long as another program likes: for a TCP socket with `SO_LINGER` whose peer acknowledges
-//! nothing, or for a file on a FUSE file system. Threads that move packets therefore hand such descriptors to one
-//! thread that only closes them. The same applies to a Unix socket with unread passed descriptors, because the kernel
-//! closes them with it.
+//! `close(2)` can block as long as another program likes: for a TCP socket with `SO_LINGER` whose peer does not
+//! acknowledge data, or for a file on a FUSE file system. Threads that move packets therefore hand such descriptors to
+//! one thread that only closes them. The same applies to a Unix socket with unread passed descriptors, because the
+//! kernel closes them with it.
 //!
 //! Descriptors are handed over as numbers in a pipe. Unlike an in-memory queue, a pipe has no lock that a stopped
 //! thread could hold.
@@ -20,13 +20,13 @@ use std::{
 
 use rustix::{io::ioctl_fionbio, net::sockopt::set_socket_linger};
 
-/// The end of the pipe for threads that pass on descriptors.
+/// Write end of the pipe, for threads that pass on descriptors.
 static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
 /// Number of descriptors that wait to be closed, including the one being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A descriptor received from another program, or a socket that may contain some. On drop it is closed by the closing
-/// thread, or directly if the program has none.
+/// A descriptor received from another program, or a socket that may contain passed descriptors. On drop it is closed by
+/// the closing thread, or directly if the program has none.
 #[derive(Debug)]
 pub struct PassedFile(ManuallyDrop<OwnedFd>);
 
@@ -79,7 +79,8 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     Ok(())
 }
 
-/// Returns whether [`WAITING_MAX`] descriptors are queued; if so, accept no program that could pass more.
+/// Returns whether [`WAITING_MAX`] descriptors are queued; if so, do not accept another program that could pass
+/// descriptors.
 #[must_use]
 pub fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= WAITING_MAX

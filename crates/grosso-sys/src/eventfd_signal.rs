@@ -1,7 +1,7 @@
-//! Signals another program's eventfd without blocking.
+//! Signaling of another program's eventfd without blocking.
 //!
 //! The other owner of an eventfd may clear `O_NONBLOCK` at any time, fill its counter, and so make a writer block
-//! forever. Completions of kernel asynchronous I/O never block: a request that reads nothing completes when it is
+//! forever. Completions of kernel asynchronous I/O never block: a request that reads no bytes completes when it is
 //! submitted, and the kernel signals its eventfd.
 
 use core::ffi::{c_long, c_ulong};
@@ -16,7 +16,7 @@ pub struct EventfdSignal {
     context: c_ulong,
     /// File from which the requests read nothing.
     nothing: PipeReader,
-    /// Number of requests whose completions were not taken yet.
+    /// Number of requests whose completions have not been taken yet.
     untaken: usize,
 }
 
@@ -77,7 +77,7 @@ impl EventfdSignal {
         Ok(())
     }
 
-    /// Returns whether a file is an eventfd, without signalling it.
+    /// Returns whether a file is an eventfd, without signaling it.
     #[must_use]
     pub fn accepts(&self, file: BorrowedFd<'_>) -> bool {
         // The kernel checks the eventfd to signal before it detects that the file to write is read-only.

@@ -1,7 +1,7 @@
 //! A helper process for work that may block forever.
 //!
 //! A thread that waits for a frozen file system cannot be ended, and neither can its process. A helper process does
-//! such work instead. When this process ends, the helper ends as soon as it can, and nothing has to wait for it.
+//! this work instead. When this process ends, the helper ends as soon as it can, and no process has to wait for it.
 
 use core::{ffi::c_int, mem::MaybeUninit};
 use std::{

@@ -315,7 +315,7 @@ impl InterfaceRequest {
         // SAFETY: every opcode of `abi` used here reads and writes a `struct ifreq` or a prefix of
         // it, and `self` has the length and alignment of the longest.
         let updater = unsafe { Updater::<OPCODE, Self>::new(self) };
-        // SAFETY: as above; the borrow of `self` lasts until the call returns.
+        // SAFETY: the opcode accesses only `self`, whose borrow lasts until the call returns.
         unsafe { ioctl(file, updater) }?;
         Ok(())
     }

@@ -31,7 +31,7 @@
 //! | [`packet`] | packet sockets: virtio header, VLAN tag, batches, mapped rings, fanout, a filter for IP |
 //! | [`xdp`] | AF_XDP sockets with owned frames, and the program that redirects packets to them |
 //! | [`path`] | all access to files by name: opening, creating, removing, binding, connecting |
-//! | [`claim`] | claims: abstract socket names that one process holds, and whether to trust the holder |
+//! | [`claim`] | claims: abstract socket names that one process holds, and a check of whether the holder is trusted |
 //! | [`inherited_fd`] | inherited descriptors |
 //! | [`datagram`] | UDP and raw IP sockets that send and receive in batches; path MTUs |
 //! | [`unix_socket`] | Unix sockets that carry frames |
@@ -40,11 +40,11 @@
 //! | [`errno`] | classes of errors on the packet path |
 //! | [`calendar`] | local time as text, by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
-//! | [`eventfd_signal`] | signalling the eventfd of another program without blocking |
+//! | [`eventfd_signal`] | signaling the eventfd of another program without blocking |
 //! | [`wait`] | waiting for a descriptor, a time or another thread |
 //! | [`interface`] | interface names, state, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names of `ethtool -k`, interrupt coalescing, rings, channels |
-//! | [`netlink`] | links, veth pairs across namespaces, addresses, routes, neighbours |
+//! | [`netlink`] | links, veth pairs across namespaces, addresses, routes, neighbors |
 //! | [`namespace`] | private user, network and mount namespaces |
 //! | [`userns`] | whether this process may create networks and devices; if not, the reason and the remedy |
 //! | [`secret`] | random numbers, locked memory, protection from inspection by other processes |

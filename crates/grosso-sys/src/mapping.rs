@@ -30,7 +30,7 @@ pub(crate) struct Mapping {
 // SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of
 // `atomic` and `slice`.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the memory belongs to no thread; concurrent access is bounded by the contracts of `atomic` and `slice`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -60,8 +60,8 @@ impl Mapping {
         Self::new(start.cast(), bytes)
     }
 
-    /// Maps new zeroed memory of at least `bytes` bytes, for results whose length the kernel chooses. Nothing can be
-    /// written beyond its end: the kernel's attempt fails with `EFAULT`.
+    /// Maps new zeroed memory of at least `bytes` bytes, for results whose length the kernel chooses. The kernel cannot
+    /// write beyond its end: the attempt fails with `EFAULT`.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl Mapping {
         debug_assert!(self.holds(&range), "{range:?}");
         // SAFETY: the caller guarantees that the range is inside the mapping, which is one allocation.
         let start = unsafe { self.start.as_ptr().add(range.start) };
-        // SAFETY: the range is inside the mapping, whose bytes the kernel has initialised, and the
-        // caller guarantees that it is not written.
+        // SAFETY: the range is inside the mapping, whose bytes the kernel has initialized, and the caller guarantees
+        // that it is not written.
         unsafe { core::slice::from_raw_parts(start, range.end - range.start) }
     }
 

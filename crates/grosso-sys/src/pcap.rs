@@ -68,12 +68,12 @@ impl Program {
         }
     }
 
-    /// Returns whether a packet with these captured bytes, and this length on the link, passes.
+    /// Returns whether a packet with these captured bytes, and this length on the link, passes the filter.
     #[must_use]
     pub fn passes(&self, data: &[u8], original_len: u32) -> bool {
         let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let header = RawHeader { seconds: 0, fraction: 0, captured, original: original_len };
-        // SAFETY: the program came from the compiler and was not freed; the header says how many bytes of the packet
+        // SAFETY: the program came from the compiler and was not freed; the header states how many bytes of the packet
         // may be read, and the interpreter stays within them.
         let result = unsafe { (self.run)(&raw const self.code, &raw const header, data.as_ptr()) };
         result != 0
@@ -126,13 +126,13 @@ impl Functions {
         let absent = |error: libloading::Error| NotCompiled::Absent(error.to_string());
         // SAFETY: the symbol is libpcap's, with the type that its header declares.
         let open_dead = unsafe { library.get(b"pcap_open_dead\0") }.map_err(absent)?;
-        // SAFETY: as above.
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
         let compile = unsafe { library.get(b"pcap_compile\0") }.map_err(absent)?;
-        // SAFETY: as above.
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
         let error = unsafe { library.get(b"pcap_geterr\0") }.map_err(absent)?;
-        // SAFETY: as above.
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
         let close = unsafe { library.get(b"pcap_close\0") }.map_err(absent)?;
-        // SAFETY: as above.
+        // SAFETY: the symbol is libpcap's, with the type that its header declares.
         let run = unsafe { library.get(b"pcap_offline_filter\0") }.map_err(absent)?;
         let (open_dead, compile): (Symbol<'_, OpenFunction>, Symbol<'_, CompileFunction>) =
             (open_dead, compile);
@@ -152,7 +152,7 @@ impl Functions {
 fn load() -> Result<Library, NotCompiled> {
     let mut why = String::new();
     for name in NAMES {
-        // SAFETY: libpcap's initialisers and finalisers require nothing of this program.
+        // SAFETY: libpcap's initializers and finalizers require nothing of this program.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(library),
             Err(error) => why = error.to_string(),
@@ -186,7 +186,7 @@ type CloseFunction = unsafe extern "C" fn(*mut c_void);
 type RunFunction = unsafe extern "C" fn(*const RawProgram, *const RawHeader, *const u8) -> c_int;
 type FreeFunction = unsafe extern "C" fn(*mut RawProgram);
 
-/// File names of libpcap: Debian's and that of other distributions.
+/// File names of libpcap: the name on Debian, and the names on other distributions.
 const NAMES: [&str; 3] = ["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
 /// Maximum number of bytes that tcpdump keeps of a packet.
 const SNAPLEN: c_int = 262_144;

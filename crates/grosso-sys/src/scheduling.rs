@@ -37,14 +37,14 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 
 /// Gives a thread (`None` for the calling thread) precedence over all ordinary threads until it sleeps (`SCHED_FIFO`).
 ///
-/// `priority` is from 1 to 99; if two such threads share a CPU, the one with the higher priority runs first.
+/// `priority` is from 1 to 99; if two of these threads share a CPU, the one with the higher priority runs first.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time budget.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
-    // The kernel's `struct sched_param` consists of this number. The one in musl has more fields.
+    // The kernel's `struct sched_param` consists of this number. The structure in musl has more fields.
     let parameter = i32::from(priority);
     // SAFETY: the kernel reads one `struct sched_param`. The raw call is used because musl's wrapper
     // only returns that the call is not implemented.
@@ -59,7 +59,7 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the kernel threads whose names begin with `prefix`, with their names, as far as visible to this process.
+/// Returns the kernel threads whose names begin with `prefix`, with their names, if visible to this process.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
 pub struct CpuTime {
     /// Time on a CPU.
     pub running: Duration,
-    /// Time runnable while another thread ran.
+    /// Time spent runnable while another thread ran.
     pub waiting: Duration,
     /// Number of times scheduled.
     pub slices: u64,

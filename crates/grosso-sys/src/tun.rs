@@ -91,12 +91,12 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the device file must not be opened.
+    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the caller may not open the device file.
     pub fn of_kernel() -> io::Result<Self> {
         let file = kernel::open_device("/dev/net/tun")?;
         // SAFETY: the opcode writes one 32-bit number.
         let getter = unsafe { Getter::<{ abi::TUNGETFEATURES }, u32>::new() };
-        // SAFETY: as above.
+        // SAFETY: the opcode writes one 32-bit number.
         Ok(Self(unsafe { ioctl(&file, getter) }?))
     }
 
@@ -162,7 +162,7 @@ impl TunBuilder {
         self.flag(abi::IFF_MULTI_QUEUE, on)
     }
 
-    /// Makes a read without a packet fail with [`io::ErrorKind::WouldBlock`] instead of blocking.
+    /// Makes a read fail with [`io::ErrorKind::WouldBlock`] if there is no packet, instead of blocking.
     pub fn nonblocking(mut self, on: bool) -> Self {
         self.nonblocking = on;
         self
@@ -198,8 +198,8 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Adopts an open queue that another program created, for example a service manager. It may belong to another
-    /// network namespace than the calling thread's.
+    /// Adopts an open queue that another program created, for example a service manager. It may belong to a network
+    /// namespace other than the calling thread's.
     ///
     /// The queue must have been created with `IFF_NO_PI`. Otherwise four bytes precede each packet, and the kernel does
     /// not report this: `TUNGETIFF` returns `IFF_NO_PI` for every device (observed on 6.18).
@@ -214,8 +214,8 @@ impl Tun {
         Ok(Self { file, name, flags })
     }
 
-    /// Makes a read without a packet, and a write without room, fail with [`io::ErrorKind::WouldBlock`] instead of
-    /// blocking.
+    /// Makes a read fail with [`io::ErrorKind::WouldBlock`] if there is no packet, and a write if there is no room,
+    /// instead of blocking.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device is not multi-queue, or the queue is in that state already.
+    /// `EINVAL` if the device is not multi-queue, or the queue is already in that state.
     pub fn set_attached(&self, attached: bool) -> io::Result<()> {
         let flag = if attached { abi::IFF_ATTACH_QUEUE } else { abi::IFF_DETACH_QUEUE };
         let mut request = InterfaceRequest::new(&self.name).with(&flag.to_ne_bytes());
@@ -349,7 +349,7 @@ impl Tun {
         self.flags & abi::IFF_MULTI_QUEUE != 0
     }
 
-    /// Returns the length of the virtio header before each packet in bytes; 0 without one.
+    /// Returns the length of the virtio header before each packet in bytes; 0 without a header.
     ///
     /// # Errors
     ///
@@ -360,7 +360,7 @@ impl Tun {
         }
         // SAFETY: the opcode writes one `int`.
         let getter = unsafe { Getter::<{ abi::TUNGETVNETHDRSZ }, i32>::new() };
-        // SAFETY: as above.
+        // SAFETY: the opcode writes one `int`.
         let bytes = unsafe { ioctl(&self.file, getter) }?;
         usize::try_from(bytes).map_err(io::Error::other)
     }
@@ -369,7 +369,7 @@ impl Tun {
     fn set_number<const OPCODE: Opcode>(&self, number: i32) -> io::Result<()> {
         // SAFETY: the opcode reads one `int` through the pointer that `Setter` makes of its value.
         let setter = unsafe { Setter::<OPCODE, i32>::new(number) };
-        // SAFETY: as above; the value lives in `setter` until the call returns.
+        // SAFETY: the opcode reads one `int`, which lives in `setter` until the call returns.
         unsafe { ioctl(&self.file, setter) }?;
         Ok(())
     }
@@ -378,7 +378,7 @@ impl Tun {
     fn set_value<const OPCODE: Opcode>(&self, value: usize) -> io::Result<()> {
         // SAFETY: the opcode takes its argument by value, not through a pointer.
         let setter = unsafe { IntegerSetter::<OPCODE>::new_usize(value) };
-        // SAFETY: as above.
+        // SAFETY: the opcode takes its argument by value, not through a pointer.
         unsafe { ioctl(&self.file, setter) }?;
         Ok(())
     }

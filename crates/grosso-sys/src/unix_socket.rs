@@ -1,6 +1,6 @@
 //! Nonblocking Unix sockets that carry frames, as streams or datagrams.
 //!
-//! Uses only calls that other systems with Unix sockets have too.
+//! The module uses only calls that other systems with Unix sockets have too.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use std::{
@@ -52,7 +52,8 @@ impl UnixAddress {
     /// Returns the address of a socket file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an empty path, one with a NUL byte, or one longer than [`PATH_BYTES_MAX`].
+    /// [`io::ErrorKind::InvalidInput`] for a path that is empty, contains a NUL byte, or is longer than
+    /// [`PATH_BYTES_MAX`].
     pub fn new(path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_encoded_bytes();
         if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX || bytes.contains(&0) {
@@ -83,13 +84,13 @@ pub struct Sender {
 pub struct UnixSocket {
     file: ManuallyDrop<OwnedFd>,
     kind: UnixKind,
-    /// Whether the socket may hold passed descriptors that were not received yet.
+    /// Whether the socket may hold passed descriptors that have not been received yet.
     may_hold_files: bool,
 }
 
 impl UnixSocket {
     /// Creates an unbound socket that accepts no passed descriptors. If the kernel cannot refuse them (before Linux
-    /// 6.16), the closing thread closes those that arrive.
+    /// 6.16), the closing thread closes the descriptors that arrive.
     ///
     /// # Errors
     /// Errors from `socket(2)`.
@@ -160,8 +161,8 @@ impl UnixSocket {
     /// sender chooses its address, which may be another user's socket.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if it does not, if the kernel did not report the sender's user, or if the
-    /// address has no file; see also [`UnixSocket::connect`].
+    /// [`io::ErrorKind::PermissionDenied`] if the sender does not own the file, if the kernel did not report the
+    /// sender's user, or if the address has no file; see also [`UnixSocket::connect`].
     pub fn answer(&self, sender: &Sender) -> io::Result<()> {
         let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
         Pinned::at(&path, Some(sender.user))?.connect(self)
@@ -197,7 +198,7 @@ impl UnixSocket {
     /// number of bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more files; see also [`UnixSocket::send`].
+    /// [`io::ErrorKind::InvalidInput`] for more than [`PASSED_MAX`] files; see also [`UnixSocket::send`].
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -243,8 +244,8 @@ impl UnixSocket {
         Ok(received.bytes)
     }
 
-    /// Receives a datagram. Returns its length, or the buffer's if that is shorter, and its sender, if the sender has
-    /// an address.
+    /// Receives a datagram. Returns its length (at most the length of the buffer) and its sender, if the sender has an
+    /// address.
     ///
     /// # Errors
     /// Errors from `recvmsg(2)`.
@@ -289,7 +290,7 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Makes the kernel refuse descriptors passed to a Unix socket and to the sockets that it accepts: the sender gets
+/// Makes the kernel refuse descriptors passed to a Unix socket and to the sockets that it accepts: the sender receives
 /// `EPERM`. Call it before binding the socket. Returns false if the kernel does not support this (before Linux 6.16).
 pub fn refuses_files<S: AsFd>(socket: &S) -> bool {
     crate::stream::set(socket, SO_PASSRIGHTS, &0_i32.to_ne_bytes()).is_ok()
@@ -340,14 +341,14 @@ pub fn is_absence(error: &io::Error) -> bool {
     absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Maximum path length of a socket in bytes, without the terminating NUL (`sun_path`), on Linux; other systems have
+/// Maximum path length of a socket in bytes, without the terminating NUL (`sun_path`), on Linux; other systems allow
 /// 103.
 pub const PATH_BYTES_MAX: usize = 107;
 /// Maximum number of files per call: the maximum of any vhost-user message.
 pub const PASSED_MAX: usize = 8;
 /// `SCM_MAX_FD` on Linux: maximum number of descriptors that can arrive at once.
 const FILES_MAX: usize = 253;
-/// Size of control messages with this many descriptors: the kernel would close descriptors without room during the
+/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit during the
 /// call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 /// Size of the control message with a datagram's sender.

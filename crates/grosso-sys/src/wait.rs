@@ -105,8 +105,8 @@ impl Waiter {
         Ok(epoll::delete(&self.file, source)?)
     }
 
-    /// Waits until a descriptor is ready, and replaces the content of `ready` by the ready ones. `None` waits without a
-    /// limit. A signal ends the wait early.
+    /// Waits until a descriptor is ready, and replaces the content of `ready` with the ready descriptors. `None` waits
+    /// without a limit. A signal ends the wait early.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl AsFd for Waiter {
 /// `None` after `at_most`. `at_most` of `None` waits without a limit. A signal ends the wait early.
 ///
 /// The descriptors are registered with the kernel only while the thread waits, so packets that arrive while it works
-/// cause no wake-up. With a [`Waiter`] each of them does.
+/// cause no wake-up. With a [`Waiter`], each packet causes a wake-up.
 ///
 /// # Errors
 ///
@@ -179,8 +179,8 @@ pub fn wait_for<'a>(
     }
 }
 
-/// Converts the maximum wait to the kernel's format. A value that exceeds its number of seconds means no limit:
-/// [`Duration::MAX`].
+/// Converts the maximum wait to the kernel's format. A wait whose seconds do not fit into the format, for example
+/// [`Duration::MAX`], means no limit.
 pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
     at_most.and_then(|at_most| Timespec::try_from(at_most).ok())
 }
@@ -195,7 +195,7 @@ pub fn wait_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// A descriptor that is readable from the time that one thread raises the event until another takes it.
+/// A descriptor that is readable from the time one thread raises the event until another thread takes it.
 #[derive(Debug)]
 pub struct Event {
     file: OwnedFd,

@@ -24,7 +24,7 @@ const ALICE: u32 = 12_345;
 const STARTS: u32 = 1000;
 /// Number of links on the path to the socket, fewer than the kernel follows.
 const LINKS: u32 = 30;
-/// Number of directories that each of these links leads through.
+/// Number of directories that each link leads through.
 const DEPTH: usize = 60;
 
 struct Home {
@@ -56,7 +56,7 @@ impl Home {
         fs::metadata(self.victim()).unwrap().permissions().mode() & 0o7777
     }
 
-    /// Creates a maze: each link leads through many directories to the next one, so that a lookup takes long.
+    /// Creates a maze: each link leads through many directories to the next one, so that a lookup takes a long time.
     fn maze(&self) -> PathBuf {
         let deep: PathBuf = (0..DEPTH).map(|_| "d").collect();
         let up: PathBuf = (0..DEPTH).map(|_| "..").collect();
@@ -99,7 +99,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// Replaces every socket that appears by a link to the victim. Returns the number of sockets replaced.
+    /// Replaces every new socket with a link to the victim. Returns the number of sockets replaced.
     fn run(&self, directory: &Path, victim: &Path) -> u32 {
         become_alice();
         let (name, moved) = (directory.join("s"), directory.join("moved"));
@@ -166,7 +166,7 @@ fn race(kind: UnixKind, through_maze: bool, knows_file: bool) {
         replaced
     });
     println!("{kind:?}, maze {through_maze}: {replaced} of {STARTS} sockets were replaced");
-    // Nothing is bound through the maze, because alice owns its links.
+    // No socket is bound through the maze, because alice owns its links.
     assert_eq!(replaced == 0, through_maze);
 }
 

@@ -224,7 +224,7 @@ fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
 /// ID of the first process of the system, which is not this process.
 const INIT: u32 = 1;
 
-/// Checks whether a signal may be sent to a thread of a process.
+/// Returns the result of sending signal 0 to the first thread of a process.
 fn signal(process: u32) -> i64 {
     // SAFETY: signal 0 changes nothing, regardless of the process.
     unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Maximum number of unused buffers in a batch; further ones are dropped.
+/// Maximum number of unused buffers in a batch; further buffers are dropped.
 ///
 /// ```
 /// use grosso_tun::{Batch, SPARES_MAX};
@@ -16,7 +16,7 @@ pub const SPARES_MAX: usize = 1024;
 /// Packets to send, in order, and unused buffers.
 ///
 /// A send call removes exactly the packets that the device accepted and keeps their buffers for reuse. After an error,
-/// and after a cancelled call, the batch holds exactly the packets that were not sent: repeat the call, or
+/// and after a canceled call, the batch holds exactly the packets that were not sent: repeat the call, or
 /// [`Batch::clear`] the batch to drop them.
 ///
 /// ```

@@ -39,8 +39,8 @@ pub enum Trust {
 /// whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their order. Packets that
 /// cannot be merged are written unchanged.
 ///
-/// The device must accept packets longer than its MTU, as WinTUN and utun do. The packets read from such a device are
-/// plain packets and need no special handling.
+/// The device must accept packets longer than its MTU, as WinTUN and utun do. Packets read from these devices are plain
+/// packets and need no special handling.
 ///
 /// ```
 /// use grosso_tun::{Batch, Joiner, Trust};
@@ -193,7 +193,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         self.delivery.len
     }
 
-    /// Returns whether the packet has no bytes, which only an empty input buffer causes.
+    /// Returns whether the packet has no bytes, which happens only for an empty input buffer.
     ///
     /// ```
     /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {

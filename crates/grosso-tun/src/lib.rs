@@ -33,30 +33,30 @@
 //! | `AsyncTun`, `AsyncUdp` | the device and the socket for tokio (feature `tokio`) |
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
-//! Functions with the prefix `try_` never block; they return 0 if there is nothing to receive or no room. The functions
-//! of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you can wait
-//! in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
+//! Functions with the prefix `try_` never block; they return 0 if no packet is available or there is no room. The
+//! functions of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you
+//! can wait in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
 //!
 //! # Batches, errors and cancellation
 //!
 //! A send call removes exactly the packets that the device or the socket accepted from its [`Batch`] or list. After an
-//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. A
-//! dropped future of a receive call has received nothing.
+//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. If
+//! the future of a receive call is dropped, the call has received no packets.
 //!
 //! # Trust
 //!
 //! A superframe has one checksum for all of its packets. By default the checksum of each packet is verified before the
-//! merge, which reads the payload; otherwise a corrupted packet would leave with a valid checksum. A VPN whose AEAD has
-//! just authenticated every byte can skip the verification with [`Trust::Authenticated`]. A packet that was already
-//! corrupted when the *peer* encrypted it then leaves with a valid checksum instead of being dropped, because the AEAD
+//! merge, which reads the payload; otherwise a corrupted packet would be sent with a valid checksum. A VPN whose AEAD
+//! has just authenticated every byte can skip the verification with [`Trust::Authenticated`]. A packet that was already
+//! corrupted when the *peer* encrypted it is then sent with a valid checksum instead of being dropped, because the AEAD
 //! covers the path and not the peer's network stack. Set the option for trusted peers only.
 //!
 //! # Systems
 //!
 //! Everything works on Linux, and compiles for Android, where [`Tun::adopt`] accepts the descriptor of a `VpnService`.
 //! On macOS and Windows, [`Tun`] carries IP packets through utun and WinTUN, and merges the TCP packets of a batch as
-//! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles these three
-//! systems and runs no test on them. [`Joiner`] and [`Batch`] work on every system.
+//! [`Joiner`] does; an option that the system lacks is an error of the kind `Unsupported`. CI compiles for these three
+//! systems, but runs no tests on them. [`Joiner`] and [`Batch`] work on every system.
 //!
 //! The engine behind this crate is [`grosso`]; its ports are in [`grosso_io`]. The repository's directory `examples`
 //! has complete VPN programs.

@@ -119,7 +119,7 @@ fn only_requested_offloads_are_missing() {
 #[test]
 fn without_receive_offloads_the_kernel_passes_packets_only() {
     for receives in [Features::NONE, Features::ALL] {
-        // The program would accept superframes: the device's setting decides.
+        // The program would accept superframes, but the device's setting takes precedence.
         let options = TunOptions::new().receives(receives).takes(Features::ALL);
         let Some((host, mut tun)) = host(A, &options) else { return };
         let socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new()));
@@ -262,7 +262,7 @@ fn adopted_and_connected_sockets_work() {
     udp.recv(|datagram| assert_eq!(datagram.payload, b"from the peer")).unwrap();
     let error = udp.connect("[::1]:9".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // Nobody listens any more: the ICMP error for one datagram does not lose another one.
+    // No socket listens there any more. The ICMP error for one datagram must not cause the loss of another one.
     let gone = peer.local_addr().unwrap();
     drop(peer);
     udp.send(&mut &[Datagram::new(b"lost in vain", gone)][..]).unwrap();

@@ -1,7 +1,7 @@
 //! The device and the socket against the running kernel: hosts in their own network namespaces, connected by this
 //! process.
 //!
-//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+//! The tests need root, or a user namespace (`unshare -Urm`); without either, they print `skipped:` and the reason.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -322,7 +322,7 @@ fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
 fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
-    // The kernel sends nothing to port 0.
+    // The kernel sends no datagram to port 0.
     let nowhere = ["127.0.0.1:0"; 4];
     let destinations = nowhere.map(|address| address.parse().unwrap()).into_iter();
     let payload = &[7; 100];

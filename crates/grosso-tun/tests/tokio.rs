@@ -29,7 +29,7 @@ async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Polls a future until it is ready or has waited `waits` times, and drops it when it waits once more. Calls `resume`
-/// at each wait, also at the last one.
+/// at each wait, including the last one.
 async fn cancelled_after<T>(
     waits: usize,
     future: impl Future<Output = T>,
@@ -69,7 +69,7 @@ fn tokio_waits_for_both() {
         let (len, _) = socket.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"in parts");
 
-        // The device has nothing to read yet, so the runtime has to wait. A cancelled call has received nothing.
+        // The device has nothing to read yet, so the runtime has to wait. A canceled call has received nothing.
         let mut packets: Vec<Vec<u8>> = Vec::new();
         assert!(once(receiver.recv(|packet, _| packets.push(packet.to_vec()))).await.is_none());
         let room = Room::new(0, 0);
@@ -210,7 +210,7 @@ fn a_receive_call_of_the_device_that_is_cancelled_at_any_wait_has_received_nothi
                     }
                 };
                 assert_eq!(result.is_some(), !packets.is_empty(), "{call:?} after {waits} waits");
-                // The next calls receive the others.
+                // The next calls receive the remaining packets.
                 while packets.len() < sent.into() {
                     let each = |packet: &[u8], _: &Meta| packets.push(packet[28..].to_vec());
                     receiver.recv(each).await.unwrap();

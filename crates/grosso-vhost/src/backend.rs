@@ -35,7 +35,7 @@ pub enum Way {
 /// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
 ///
 /// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
-/// any read or write block: kicks are detected as edges, and calls are signalled by an [`EventfdSignal`].
+/// any read or write block: kicks are detected as edges, and calls are signaled by an [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
@@ -47,8 +47,8 @@ pub struct BackEnd {
     memory: Option<Arc<Memory>>,
     /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
-    /// Dirty log, and whether the front end has enabled it. It may be set before or after it is enabled, and stays
-    /// mapped when it is disabled.
+    /// Dirty log, and whether the front end has enabled logging. The front end may set the log before or after enabling
+    /// it, and the log stays mapped when logging is disabled.
     log: Option<Arc<DirtyLog>>,
     wants_log: bool,
     /// Reason for the last refusal of a memory table or log.
@@ -129,11 +129,12 @@ impl BackEnd {
 
     /// Handles a message; returns the reply to send, if any.
     ///
-    /// If the front end requested a reply, an unknown or invalid message is reported in the reply; otherwise the front
-    /// end could not notice.
+    /// An unknown or invalid message is reported in the reply if the front end requested one, and by [`Refused`]
+    /// otherwise.
     ///
     /// # Errors
-    /// [`Refused`] for a malformed message, for one that failed without a reply, and for lack of system resources.
+    /// [`Refused`] for a malformed message, for a message that failed and requested no reply, and if system resources
+    /// are exhausted.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
@@ -485,7 +486,7 @@ const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }
 
-/// Returns direction and pair of a ring index.
+/// Returns the direction and the pair of a ring index.
 const fn place(number: usize) -> (Way, usize) {
     let way = if number.is_multiple_of(2) { Way::ToGuest } else { Way::FromGuest };
     (way, number / 2)

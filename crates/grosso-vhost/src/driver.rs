@@ -1,8 +1,8 @@
 //! The driver's side of a split virtqueue: slots of equal length in the driver's own memory, each with one descriptor.
 //!
 //! The device shares this memory and may write all of it at any time. The driver therefore never reads back what it has
-//! written, copies each frame once, and checks each used entry against the outstanding slots. An entry that names
-//! another slot breaks the ring, because the ownership of slots is then unknown.
+//! written, copies each frame once, and checks each used entry against the outstanding slots. An entry that names any
+//! other slot breaks the ring, because the ownership of slots is then unknown.
 
 use std::{io::IoSlice, sync::Arc};
 
@@ -74,7 +74,7 @@ impl DriverRing {
         Some(ring)
     }
 
-    /// Returns whether the device used an entry that it did not own. Nothing in the ring can then be trusted.
+    /// Returns whether the device used an entry that it did not own. The contents of the ring cannot be trusted then.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.is_broken
@@ -126,9 +126,9 @@ impl DriverRing {
         self.parts.publish(self.next)
     }
 
-    /// Requests a notification for the next used entry. When waiting for room, requests it for the time when the device
-    /// has used half of its entries, because a notification costs the device more than an entry. Returns whether
-    /// entries were used in the meantime.
+    /// Requests a notification for the next used entry; in a ring of frames to the device, for the entry in the middle
+    /// of the outstanding ones, because a notification costs the device more than an entry. Returns whether entries
+    /// were used in the meantime.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         let out = self.next.wrapping_sub(self.known);

@@ -11,7 +11,7 @@ use grosso_sys::{
     wait::{Interest, Ready, Waiter},
 };
 
-/// Edge-triggered observation of eventfds: a counter that stays above zero is reported again only when it is signalled
+/// Edge-triggered observation of eventfds: a counter that stays above zero is reported again only when it is signaled
 /// again.
 #[derive(Debug)]
 pub(crate) struct Edges {
@@ -56,7 +56,7 @@ impl Edges {
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 
-    /// Returns a descriptor that becomes readable when an eventfd is signalled; `None` without any.
+    /// Returns a descriptor that becomes readable when an eventfd is signaled; `None` if there is no eventfd.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let is_some = self.files.iter().any(Option::is_some);
         is_some.then(|| self.waiter.as_fd())

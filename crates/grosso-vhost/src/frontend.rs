@@ -26,9 +26,9 @@ use crate::{
 
 /// The driver's endpoint, with one queue pair.
 ///
-/// Memory and eventfds are created anew for each back end, so that an earlier back end can neither see nor signal
-/// anything. The back end shares them: it is signalled by an [`EventfdSignal`], and its signals are detected as edges,
-/// as in the [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
+/// Memory and eventfds are created anew for each back end, so that an earlier back end can access neither. The back end
+/// shares them: it is signaled by an [`EventfdSignal`], and its signals are detected as edges, as in the
+/// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
@@ -170,7 +170,7 @@ impl FrontEnd {
         })
     }
 
-    /// Creates everything that is shared, and the messages that pass it.
+    /// Creates the shared resources, and the messages that pass them to the back end.
     fn set_up(&mut self, chosen: u64) -> Result<Vec<Letter>, Refused> {
         let letters = self.share(chosen).map_err(|_| Refused::System)?;
         if !self.answers_all {
@@ -188,7 +188,7 @@ impl FrontEnd {
                 .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
         };
         let rings = [ring(Way::ToGuest)?, ring(Way::FromGuest)?];
-        // A ring starts with its first kick, so the eventfd is signalled from the start.
+        // A ring starts with its first kick, so the eventfd is signaled from the start.
         let kicks = [eventfd(1, FLAGS)?, eventfd(1, FLAGS)?];
         let calls = [eventfd(0, FLAGS)?, eventfd(0, FLAGS)?];
         let table = [1, AT, 2 * RING_BYTES, AT, 0].map(u64::to_ne_bytes).concat();

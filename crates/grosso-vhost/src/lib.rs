@@ -32,8 +32,8 @@
 //!
 //! No function blocks and the crate starts no threads: the owner of a [`BackEnd`](backend::BackEnd) or a
 //! [`FrontEnd`](frontend::FrontEnd) reads messages when its socket is readable, and polls the rings at any time.
-//! Neither endpoint trusts its peer. A peer that violates the protocol is disconnected; one that corrupts a ring loses
-//! its own frames, each with a [`ChainFault`](ring::ChainFault).
+//! Neither endpoint trusts its peer. A peer that violates the protocol is disconnected; a peer that corrupts a ring
+//! loses its own frames, each with a [`ChainFault`](ring::ChainFault).
 //!
 //! Shared eventfds are never read or written, because the peer could make either call block forever, see
 //! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.

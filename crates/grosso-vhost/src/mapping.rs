@@ -20,11 +20,11 @@ pub(crate) struct Mapping {
 
 // SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Sync for Mapping {}
 
-/// Returns how many bytes of a file must be mapped from its beginning for a part of it, rounded up to the file's page
-/// size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
+/// Returns how many bytes of a file must be mapped from its beginning to include a part of it, rounded up to the file's
+/// page size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
 /// unmapped nor replaced.
 ///
 /// # Errors
@@ -95,6 +95,6 @@ pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why.into())
 }
 
-/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. Sparse files cost a front end nothing, but
-/// cost this program address space and page tables.
+/// Maximum size in bytes of the mapped files of a guest's memory: 1 TiB. A front end can create large sparse files at
+/// no cost, but mapping them costs this program address space and page tables.
 pub const MAPPED_BYTES_MAX: u64 = 1 << 40;

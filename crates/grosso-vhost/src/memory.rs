@@ -1,9 +1,9 @@
-//! A guest's memory, mapped, which another program may write at any time.
+//! Mapped memory of a guest, to which another program may write at any time.
 //!
 //! The code creates no references to this memory except to atomic words. Rings, descriptor tables and virtio headers
-//! are accessed as atomic words. The payload of a frame is copied once as bytes, so a guest that changes a byte
-//! afterwards changes nothing. Formally, a guest that writes during the copy causes a data race, but no decision
-//! depends on the bytes before they are in this process's memory (ADR 0211).
+//! are accessed as atomic words. The payload of a frame is copied once as bytes, so later changes by the guest have no
+//! effect. Formally, a guest that writes during the copy causes a data race, but no decision depends on the bytes
+//! before they are in this process's memory (ADR 0211).
 
 use core::{
     ptr::{self, NonNull},
@@ -31,7 +31,7 @@ pub struct RegionPlace {
 }
 
 impl RegionPlace {
-    /// Returns how many bytes of its file must be mapped from the beginning.
+    /// Returns how many bytes of the region's file must be mapped from the beginning.
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
@@ -63,7 +63,7 @@ struct Region {
 
 // SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Sync for Region {}
 
 impl Memory {
@@ -141,13 +141,13 @@ impl Memory {
         Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
-    /// Copies bytes from a guest address; returns whether the whole range is in its memory.
+    /// Copies bytes from a guest address; returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
         self.read_headed(guest, into, 0)
     }
 
-    /// Copies bytes to a guest address; returns whether the whole range is in its memory.
+    /// Copies bytes to a guest address; returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
         self.write_headed(guest, from, 0)
@@ -163,7 +163,8 @@ impl Memory {
             load_words(start, head);
             // SAFETY: `pieces` returns `bytes` bytes of mapped memory, and `head` is not longer.
             let behind = unsafe { start.add(head.len()) };
-            // SAFETY: as above; another program may write there at the same time, and any bytes read are acceptable.
+            // SAFETY: the memory is mapped; another program may write there at the same time, and any bytes read are
+            // acceptable.
             unsafe {
                 ptr::copy_nonoverlapping(behind.as_ptr(), payload.as_mut_ptr(), payload.len());
             }
@@ -180,7 +181,7 @@ impl Memory {
             store_words(start, head);
             // SAFETY: `pieces` returns `bytes` bytes of mapped memory, and `head` is not longer.
             let behind = unsafe { start.add(head.len()) };
-            // SAFETY: as above, and no reference to this memory exists.
+            // SAFETY: the memory is mapped, and no reference to it exists.
             unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), behind.as_ptr(), payload.len()) };
             self.written(guest.wrapping_add(done as u64), bytes);
         })
@@ -247,17 +248,17 @@ fn load_words(start: NonNull<u8>, into: &mut [u8]) {
         let word = unsafe { start.add(at) };
         let is_aligned = |bytes: usize| left >= bytes && (address + at).is_multiple_of(bytes);
         if is_aligned(8) {
-            // SAFETY: as above; the 8 bytes are aligned.
+            // SAFETY: the memory is mapped, and the 8 bytes are aligned.
             let value = unsafe { word.cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed);
             into[at..at + 8].copy_from_slice(&value.to_ne_bytes());
             at += 8;
         } else if is_aligned(4) {
-            // SAFETY: as above; the 4 bytes are aligned.
+            // SAFETY: the memory is mapped, and the 4 bytes are aligned.
             let value = unsafe { word.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
             into[at..at + 4].copy_from_slice(&value.to_ne_bytes());
             at += 4;
         } else {
-            // SAFETY: as above, for one byte.
+            // SAFETY: the byte is mapped.
             into[at] = unsafe { word.cast::<AtomicU8>().as_ref() }.load(Ordering::Relaxed);
             at += 1;
         }
@@ -275,19 +276,19 @@ fn store_words(start: NonNull<u8>, from: &[u8]) {
         let word = unsafe { start.add(at) };
         match (rest.first_chunk::<8>(), rest.first_chunk::<4>()) {
             (Some(quad), _) if (address + at).is_multiple_of(8) => {
-                // SAFETY: as above; the 8 bytes are aligned.
+                // SAFETY: the memory is mapped, and the 8 bytes are aligned.
                 let word = unsafe { word.cast::<AtomicU64>().as_ref() };
                 word.store(u64::from_ne_bytes(*quad), Ordering::Relaxed);
                 rest = &rest[8..];
             }
             (_, Some(long)) if (address + at).is_multiple_of(4) => {
-                // SAFETY: as above; the 4 bytes are aligned.
+                // SAFETY: the memory is mapped, and the 4 bytes are aligned.
                 let word = unsafe { word.cast::<AtomicU32>().as_ref() };
                 word.store(u32::from_ne_bytes(*long), Ordering::Relaxed);
                 rest = &rest[4..];
             }
             _ => {
-                // SAFETY: as above, for one byte.
+                // SAFETY: the byte is mapped.
                 let word = unsafe { word.cast::<AtomicU8>().as_ref() };
                 word.store(*byte, Ordering::Relaxed);
                 rest = behind;

@@ -195,7 +195,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another protocol
-    /// version, or too long a payload or too many files; errors from `recvmsg(2)`.
+    /// version, a payload that is too long, or too many files; errors from `recvmsg(2)`.
     pub fn next(&mut self, socket: &UnixSocket) -> io::Result<Option<Message>> {
         loop {
             let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {

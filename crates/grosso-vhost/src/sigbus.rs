@@ -1,8 +1,8 @@
-//! Handles mapped files that are truncated.
+//! Handling of mapped files that are truncated.
 //!
-//! Access to memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time. The
-//! handler replaces the region by empty memory and records the loss: the guest has lost its memory, and the program
-//! continues. Other SIGBUS signals are handled as before.
+//! Access to mapped memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time.
+//! The handler replaces the region with empty memory and records the loss: the guest has lost its memory, and the
+//! program continues. Other SIGBUS signals are handled as before.
 
 use core::{
     ffi::{c_int, c_void},
@@ -22,7 +22,7 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
-    /// 0 if the entry is free.
+    /// Address of the mapping; 0 if the entry is free.
     start: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicBool,

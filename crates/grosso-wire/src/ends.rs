@@ -1,10 +1,10 @@
 //! The addresses of a pseudo-header, which may differ from the addresses in the IP header.
 //!
-//! A packet in transit may have other addresses than those that its transport checksum covers. A source route with
-//! remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section 3.9.2.1), a
-//! routing header with segments left that of an IPv6 packet (RFC 8200 section 8.1), and a home address option the
-//! source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a pseudo-header uses this module, so that results
-//! agree.
+//! The addresses of a packet in transit may differ from the addresses that its transport checksum covers. A source
+//! route with remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section
+//! 3.9.2.1), and a routing header with segments left contains the final destination of an IPv6 packet (RFC 8200 section
+//! 8.1). A home address option contains the source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a
+//! pseudo-header uses this module, so that the results agree.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
@@ -17,17 +17,17 @@ use crate::{ipv4, ipv6, ipv6_fragment};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     is_ipv6: bool,
-    /// Offset from the start of the packet in bytes, like all offsets here.
+    /// Offset in bytes from the start of the packet.
     source: u16,
     destination: u16,
 }
 
 impl Ends {
     /// Finds the pseudo-header addresses of the IPv4 or IPv6 header `ip` of `packet`, following its options or
-    /// extension headers as far as they are present.
+    /// extension headers up to the end of the packet.
     ///
-    /// A source route lists the final destination last. If there are several, which RFC 791 forbids, the first one
-    /// counts.
+    /// A source route lists the final destination last. If there are several source routes, which RFC 791 forbids, the
+    /// first one counts.
     ///
     /// Of several routing headers with segments left, the innermost counts, because the outer ones only lead to it (RFC
     /// 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list ends
@@ -56,7 +56,7 @@ impl Ends {
     }
 
     /// Calls `decide` with the offset of every byte after the fixed IP header `ip` that determines its [`Ends`], except
-    /// those that determine the types and lengths of extension headers.
+    /// the bytes that determine the types and lengths of extension headers.
     pub fn deciding(packet: &[u8], ip: &Layer, mut decide: impl FnMut(usize)) {
         if ip.kind == Kind::Ipv4 {
             for option in ipv4_options(packet, ip) {
@@ -176,7 +176,7 @@ impl<'a> Iterator for Chain<'a> {
         };
         let bytes = rest.get(..len)?;
         let extension = Extension { protocol: self.protocol, start: self.at, bytes };
-        // Data follow the header of a later fragment.
+        // The header of a later fragment is followed by data.
         let is_later = self.protocol == ipv6::NEXT_FRAGMENT
             && u16::from_be_bytes([bytes[2], bytes[3]]) & ipv6_fragment::OFFSET_MASK != 0;
         self.protocol = if is_later { ipv6::NEXT_NONE } else { next };
@@ -264,7 +264,8 @@ impl Place {
     }
 }
 
-/// Returns the options of an IPv4 header, including the end of the list. An option with a wrong length takes the rest.
+/// Returns the options of an IPv4 header, including the end of the list. An option with a wrong length extends to the
+/// end of the header.
 fn ipv4_options(packet: &[u8], ip: &Layer) -> impl Iterator<Item = Place> {
     let mut at = usize::from(ip.offset) + ipv4::HEADER_LEN;
     let header = packet.get(..ip.end()).unwrap_or(packet);
@@ -377,14 +378,14 @@ mod tests {
             (&route(137, 11, 8), [5, 6, 7, 8]),
             (&route(131, 7, 4), [1, 2, 3, 4]),
             (&[&[1, 1, 1, 1, 7, 3, 4, 1][..], &route(137, 11, 4)].concat(), [5, 6, 7, 8]),
-            // The route has arrived, records the route, or is not a list of addresses.
+            // No hop remains, the option records the route, or its data is not a list of addresses.
             (&route(131, 11, 12), here),
             (&route(7, 11, 4), here),
             (&route(131, 10, 4), here),
             (&route(131, 3, 4), here),
             (&route(131, 11, 3), here),
-            // The route lies after the end of the list, or after an option with a wrong length, or has a wrong length
-            // itself.
+            // The source route lies after the end of the list, or after an option with a wrong length, or has a wrong
+            // length itself.
             (&[&[0, 0, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
@@ -403,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Compares with the first segment to 10.9.0.77 over 10.9.0.2 and 10.9.0.7 as Linux 6.18 sends it.
+    /// Compares the sum with the first segment to 10.9.0.77 via 10.9.0.2 and 10.9.0.7, as sent by Linux 6.18.
     #[test]
     fn the_sum_of_linux_is_that_for_the_last_stop() {
         let segment = [
@@ -432,7 +433,7 @@ mod tests {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
         }
-        // Half an address after the last one: RFC 2460 section 4.4 discards such a header.
+        // Half an address follows the last complete one; RFC 2460 section 4.4 requires nodes to discard this header.
         for kind in [0, 2] {
             let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
             assert_ends(43, &[&list], SOURCE, DESTINATION);
@@ -450,7 +451,7 @@ mod tests {
     fn a_home_address_option_has_the_source() {
         assert_ends(60, &[&home(6)], FIRST, DESTINATION);
         assert_ends(0, &[&[43, 0, 1, 4, 0, 0, 0, 0], &routing(60, 2, 1), &home(6)], FIRST, LAST);
-        // Hop-by-hop options have no home address, nor has a shorter option.
+        // Neither hop-by-hop options nor a shorter option contain a home address.
         assert_ends(0, &[&home(6)], SOURCE, DESTINATION);
         let mut short = home(6);
         short[6] = 15;

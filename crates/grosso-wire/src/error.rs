@@ -17,7 +17,7 @@ pub struct Malformed {
 pub enum Reason {
     /// The bytes end inside the header, or the output buffer is too short.
     Short,
-    /// The version field has another value than this header requires.
+    /// The version field has a value other than the header requires.
     Version,
     /// A length field is below its minimum, or below what other fields need.
     Length,

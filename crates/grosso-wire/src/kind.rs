@@ -10,7 +10,7 @@ macro_rules! kinds {
         /// Kind of header.
         ///
         /// Two bytes wide, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
-        /// initialised by wide stores.
+        /// initialized by wide stores.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[non_exhaustive]

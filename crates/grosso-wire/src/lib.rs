@@ -1,8 +1,8 @@
 //! Packet header formats: views, builders and one bounded dissector.
 //!
 //! [`dissect`] finds the headers of a frame; the module of each header parses and writes it. The crate does not
-//! allocate, needs no `std`, and never panics on input. Checksums are left to `grosso-checksum`, except that [`Ends`]
-//! finds the addresses of the pseudo-header.
+//! allocate, needs no `std`, and never panics, whatever the input. Checksums are left to `grosso-checksum`, except that
+//! [`Ends`] finds the addresses of the pseudo-header.
 //!
 //! ```
 //! use grosso_wire::{Kind, LinkType, Malformed, Ports, Stop, dissect, ethernet, ipv4, tcp};

@@ -1,9 +1,9 @@
-//! Configuration of tunnels that packets do not state: UDP ports that announce headers, and the format of L2TPv3
+//! Tunnel configuration that packets do not contain: UDP ports that announce headers, and the format of L2TPv3
 //! sessions.
 
 use crate::kind::Kind;
 
-/// Configuration of tunnels that packets do not state: the UDP destination ports of tunnel headers, and the format of
+/// Tunnel configuration that packets do not contain: the UDP destination ports of tunnel headers, and the format of
 /// L2TPv3 sessions. A port announces at most one header.
 ///
 /// ```
@@ -34,7 +34,7 @@ impl Ports {
     /// No tunnel ports: every UDP header ends the dissection.
     pub const NONE: Self = Self { announcing: [0; SLOTS], fou: None, l2tp: None };
 
-    /// Ports assigned by IANA, without FOU, which has none, and without L2TPv3 sessions.
+    /// Ports assigned by IANA. FOU has no assigned port, and L2TPv3 sessions are not configured.
     pub const ASSIGNED: Self = {
         let mut ports = Self::NONE;
         let mut index = 0;
@@ -48,7 +48,7 @@ impl Ports {
         ports
     };
 
-    /// Returns the ports with `port` announcing only this kind of header. Port 0 disables the kind.
+    /// Returns the configuration in which `port` announces only this kind of header. Port 0 disables the kind.
     ///
     /// # Panics
     /// Panics if no UDP port can announce this kind of header.
@@ -60,8 +60,8 @@ impl Ports {
         ports
     }
 
-    /// Returns the ports with `port` announcing only foo over UDP with payload of an IP protocol (rules W10, W24). Port
-    /// 0 disables foo over UDP.
+    /// Returns the configuration in which `port` announces only foo over UDP with payload of this IP protocol (rules
+    /// W10, W24). Port 0 disables foo over UDP.
     #[must_use]
     pub const fn with_fou(self, port: u16, protocol: u8) -> Self {
         let mut ports = self.without(port);
@@ -69,14 +69,15 @@ impl Ports {
         ports
     }
 
-    /// Returns the ports with `form` as the format of every L2TPv3 session. With `None`, sessions are not parsed.
+    /// Returns the configuration in which every L2TPv3 session has the format `form`. With `None`, sessions are not
+    /// parsed.
     #[must_use]
     pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
         self.l2tp = form;
         self
     }
 
-    /// Returns the ports with `port` announcing nothing.
+    /// Returns the configuration in which `port` announces no header.
     const fn without(mut self, port: u16) -> Self {
         let mut index = 0;
         while index < SLOTS {
@@ -93,7 +94,7 @@ impl Ports {
         self
     }
 
-    /// Returns the port that announces this kind of header; 0 if none does.
+    /// Returns the port that announces this kind of header; 0 if there is none.
     #[inline]
     #[must_use]
     pub const fn port(&self, kind: Kind) -> u16 {
@@ -123,7 +124,7 @@ impl Ports {
         self.l2tp
     }
 
-    /// Returns the type of the payload of a datagram to `port`; `None` if the port announces nothing.
+    /// Returns the type of the payload of a datagram to `port`; `None` if the port announces no header.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<UdpPayload> {
         self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)

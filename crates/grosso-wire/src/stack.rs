@@ -6,7 +6,7 @@ use crate::kind::Kind;
 
 /// Maximum number of headers per packet; dissection stops with [`Stop::TooDeep`] beyond it.
 ///
-/// Linux enters 15 protocol layers (rule G7); one more is for the link layer itself.
+/// Linux parses up to 15 protocol layers (rule G7); the link layer itself is one more.
 pub const LAYERS_MAX: usize = 16;
 
 /// One header of a dissected packet.
@@ -63,7 +63,7 @@ pub enum Extent {
 
 impl Extent {
     /// Combines the extents of two levels of a packet. Missing bytes take precedence over padding, padding over an
-    /// undeclared length, and that over an exact one.
+    /// undeclared length, and an undeclared length over an exact one.
     #[inline]
     pub const fn combine(self, other: Self) -> Self {
         if self.rank() >= other.rank() { self } else { other }

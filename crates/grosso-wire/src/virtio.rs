@@ -87,7 +87,7 @@ pub mod field {
 }
 
 /// Format of the header, by its number of fields. Both sides agree on it in advance (`TUNSETVNETHDRSZ`); the header
-/// itself does not name it.
+/// itself does not state the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// 10 bytes: the default of TUN, TAP and packet sockets.
@@ -128,7 +128,7 @@ pub struct VirtioHeader {
     pub buffers: u16,
     /// Flow hash.
     pub hash_value: u32,
-    /// Type of the hash; 0 without one.
+    /// Type of the hash; 0 without a hash.
     pub hash_report: u16,
     /// Offset of a tunnel's outer UDP header in bytes from the start of the frame.
     pub outer_transport: u16,
@@ -272,7 +272,7 @@ impl fmt::Display for VirtioHeader {
     }
 }
 
-/// The longest format as in memory; the others are prefixes.
+/// The longest format, as in memory; the other formats are prefixes of it.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 struct Wire {

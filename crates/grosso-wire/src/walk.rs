@@ -33,7 +33,7 @@ pub(crate) struct Walk<'a, 's> {
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
     /// Number of headers found; kept outside the stack, so that it stays in a register.
     pub(crate) count: usize,
-    /// Bytes from the next header to the nearest end: of the frame, or a declared one.
+    /// Bytes from the next header to the end of the frame, or to a nearer declared end.
     pub(crate) rest: &'a [u8],
     /// Offset of `rest` in the frame.
     pub(crate) offset: usize,

@@ -32,8 +32,8 @@ pub enum Checksum {
         sum: u16,
     },
     /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet from
-    /// `start` on and stores the complement at `start + offset`. This checksum and those of outer headers count as
-    /// valid; the state of inner ones is unknown.
+    /// `start` on and stores the complement at `start + offset`. This checksum and the checksums of outer headers count
+    /// as valid; the state of inner checksums is unknown.
     Partial {
         /// Start of the sum, in bytes from the start of the frame.
         start: u16,
@@ -97,12 +97,12 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
     Ok(())
 }
 
-/// Replaces the checksum of the innermost TCP or UDP header by the pseudo-header sum and returns the partial state for
-/// the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
+/// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
+/// for the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
 ///
 /// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
-/// the packet unchanged if the pseudo-header sum is not defined: for another innermost header, a fragment, bytes after
-/// the end of the IP packet, or IPv6 extension headers.
+/// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the
+/// packet is a fragment or has IPv6 extension headers, or bytes follow the end of the IP packet.
 #[must_use]
 pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     let Some((transport, sum)) = opened(packet, stack) else { return Checksum::None };
@@ -140,7 +140,8 @@ pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Returns the offset of a transport header's checksum, from that header and from the start of the frame.
+/// Returns the offset of a transport header's checksum field, from the start of that header and from the start of the
+/// frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,

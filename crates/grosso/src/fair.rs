@@ -1,11 +1,11 @@
-//! Fair drops from a queue that fills up.
+//! Fair dropping from a queue that fills up.
 //!
 //! A full queue drops every arriving frame, so a small flow loses the same fraction of its packets as the flows that
 //! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow below
-//! an equal share loses nothing. The oldest frames of a flow are dropped, because its sender then learns of the loss
+//! an equal share loses no frames. The oldest frames of a flow are dropped, because its sender then detects the loss
 //! soonest and no frame is reordered.
 //!
-//! The frames stay in the owner's queue and are not copied; the owner asks for each frame in turn.
+//! The frames stay in the owner's queue and are not copied; the owner asks about each frame when it removes it.
 //!
 //! ```
 //! use grosso::fair::FairShare;
@@ -39,7 +39,7 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Kept frames per bucket. Flows in the same bucket divide its share among them.
+    /// Kept frames per bucket. Flows in the same bucket share its allowance.
     waiting: Box<[u32; BUCKETS]>,
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,
@@ -134,8 +134,8 @@ impl FairShare {
         place.is_shed
     }
 
-    /// Returns the maximum number of frames per flow, at least one, such that all flows together keep `keep`, and the
-    /// number of flows.
+    /// Returns the maximum number of frames per flow, at least one, with which all flows together keep `keep` frames,
+    /// and the number of flows.
     fn level(&mut self, keep: usize) -> (u32, usize) {
         let Self { waiting, counts, .. } = self;
         counts.clear();
@@ -159,8 +159,8 @@ impl FairShare {
 
 /// Number of buckets; two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a single flow leaves room for others after several shared the queue: a flow with few
-/// packets is seldom among those queued.
+/// Time in nanoseconds for which a single flow leaves room for others after several flows shared the queue, because a
+/// flow with few packets seldom has one in the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

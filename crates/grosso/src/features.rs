@@ -11,7 +11,7 @@ use crate::{
     segment::Outgoing,
 };
 
-/// Declares the feature bits: constant, ethtool name, and a sentence.
+/// Declares the feature bits, each with a constant, an ethtool name and a sentence.
 macro_rules! features {
     ($($(#[doc = $sentence:literal])+ $constant:ident = $bit:literal, $name:literal;)+) => {
         impl Features {
@@ -40,7 +40,7 @@ features! {
     SCATTER_GATHER = 0, "tx-scatter-gather";
     /// TCP and UDP checksums over IPv4, outside tunnels.
     CHECKSUM_IPV4 = 1, "tx-checksum-ipv4";
-    /// Any checksum that is described by start and offset.
+    /// Any checksum described by a start and an offset.
     CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
     /// TCP and UDP checksums directly after the fixed IPv6 header.
     CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
@@ -70,7 +70,7 @@ features! {
     UDP_TUNNEL_SEGMENTATION = 15, "tx-udp_tnl-segmentation";
     /// Segmentation inside a UDP tunnel with an outer checksum.
     UDP_TUNNEL_CHECKSUM_SEGMENTATION = 16, "tx-udp_tnl-csum-segmentation";
-    /// Segmentation that repeats outer headers which the device does not parse (rule S47).
+    /// Segmentation that repeats outer headers that the device does not parse (rule S47).
     GSO_PARTIAL = 17, "tx-gso-partial";
     /// Segmentation of packets with remote checksum offload.
     REMOTE_CHECKSUM_SEGMENTATION = 18, "tx-tunnel-remcsum-segmentation";
@@ -151,7 +151,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header without an ethtool feature: no device supports it.
+    /// Segmentation inside a header that has no ethtool feature, which no device supports.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -279,7 +279,7 @@ impl Device {
         let mut ip = layers.iter().filter(|l| l.kind.is_ip());
         let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
         let extended = layers.iter().any(is_extension);
-        // Only the generic feature finds an IP header behind a header that has no feature of its own.
+        // Only the generic feature finds an IP header after a header that has no feature of its own.
         let mut links = layers.iter().take_while(|layer| !layer.kind.is_ip());
         if links.any(|layer| layer.kind.spec().segmentation == Segmentation::Never) {
             return false;
@@ -332,8 +332,8 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
-/// Returns the feature that preserves fixed identifications, if there are any. Linux always increments the
-/// identifications of UDP packets, and has no separate feature for a device that does not.
+/// Returns the feature that preserves fixed identifications; the empty set if no identification is fixed. Linux always
+/// increments the identifications of UDP packets, and has no separate feature for a device that does not.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

@@ -6,7 +6,7 @@ use crate::bytes::byte_at;
 
 /// Reason why a chain of IPv6 headers is incomplete.
 pub(crate) enum BrokenChain {
-    /// The fragment ends before the chain.
+    /// The fragment ends before the end of the chain.
     Truncated,
     /// Another fragment header follows at this offset.
     Fragment(usize),
@@ -18,7 +18,7 @@ pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
     transport_of(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
 }
 
-/// Returns the bytes of a transport header that the first fragment must contain.
+/// Returns the number of bytes of a transport header that the first fragment must contain.
 const fn fixed_len(transport: u8) -> usize {
     match transport {
         ipv6::NEXT_NONE => 0,
@@ -61,7 +61,7 @@ pub(crate) fn transport_of(first: u8, data: &[u8]) -> Result<(u8, usize), Broken
     Err(BrokenChain::Truncated)
 }
 
-/// End of the flags of a TCP header, in whole 8-byte units.
+/// End of the flags in a TCP header, in bytes, rounded up to a multiple of 8.
 pub(crate) const TCP_FLAGS_END: u32 = 16;
 /// Maximum number of extension headers parsed in a first fragment.
 const EXTENSIONS_MAX: usize = 16;

@@ -1,8 +1,8 @@
 //! Flows: their identity, and the bounded table that finds the held train of a flow.
 //!
 //! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
-//! MPLS label, PPPoE session, VNI. It is kept only as a seeded hash. Two flows with one hash end each other's trains
-//! early; they are never merged, because a merge compares the headers themselves (P21).
+//! MPLS label, PPPoE session, VNI. It is kept only as a seeded hash. Two flows with the same hash end each other's
+//! trains early; they are never merged, because a merge compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
 use core::{marker::PhantomData, ops::Range};
@@ -25,12 +25,12 @@ pub(crate) struct Keys {
 struct KeyWord {
     at: u16,
     mask: u64,
-    /// Kind of header, in bits that the mask leaves free.
+    /// Kind of the header, in bits that the mask leaves free.
     kind: u64,
 }
 
 impl Keys {
-    /// Returns the identifying fields of these headers: those with the law `Law::Key`.
+    /// Returns the identifying fields of these headers, which have the law `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
@@ -54,7 +54,7 @@ impl Keys {
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// Returns each byte of the identifying bits with its position.
+    /// Returns the mask of the identifying bits, byte by byte, each byte with its position in the frame.
     pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
         self.words.iter().flat_map(|word| {
             let bytes = word.mask.to_be_bytes();
@@ -62,7 +62,7 @@ impl Keys {
         })
     }
 
-    /// Adds a word. Words beyond the capacity are left out, which only makes more packets look like one flow.
+    /// Adds a word. Words beyond the capacity are left out, which can only make different flows look like one.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
     }
@@ -97,7 +97,7 @@ impl From<FlowHash> for u64 {
     }
 }
 
-/// Hashes flows with one random seed.
+/// Hasher of flows, keyed with a random seed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
     flows: KeyedHash,
@@ -173,17 +173,17 @@ pub(crate) struct Place {
 pub struct TableShape {
     /// Number of buckets of eight ways each; rounded up to a power of two.
     pub buckets: usize,
-    /// Choice of a packet's bucket.
+    /// Method of choosing a packet's bucket.
     pub choice: BucketChoice,
 }
 
-/// Choice of a packet's bucket.
+/// Method of choosing a packet's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketChoice {
     /// By the engine's seeded flow hash.
     Seeded,
-    /// By the low bits of the device's hash, or bucket 0 without one, as in Linux (rules G2, G3). For comparisons only:
-    /// a few flows without a device hash fill bucket 0.
+    /// By the low bits of the device's hash, or bucket 0 if there is none, as in Linux (rules G2, G3). For comparisons
+    /// only: a few flows without a device hash fill bucket 0.
     Device,
 }
 
@@ -206,7 +206,7 @@ struct Bucket<I> {
     slots: [I; WAYS],
 }
 
-/// Part of a flow's hash.
+/// Part of a flow's hash that distinguishes the flows in one bucket.
 #[derive(Clone, Copy, Debug)]
 struct Tag {
     fingerprint: u8,
@@ -246,9 +246,9 @@ impl<I: Copy + Default> Bucket<I> {
         (ways != 0).then(|| first_way(ways))
     }
 
-    /// Returns the ways with a fingerprint as the highest bit of one byte each, comparing all ways at once without
-    /// branches. The first match is exact; a later one may differ in the lowest bit, and is a free way only if the
-    /// first is.
+    /// Returns the ways that may have this fingerprint: each match sets the highest bit of the way's byte. All ways are
+    /// compared at once, without branches. The first match is exact. A later match may differ in the lowest bit, and is
+    /// a free way only if the first match is.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;
@@ -309,8 +309,8 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Looks up a flow in every bucket. A device gives no hash, or another one, to the fragments and malformed packets
-    /// of a flow, whose order must be kept too.
+    /// Looks up a flow in every bucket. Fragments and malformed packets of a flow have no device hash or a different
+    /// one, but their order must be kept too.
     #[inline(never)]
     fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
@@ -346,7 +346,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
 /// Maximum number of buckets: 2 MiB of cache lines.
 const BUCKETS_MAX: usize = 1 << 15;
 
-/// Maximum number of hashed words: five IPv6 levels with everything in between.
+/// Maximum number of hashed words: five IPv6 levels with all headers in between.
 const KEY_WORDS_MAX: usize = 32;
 
 #[cfg(test)]
@@ -358,7 +358,7 @@ mod tests {
 
     use super::{BucketChoice, FlowHasher, Found, Keys, Table, TableShape, WAYS};
 
-    /// Returns a few frames that contain every kind of header with laws.
+    /// Returns frames that together contain every kind of header that has laws.
     fn frames() -> [Vec<u8>; 4] {
         [
             Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip).tcp(|t| t),
@@ -469,7 +469,7 @@ mod tests {
         counts
     }
 
-    /// Checks that neighbouring flows (consecutive ports of a client, consecutive addresses of a network) spread over
+    /// Checks that neighboring flows (consecutive ports of a client, consecutive addresses of a network) spread over
     /// the buckets, and that flows in one bucket differ in their tags.
     #[test]
     #[cfg_attr(miri, ignore = "four million hashes take Miri hours")]
@@ -503,8 +503,8 @@ mod tests {
     /// Number of seeds to try, starting at 0.
     const SEEDS: u64 = 256;
 
-    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 times: eight standard deviations
-    /// above the 1023 degrees of freedom.
+    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 trials: eight standard
+    /// deviations above the 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
     /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after

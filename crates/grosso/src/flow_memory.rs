@@ -67,7 +67,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         &mut remembered.value
     }
 
-    /// Returns the way of a flow, or the way to use for it: a free or the least recently used one.
+    /// Returns the way of a flow, or else the way to use for it: a free way, or the least recently used one.
     #[inline(never)]
     fn place_of(&self, flow: H) -> usize {
         let set = set(flow.into());

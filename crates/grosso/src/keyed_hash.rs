@@ -1,7 +1,7 @@
 //! A hash with secret keys.
 //!
-//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, either derived from the
-//! seed or from the words before: no constant of the program makes a product zero, and no choice of words makes two
+//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, derived either from the
+//! seed or from the preceding words: no constant in the program makes a product zero, and no choice of words makes two
 //! products equal for every seed.
 
 use core::hash::{BuildHasher, Hasher};

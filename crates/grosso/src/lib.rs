@@ -62,7 +62,7 @@
 //! | [`checksum`] | checksum states; completing a partial checksum |
 //! | [`coalesce`] | receive: packets to superframes; profiles, limits and the reasons for every decision |
 //! | [`acknowledge`] | pure acknowledgments: records, summaries, filtering |
-//! | [`expand`] | replaces one acknowledgment of a superframe by those of its packets |
+//! | [`expand`] | replaces one acknowledgment of a superframe with the acknowledgments of its packets |
 //! | [`reassemble`] | receive: IP fragments to datagrams |
 //! | [`segment`] | transmit: superframes to packets, packets to IP fragments |
 //! | [`tunnel`] | encapsulation and decapsulation; ESP |

@@ -1,7 +1,7 @@
 //! Metadata of a frame, like the metadata of a Linux `skb`.
 //!
 //! Metadata is never read from the packet. It comes from a device, a hypervisor or an earlier stage of the engine, for
-//! example as `virtio_net_hdr`, receive descriptor or pcapng option.
+//! example in a `virtio_net_hdr`, a receive descriptor or a pcapng option.
 
 use core::num::NonZeroU16;
 
@@ -30,7 +30,8 @@ pub struct Meta {
     pub hash: Option<u32>,
     /// Arrival time in nanoseconds by the caller's clock.
     pub timestamp_ns: Option<u64>,
-    /// Geometry of the IP fragments that the packet was reassembled from, if it must leave in such fragments again.
+    /// Geometry of the IP fragments that the packet was reassembled from, if it must be sent in the same fragments
+    /// again.
     pub fragmented: Option<Fragmented>,
 }
 
@@ -48,9 +49,9 @@ impl Meta {
 
     /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// In such a superframe the outer UDP checksum is partial. It is also partial in a tunnelled superframe whose own
-    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two: the length of a datagram
-    /// ends with the datagram.
+    /// In such a superframe the outer UDP checksum is partial. It is also partial in a tunneled superframe whose inner
+    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two: in a superframe of
+    /// datagrams, it ends with the first datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
             return false;
@@ -112,7 +113,7 @@ pub struct Gso {
 }
 
 impl Gso {
-    /// Parameters of a superframe about which nothing else is known: it cannot be merged or segmented.
+    /// Parameters of a superframe of unknown structure, which cannot be merged or segmented.
     pub const UNKNOWN: Self = Self {
         size: GsoSize::Unknown,
         segments: 0,
@@ -148,13 +149,13 @@ impl Gso {
 /// Linux marks [`GsoSize::Parts`] with a `gso_size` of 0xffff, a value that a user could also request (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoSize {
-    /// Every packet has this many payload bytes, except that the last has the remainder.
+    /// Every packet has this many payload bytes; the last packet has the remainder.
     Every(NonZeroU16),
     /// Every buffer of the superframe is the payload of one packet (K98).
     Parts,
     /// The superframe is split into IP fragments with at most this many bytes of data: UFO (rule S30).
     Fragments(NonZeroU16),
-    /// Unknown, as in a capture that only flags the superframe.
+    /// Unknown, for example in a capture that only marks the frame as a superframe.
     Unknown,
 }
 

@@ -1,6 +1,6 @@
-//! Named reasons and events: a list of them with a name, a sentence and an index each.
+//! Lists of named reasons and events; each entry has a name, a sentence and an index.
 
-/// Declares a list of reasons or events: each variant with its sentence and the name that reports and counters use.
+/// Declares a list of reasons or events; each variant has a sentence, and a name for reports and counters.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reasons {
@@ -25,7 +25,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Returns one or two sentences that explain the value to a person.
+            /// Returns one or two sentences that explain the value to the user.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
@@ -39,7 +39,7 @@ macro_rules! reasons {
             }
         }
 
-        // One spelling everywhere: counters are named after reasons.
+        // Counters are named after reasons, so all names must use the same characters.
         const _: () = {
             let names = [$($name.as_bytes(),)+];
             let mut at = (0, 0);

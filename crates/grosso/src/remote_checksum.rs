@@ -2,8 +2,7 @@
 
 use grosso_wire::Layer;
 
-/// The checksum that the receiver of a tunnelled packet completes, in bytes from the start of the
-/// frame.
+/// Location of the checksum that the receiver of a tunneled packet completes, in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteChecksum {
     /// Start of the sum.
@@ -13,7 +12,7 @@ pub(crate) struct RemoteChecksum {
 }
 
 impl RemoteChecksum {
-    /// An offset that no transport header has.
+    /// Offsets that no transport header has.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

@@ -28,7 +28,7 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, udp};
 
 use crate::meta::Meta;
 
-/// Chooses the queue of a packet by its flow. The [module documentation](self) has an example.
+/// Selector of a packet's queue by its flow. The [module documentation](self) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     queues: u32,
@@ -77,7 +77,7 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     half << 16 | half
 }
 
-/// Returns the exclusive or of a header's words.
+/// Returns the exclusive OR of a header's words.
 #[inline]
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
@@ -94,7 +94,7 @@ fn toeplitz(word: u16) -> u16 {
     nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)
 }
 
-/// Contributions of the first four bits of a word.
+/// Contributions of the first four bits of a word to the hash.
 const NIBBLES: [u16; 16] = {
     let mut nibbles = [0; 16];
     let mut value = 0;

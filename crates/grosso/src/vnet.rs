@@ -1,6 +1,6 @@
 //! Conversion between a frame's metadata and `virtio_net_hdr`.
 //!
-//! Headers written here are accepted by the kernel (rules V1 to V9). Headers to read come from a kernel or from an
+//! Headers written here are accepted by the kernel (rules V1 to V9). Headers read here come from a kernel or from an
 //! untrusted guest: every field is checked against the frame before use, and each contradiction has a named error.
 //!
 //! ```
@@ -155,7 +155,7 @@ fn describe_gso(
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {
-        // One packet: a GSO type would stay on it and make some readers fail (rule V9).
+        // A single packet gets no GSO type: a type would remain on it and make some readers fail (rule V9).
         return Ok(());
     }
     let kind = segmentation(stack, &transport, gso.size).ok_or(VnetError::TypeMismatch)?;
@@ -218,8 +218,8 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
 }
 
 /// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. Returns `None`
-/// unless it and all checksums around it are verified, and also if its field already holds the pseudo-header sum for
-/// another step to complete.
+/// if this checksum or one around it is not verified, or if its field already holds the pseudo-header sum for another
+/// step to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
@@ -238,8 +238,8 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
 }
 
 /// Returns the pseudo-header sum of a TCP superframe whose checksum field holds that sum without the length. Guests and
-/// other VMMs with the large send offload of Windows leave it like this, while the kernel expects the length in the sum
-/// (rule C3).
+/// other VMMs that use the large send offload of Windows leave the field in this state, but the kernel expects the sum
+/// to include the length (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
     len: usize,
@@ -259,7 +259,7 @@ fn pseudo_sum_to_finish(
 const TCP: u8 = 6;
 
 /// Detects a partial checksum that the port cannot report: the innermost checksum field holds the pseudo-header sum, as
-/// a sender with checksum offload writes it. Returns `None` otherwise, and also if the field is a valid complete
+/// a sender with checksum offload writes it. Returns `None` otherwise, or if the field is also a valid complete
 /// checksum, which happens by chance for one packet in 65536.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
@@ -319,7 +319,7 @@ pub fn understand_packet(
     Ok(Meta { checksum, ..Meta::default() })
 }
 
-/// Returns the metadata of a superframe whose checksum is understood.
+/// Returns the metadata of a superframe whose checksum fields are already decoded.
 #[inline(never)]
 fn understand_gso(
     header: &VirtioHeader,
@@ -352,8 +352,8 @@ fn understand_gso(
     if segmentation(stack, &transport, cut) != Some(kind) {
         return Err(VnetError::TypeMismatch);
     }
-    // A packet socket shows a superframe in a tunnel like one without a tunnel; only the checksum
-    // start shows that the inner headers are meant (rule T12).
+    // A packet socket reports a superframe in a tunnel like one without a tunnel; only the checksum start shows that
+    // the type refers to the inner headers (rule T12).
     let is_nested = ip_layers(stack).count() != 1;
     if header.has(FLAG_NEEDS_CHECKSUM) {
         check_place(header, &transport)?;
@@ -364,7 +364,7 @@ fn understand_gso(
     let payload = frame.len().saturating_sub(from);
     check_gso(kind, size, payload)?;
     if payload <= usize::from(size.get()) {
-        // The kernel treats it as a plain packet (rule V6).
+        // The kernel treats the frame as a plain packet (rule V6).
         return Ok(packet);
     }
     let segments = payload.div_ceil(usize::from(size.get()));
@@ -420,7 +420,7 @@ struct TunnelHeaders {
     bit: u8,
 }
 
-/// Returns the UDP tunnel of a frame with two IP headers; an error when there are more.
+/// Returns the UDP tunnel of a frame with two IP headers; an error if there are more.
 fn tunnel(stack: &Stack) -> Option<Result<TunnelHeaders, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;

@@ -50,7 +50,7 @@ impl Devices {
     }
 
     /// Determines which earlier interfaces the interfaces of a capture continue, given which captures have ended. Call
-    /// it at the first packet of the capture. If several interfaces match, none is continued.
+    /// it at the first packet of the capture. If several interfaces match, no interface is continued.
     pub(super) fn begin(&mut self, member: usize, has_ended: &[bool]) {
         for index in 0..self.0.len() {
             let Shown { link_type, name, .. } = &self.0[index];

@@ -42,7 +42,7 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
         return short_copy(source, destination);
     };
     // Each vector is stored one step after it was loaded. If it were stored in the same step, LLVM would replace the
-    // stores by a call of `memcpy` and sum in a second pass. One chain of additions suffices here, because the stores
+    // stores with a call to `memcpy` and sum in a second pass. One chain of additions suffices here, because the stores
     // take longer.
     let mut lanes = Lanes::zero();
     let mut held = load(first);
@@ -111,7 +111,7 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
-    // The remainder changes nothing; it shows the reader and the compiler that the shift is below 64.
+    // The remainder does not change the value; it shows the reader and the compiler that the shift is below 64.
     let mask = (1 << (bytes.len() % VECTOR_BYTES)) - 1;
     // SAFETY: the mask has no bit for a byte at or after `bytes.len()`; the CPU neither reads a byte whose bit is
     // clear, nor faults on it, nor requires alignment.

@@ -29,8 +29,8 @@ pub(super) fn tell(bytes: usize, work: &mut dyn FnMut()) {
     }
 }
 
-/// Runs `choose`, which selects a backend for all blocks and so bypasses observation, unless there
-/// is an observer.
+/// Runs `choose` unless there is an observer: `choose` selects a backend for all blocks, which would bypass the
+/// observer.
 pub(super) fn unless_observed(choose: impl FnOnce()) {
     if observer().is_some() {
         return;

@@ -87,7 +87,7 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     copy_body(source, destination)
 }
 
-/// Sums many bytes. The compiler vectorises the loop to the width of the function that it is inlined into, with several
+/// Sums many bytes. The compiler vectorizes the loop to the width of the function that it is inlined into, with several
 /// chains of additions.
 ///
 /// Each whole 64-bit word is added to `whole`, which wraps, and its upper half to `upper`, which does not. The sum of
@@ -107,7 +107,7 @@ pub(super) fn sum_body(bytes: &[u8]) -> u64 {
 }
 
 /// Copies and sums piece by piece, so that the sum reads each piece from the L1 cache. A single loop would not be
-/// faster, because LLVM turns its stores into a call of `memcpy`. The caller has compared the lengths.
+/// faster, because LLVM turns its stores into a call to `memcpy`. The caller has compared the lengths.
 #[inline(always)]
 pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
@@ -118,12 +118,12 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, the last fewer than eight bytes of `bytes`, as one word or a sum of words.
+/// Returns the sum of `rest`, the end of `bytes` of fewer than eight bytes, as one word or a sum of words.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        // Loads the last eight bytes and shifts out those that were already counted. Two shifts are needed, because a
-        // shift by 64 (nothing left) is not defined.
+        // Loads the last eight bytes and shifts out the bytes that were already counted. Two shifts are needed, because
+        // a shift by 64, for an empty rest, is not defined.
         return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
     }
     let mut rest = rest;

@@ -36,6 +36,6 @@ const AVX: u32 = 1 << 28;
 const AVX2: u32 = 1 << 5;
 const AVX512: u32 = 1 << 16 | 1 << 30;
 
-/// XCR0: SSE and AVX state; the same with mask registers and both halves of the 512-bit registers.
+/// XCR0: SSE and AVX state; for AVX-512 also the mask registers and both halves of the 512-bit registers.
 const SAVED_YMM: u64 = 0b110;
 const SAVED_ZMM: u64 = 0b1110_0110;

@@ -1,4 +1,4 @@
-//! The loop printed in RFC 1071 section 4.1, and bytes to run it on.
+//! The loop printed in RFC 1071 section 4.1, and test data for it.
 
 /// Returns the value of the checksum field. A port of the C code, statement by statement, except that words are
 /// assembled as a big-endian CPU would load them.
@@ -34,8 +34,8 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs each listed test with a function that sums with the public function, and with one for every backend. A backend
-/// that this CPU lacks is skipped with a message.
+/// Runs each listed test with the public function, and with a function for every backend. A backend that this CPU lacks
+/// is skipped with a message.
 #[macro_export]
 macro_rules! for_every_backend {
     ($($test:ident)*) => {

@@ -14,7 +14,7 @@ pub(super) struct Address {
 impl Address {
     /// Space for an address that the kernel writes.
     pub(super) const EMPTY: Self = Self { family: 0, port: [0; 2], rest: [0; 24] };
-    /// Length of that space in bytes.
+    /// Length in bytes of the space for an address.
     pub(super) const CAPACITY: usize = size_of::<Self>();
 
     /// Returns the number of bytes that the kernel reads.

@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Space for the control messages of one call. Each starts with a length field, which determines the alignment of the
-/// space.
+/// Space for the control messages of one call. Each message starts with a length field, which determines the alignment
+/// of the space.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControlMessages {

@@ -77,7 +77,7 @@ impl EchoSocket {
         Ok(())
     }
 
-    /// Passes source and number of each answer to `each`; reads at most `max` messages.
+    /// Passes the source and number of each answer to `each`; reads at most `max` messages.
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
@@ -95,7 +95,7 @@ impl EchoSocket {
         }
     }
 
-    /// Informs the kernel that no packet longer than `mtu` bytes reaches a remote host: sends to this host the message
+    /// Informs the kernel that no packet longer than `mtu` bytes reaches a remote host: sends this host the message
     /// that a router would send about a packet of the UDP socket at `witness`. IPv6 only.
     ///
     /// # Errors

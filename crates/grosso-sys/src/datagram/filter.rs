@@ -3,8 +3,8 @@
 
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_HALF, RETURN, TAKE, instruction};
 
-/// Accepts only datagrams with a checksum. The kernel verifies checksums before it runs a filter,
-/// so the socket then delivers only datagrams with a correct one.
+/// Accepts only datagrams with a checksum. The kernel verifies checksums before it runs a filter, so the socket then
+/// delivers only datagrams with a correct checksum.
 pub(super) const WITH_CHECKSUM: &[libc::sock_filter] = &[
     instruction(LOAD_HALF, 0, 0, CHECKSUM_OFFSET),
     instruction(JUMP_IF_EQUAL, 0, 1, 0),

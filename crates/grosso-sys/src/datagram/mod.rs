@@ -1,7 +1,8 @@
 //! UDP and raw IP sockets that send and receive in batches: several messages per call and, for UDP, several datagrams
 //! per message (`UDP_SEGMENT`, `UDP_GRO`).
 //!
-//! [`DatagramSocket`] does all of this. The functions here enable the latter on an existing socket.
+//! [`DatagramSocket`] has all of these features. The functions in this module enable `UDP_SEGMENT` and `UDP_GRO` on an
+//! existing socket.
 
 use core::ffi::c_int;
 use std::io;

@@ -30,7 +30,8 @@ impl PathMtu {
         Ok(Self { file, routes: Netlink::new()?, is_ipv4 })
     }
 
-    /// Returns the route to another host with its MTU, from link and route. No message from the network can change it.
+    /// Returns the route to another host with its MTU, as determined by link and route. No message from the network can
+    /// change this MTU.
     ///
     /// # Errors
     ///
@@ -39,8 +40,8 @@ impl PathMtu {
         self.routes.route(remote)
     }
 
-    /// Returns the path MTU to a host in bytes: the MTU of the route, or a lower one learned since (`IP_MTU`). A hint
-    /// only, because ICMP messages can be forged. Sends nothing.
+    /// Returns the path MTU to a host in bytes: the MTU of the route, or a lower one learned since (`IP_MTU`). The
+    /// value is only a hint, because ICMP messages can be forged. The call sends no packet.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ use crate::calls::seen;
 use crate::filter::attach;
 use crate::interface::{Control, InterfaceName};
 
-/// Maximum number of messages per call; further ones are not tried.
+/// Maximum number of messages per call; further messages are not tried.
 pub const BATCH_MAX: usize = 64;
 
 /// Protocol of a socket, which determines the headers in its messages.
@@ -143,8 +143,8 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets whether a UDP socket for an IPv6 address also has IPv4, if the address is `::`. IPv4 addresses are then
-    /// passed as such, not as IPv4-mapped IPv6 addresses.
+    /// Sets whether a UDP socket for an IPv6 address also supports IPv4, if the address is `::`. IPv4 addresses are
+    /// then not converted to IPv4-mapped IPv6 addresses.
     #[must_use]
     pub const fn dual_stack(mut self, on: bool) -> Self {
         self.dual_stack = on;
@@ -275,13 +275,13 @@ impl DatagramSocketBuilder {
             }
         }
         if self.flow_label.is_some() && !is_ipv4 && self.protocol == Protocol::Udp {
-            // A label of zero means no label, and the kernel would replace it by its own.
+            // A label of zero means no label, and the kernel would replace it with its own label.
             set(file, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?;
         }
         self.set_buffers(file)
     }
 
-    /// Returns whether the socket has IPv4 as well as IPv6, and the caller wants IPv4 addresses unmapped.
+    /// Returns whether the socket supports both IPv4 and IPv6, and the caller wants IPv4 addresses unmapped.
     fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
         let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
         Ok(may_have && !sockopt::ipv6_v6only(file)?)
@@ -307,7 +307,7 @@ pub struct DatagramSocket {
     file: Arc<OwnedFd>,
     protocol: Protocol,
     local: SocketAddr,
-    /// Whether an IPv6 socket has IPv4 too.
+    /// Whether an IPv6 socket supports IPv4 too.
     has_both: bool,
     hop_limit: u8,
     flow_label: Option<u32>,
@@ -409,9 +409,9 @@ impl DatagramSocket {
         }
     }
 
-    /// Sets DF of IPv4 packets; initially set. In both cases only the link MTU decides which packets are too long, not
-    /// ICMP: they are rejected if DF is set (`IP_PMTUDISC_PROBE`), otherwise fragmented (`IP_PMTUDISC_OMIT`). IPv6 has
-    /// no DF bit; see [`Self::heed_path`].
+    /// Sets DF of IPv4 packets, which is initially set. With or without DF, only the link MTU determines which packets
+    /// are too long; ICMP does not. Packets that are too long are rejected if DF is set (`IP_PMTUDISC_PROBE`), and
+    /// fragmented otherwise (`IP_PMTUDISC_OMIT`). IPv6 has no DF bit; see [`Self::heed_path`].
     ///
     /// # Errors
     ///
@@ -431,7 +431,8 @@ impl DatagramSocket {
     /// Sets which IPv6 datagrams the sender fragments. If on, datagrams that exceed the kernel's path MTU are
     /// fragmented to that MTU, but to no less than 1280 bytes (`IPV6_PMTUDISC_DONT`); forged ICMP messages can lower
     /// the path MTU. If off, the default, only datagrams that exceed the link MTU are fragmented
-    /// (`IPV6_PMTUDISC_OMIT`), which `IPV6_PMTUDISC_PROBE` would reject. The kernel fragments nothing for a raw socket.
+    /// (`IPV6_PMTUDISC_OMIT`), which `IPV6_PMTUDISC_PROBE` would reject. The kernel never fragments packets of a raw
+    /// socket.
     ///
     /// # Errors
     ///
@@ -474,7 +475,7 @@ impl DatagramSocket {
             let header = &mut message.msg_hdr;
             header.msg_namelen = address.len() as libc::socklen_t;
             header.msg_name = core::ptr::from_mut(address).cast();
-            // The kernel only reads through these; an `IoSlice` has the layout of an `iovec`.
+            // The kernel only reads through these pointers; an `IoSlice` has the layout of an `iovec`.
             header.msg_iov = datagram.parts.as_ptr().cast_mut().cast();
             header.msg_iovlen = datagram.parts.len() as _;
             if control.len() > 0 {
@@ -494,7 +495,7 @@ impl DatagramSocket {
     }
 
     /// Receives at most [`BATCH_MAX`] messages with one system call, each into its buffers, and returns their number; 0
-    /// if none is available. Replaces the content of `received` by their properties.
+    /// if none is available. Replaces the content of `received` with their properties.
     ///
     /// # Errors
     ///
@@ -571,7 +572,7 @@ impl DatagramSocket {
     /// Returns the control messages for properties that differ from the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
-        // For a socket with both families, the destination decides.
+        // For a socket with both families, the destination determines the family.
         let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
         if !is_ipv4 && self.protocol != Protocol::Udp {
             return control;

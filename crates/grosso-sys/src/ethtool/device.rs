@@ -170,7 +170,7 @@ pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the maximum, `EPERM`.
+/// `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, `EPERM`.
 pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::Result<()> {
     let mut command = exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
     command[0] = abi::ETHTOOL_SRINGPARAM;
@@ -193,7 +193,7 @@ pub fn channels(control: &Control, name: &InterfaceName) -> io::Result<Channels>
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if they are fixed, `EINVAL` above the maximum, `EPERM`.
+/// `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, `EPERM`.
 pub fn set_channels(
     control: &Control,
     name: &InterfaceName,

@@ -1,5 +1,5 @@
-//! Device settings of `ethtool`: features, under the names of its long form such as `rx-gro-list`,
-//! interrupt coalescing, rings, channels and the driver.
+//! Device settings of `ethtool`: features under their long names, for example `rx-gro-list`, interrupt coalescing,
+//! rings, channels and the driver.
 
 use std::io;
 
@@ -61,8 +61,8 @@ pub fn features(control: &Control, name: &InterfaceName) -> io::Result<Vec<Featu
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks one of the features; nothing has changed then.
-/// `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// [`io::ErrorKind::NotFound`] if the kernel lacks one of the features; no feature is changed then. `EPERM` without
+/// `CAP_NET_ADMIN` in the namespace.
 pub fn set_features(
     control: &Control,
     name: &InterfaceName,
@@ -140,7 +140,7 @@ pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<
     strings::names(control, name, abi::ETH_SS_FEATURES)
 }
 
-/// Returns for each block of 32 features the bits that are available, requested, active, and unchangeable.
+/// Returns the bits that are available, requested, active and unchangeable, for each block of 32 features.
 fn feature_words(
     control: &Control,
     name: &InterfaceName,

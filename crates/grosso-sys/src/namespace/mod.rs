@@ -34,7 +34,7 @@ pub struct NetworkNamespace {
 
 impl NetworkNamespace {
     /// Creates a network namespace that contains only a loopback device, which is down. The calling thread stays in its
-    /// own.
+    /// own namespace.
     ///
     /// # Errors
     ///
@@ -92,8 +92,8 @@ impl NetworkNamespace {
     pub fn host<'a>(&self, command: &'a mut Command) -> io::Result<&'a mut Command> {
         let file = self.file.try_clone()?;
         let enter = move || {
-            // The wrapper of `setns(2)` may be called between fork and exec, because it takes no
-            // lock and allocates nothing.
+            // The wrapper of `setns(2)` may be called between fork and exec, because it takes no lock and allocates no
+            // memory.
             Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
         };
         // SAFETY: `enter` makes one system call and touches no state that another thread could have
@@ -101,7 +101,7 @@ impl NetworkNamespace {
         Ok(unsafe { command.pre_exec(enter) })
     }
 
-    /// Returns whether both refer to the same namespace.
+    /// Returns whether both values refer to the same namespace.
     ///
     /// # Errors
     ///

@@ -28,14 +28,14 @@ pub fn isolate_process_user() -> io::Result<()> {
     kernel::write("/proc/self/setgroups", "deny")?;
     kernel::write("/proc/self/gid_map", format!("0 {group} 1"))?;
     if !was_dumpable {
-        // The process may hold keys.
+        // The process may hold keys, so its memory stays hidden.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     Ok(())
 }
 
-/// Makes the user of the process the owner of its files in `/proc`. For a program with file capabilities they belong to
-/// root, and only root may then map its users.
+/// Makes the user of the process the owner of its files in `/proc`. The files of a program with file capabilities
+/// belong to root, and only root may then map the program's users.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
@@ -97,7 +97,7 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
         // AppArmor refuses here, or grants a namespace without privileges and refuses below.
         let file = kernel::open_with("/proc/self/uid_map", rustix::fs::OFlags::WRONLY)?;
         rustix::io::write(&file, map.as_bytes())?;
-        // SAFETY: as above.
+        // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
         // The program is never started: this error code reports success.
         Err(io::Error::from_raw_os_error(libc::ECANCELED))

@@ -1,4 +1,4 @@
-//! Addresses, routes and neighbours of a link.
+//! Addresses, routes and neighbors of a link.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the link has it, `EINVAL` for a prefix longer than the address, `EACCES` or `EOPNOTSUPP` if IPv6 is
-    /// disabled, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EEXIST` if the link already has the address, `EINVAL` for a prefix longer than the address, `EACCES` or
+    /// `EOPNOTSUPP` if IPv6 is disabled, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_address(&self, index: u32, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let flags = if address.is_ipv6() { abi::IFA_F_NODAD } else { 0 };
         // struct ifaddrmsg: family, prefix, flags, scope, index.
@@ -70,11 +70,12 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Sets the Ethernet address of a neighbour permanently, so that it is not resolved.
+    /// Sets the Ethernet address of a neighbor permanently, so that it is not resolved.
     ///
     /// # Errors
     ///
-    /// `ENODEV`; `EINVAL` for a link without Ethernet addresses; `EPERM` without `CAP_NET_ADMIN`.
+    /// `ENODEV` if there is no such link; `EINVAL` for a link without Ethernet addresses; `EPERM` without
+    /// `CAP_NET_ADMIN`.
     pub fn set_neighbour(
         &self,
         index: u32,

@@ -1,4 +1,4 @@
-//! Generic netlink: only what `ethtool` needs for settings that its ioctls lack.
+//! Generic netlink: only the calls that `ethtool` needs for settings that its ioctls lack.
 
 use std::io;
 

@@ -29,8 +29,8 @@ const NUMBERS: [u16; 7] = [
     abi::IFLA_TXQLEN,
     abi::IFLA_GSO_MAX_SIZE,
     abi::IFLA_GSO_MAX_SEGS,
-    // Setting the sizes for IPv6 also sets those for IPv4 while both are at most 65536, so the
-    // latter come last.
+    // Setting the sizes for IPv6 also sets the sizes for IPv4 while both are at most 65536, so the sizes for IPv4 come
+    // last.
     abi::IFLA_GRO_MAX_SIZE,
     abi::IFLA_GSO_IPV4_MAX_SIZE,
     abi::IFLA_GRO_IPV4_MAX_SIZE,
@@ -168,7 +168,7 @@ pub struct Link {
     pub parent: Option<u32>,
     /// Remote address of a kernel tunnel.
     pub remote: Option<IpAddr>,
-    /// Link-layer type as ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772 loopback, 65534 no link-layer header.
+    /// Link-layer type as an ARP hardware type (`ARPHRD_*`): 1 is Ethernet, 772 loopback, 65534 no link-layer header.
     pub hardware_type: u16,
     /// Whether the link is administratively up.
     pub up: bool,

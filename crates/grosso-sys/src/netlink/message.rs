@@ -87,7 +87,7 @@ impl Message<'_> {
     }
 }
 
-/// Iterator over the messages of a reply; it ends at a truncated one.
+/// Iterator over the messages of a reply; it ends at a truncated message.
 pub(super) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -112,7 +112,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Iterator over the attributes of a message, as type and value; it ends at a truncated one.
+/// Iterator over the attributes of a message, as type and value; it ends at a truncated attribute.
 pub(super) struct Attributes<'a> {
     rest: &'a [u8],
 }

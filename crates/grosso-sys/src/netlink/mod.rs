@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours through rtnetlink: one request, one reply.
+//! Links, addresses, routes and neighbors through rtnetlink: one request, one reply.
 //!
 //! The requests are few and their layout never changes, so they are written here rather than taken from a crate for the
 //! whole protocol.
@@ -52,7 +52,7 @@ pub use route::{RouteFacts, RouteQuery};
 /// Maximum length in bytes of a part of a reply; the kernel's own parts are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket of the creating thread's network namespace. Requests of several threads are serialised.
+/// An rtnetlink socket of the creating thread's network namespace. Requests of several threads are serialized.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -82,8 +82,7 @@ impl Netlink {
         self.exchange(request.flags(abi::NLM_F_ACK), |_, _| ())
     }
 
-    /// Sends a request and passes type and payload of each message of the reply to `see`, up to its
-    /// end.
+    /// Sends a request and passes the type and the payload of each message of the reply to `see`.
     fn exchange(&self, request: Request, mut see: impl FnMut(u16, &[u8])) -> io::Result<()> {
         // A panic cannot leave the number inconsistent.
         let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +97,7 @@ impl Netlink {
             let Some(part) = answer.get(..length) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is too long"));
             };
-            // Messages left from a request that failed half-way have another number.
+            // Messages left from a request that failed halfway have another number.
             for message in Messages::new(part).filter(|m| m.sequence == *sequence) {
                 match message.kind {
                     abi::NLMSG_ERROR => return message.acknowledgement(),

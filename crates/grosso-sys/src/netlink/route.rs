@@ -31,7 +31,7 @@ pub struct RouteQuery {
     pub destination: IpAddr,
     /// Source address, which belongs to this host.
     pub source: IpAddr,
-    /// Destination port of UDP datagrams, if they use UDP.
+    /// Destination port of UDP datagrams; `None` for other packets.
     pub udp_port: Option<u16>,
 }
 

@@ -9,8 +9,8 @@ use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN, TAKE, att
 
 /// Filter for packets of some IP protocols, from one host or any, to an address of this host.
 ///
-/// In IPv6 the protocol may follow destination options or be in a fragment. The filter does not parse these: there only
-/// the addresses decide.
+/// In IPv6 the protocol may follow destination options or be in a fragment. The filter does not parse these headers,
+/// and checks only the addresses of such packets.
 #[derive(Clone, Debug)]
 pub struct IpFilter {
     protocols: Vec<u8>,
@@ -78,7 +78,7 @@ struct Test {
     values: Vec<u32>,
 }
 
-/// Returns the tests that the address at offset `at` equals `address`.
+/// Returns the tests that check whether the address at offset `at` equals `address`.
 fn words(address: IpAddr, at: u32) -> Vec<Test> {
     let bytes = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -92,7 +92,7 @@ fn words(address: IpAddr, at: u32) -> Vec<Test> {
     words.map(test).collect()
 }
 
-/// Compiles a program that accepts packets that pass all tests.
+/// Compiles a program that accepts a packet if it passes all tests.
 fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     let len: usize = tests.iter().map(|test| 1 + test.values.len()).sum();
     let mut program = Vec::with_capacity(len + 2);

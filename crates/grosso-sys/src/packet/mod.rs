@@ -84,7 +84,7 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Receives nothing, and adds no cost to the interface's receive path.
+    /// Makes the socket receive no packets, so that it adds no cost to the interface's receive path.
     pub fn transmit_only(mut self, on: bool) -> Self {
         self.transmit_only = on;
         self
@@ -155,7 +155,7 @@ impl PacketSocketBuilder {
     }
 
     /// Opens a receive ring for the packets of all interfaces of the calling thread's network namespace, including
-    /// those created later: [`RingFrame::interface`] tells them apart. No interface becomes promiscuous.
+    /// interfaces created later; [`RingFrame::interface`] distinguishes them. No interface becomes promiscuous.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Opens a socket that sends from a mapped ring and receives nothing.
+    /// Opens a socket that sends from a mapped ring and receives no packets.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Creates a socket with its options. Protocol 0 receives nothing, so no packet of another
-    /// interface is received before the socket is bound.
+    /// Creates a socket with its options. With protocol 0 it receives no packets, so no packet of another interface is
+    /// received before the socket is bound.
     fn open(self) -> io::Result<PacketSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -379,7 +379,7 @@ pub struct VlanTag {
 }
 
 impl PacketSocket {
-    /// Checks whether this process may open packet sockets in the calling thread's network namespace, by opening one
+    /// Checks that this process may open packet sockets in the calling thread's network namespace, by opening one
     /// without an interface.
     ///
     /// # Errors
@@ -459,7 +459,7 @@ impl PacketSocket {
         let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { core::mem::zeroed() };
         let count = packets.len().min(BATCH_MAX);
         for (message, parts) in messages.iter_mut().zip(packets) {
-            // The kernel only reads through these; an `IoSlice` has the layout of an `iovec`.
+            // The kernel only reads through these pointers; an `IoSlice` has the layout of an `iovec`.
             message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
             message.msg_hdr.msg_iovlen = parts.len() as _;
         }
@@ -606,7 +606,7 @@ fn set_option<Value: Copy>(file: &OwnedFd, option: c_int, value: &Value) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns status and VLAN tag from the auxiliary data, which is the only control message requested.
+/// Returns the status and the VLAN tag from the auxiliary data, which is the only control message requested.
 fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     let nothing = (Status::default(), None);
     // SAFETY: the kernel filled the control buffer and its length; the buffer outlives the message.
@@ -625,7 +625,7 @@ fn auxiliary_data(message: &libc::msghdr) -> (Status, Option<VlanTag>) {
     if !is_auxiliary || (described.cmsg_len as usize) < length {
         return nothing;
     }
-    // SAFETY: the control message is as long as header and auxiliary data, checked above.
+    // SAFETY: the control message is as long as header and auxiliary data, which was checked.
     let auxiliary = unsafe { data.cast::<abi::PacketAuxiliaryData>().read_unaligned() };
     let status = Status(auxiliary.status);
     (status, status.tag(auxiliary.vlan_tpid, auxiliary.vlan_tci))

@@ -103,7 +103,8 @@ impl ReceiveRing {
         if range.start > range.end || range.end > self.memory.layout().slot_bytes {
             return Some(&[]);
         }
-        // SAFETY: as above, the range is inside the slot, and nothing writes to a slot that is not taken.
+        // SAFETY: the kernel released the slot, the range is inside it, and no other code writes to a slot that is not
+        // taken.
         Some(unsafe { self.memory.bytes(slot, range) })
     }
 
@@ -115,7 +116,8 @@ impl ReceiveRing {
     /// See [`PacketSocket::receive`], without `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
-            // The error was returned instead of the packet, which would then be taken for the next one.
+            // The kernel reported the error instead of the packet, which is still queued and would be taken for the
+            // next one.
             Err(error) if ErrorClass::of(&error) == ErrorClass::Down => self.socket.receive(buffer),
             result => result,
         }
@@ -265,7 +267,7 @@ impl RingFrame {
         bytes.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// Returns the link-layer type of that interface as ARP hardware type (`ARPHRD_*`).
+    /// Returns the link-layer type of the packet's interface as an ARP hardware type (`ARPHRD_*`).
     pub fn hardware_type(&self) -> u16 {
         let bytes = self.bytes(abi::PACKET_RING_HARDWARE);
         bytes.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))

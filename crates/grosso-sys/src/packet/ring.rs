@@ -11,7 +11,7 @@ use super::{PacketSocket, set_option};
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// Size in bytes of the memory blocks that the kernel allocates for slots, which fill a block as far as possible. The
+/// Size in bytes of the memory blocks that the kernel allocates for slots. A block holds as many slots as fit. The
 /// kernel allocates powers of two, and finds slots faster in few blocks.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Minimum slot length in bytes.

@@ -17,8 +17,8 @@ use crate::abi;
 /// `TP_STATUS_KERNEL`, which is zero, as not its own.
 const TAKEN: u32 = 1 << 27;
 
-/// Memory of dropped rings that still held frames. The list is bounded by the number of such rings, plus those whose
-/// frames were dropped since a ring was last opened or dropped.
+/// Memory of dropped rings that still held frames. The length of the list is bounded by the number of rings whose
+/// frames are still held, plus the rings whose frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
 /// Memory of a ring, shared with the ring's frames.
@@ -35,9 +35,9 @@ struct LeftMemory(NonNull<RingMemory>);
 
 // SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
 unsafe impl Send for FrameSlot {}
-// SAFETY: as above.
+// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
 unsafe impl Sync for FrameSlot {}
-// SAFETY: as above; frames of any thread may be in the memory, and they access it through atomic words.
+// SAFETY: the target may be shared by threads: frames of any thread access the memory through atomic words.
 unsafe impl Send for LeftMemory {}
 
 impl FrameMemory {
@@ -93,7 +93,7 @@ impl FrameSlot {
 impl LeftMemory {
     /// Returns whether the memory holds frames.
     fn has_frames(&self) -> bool {
-        // SAFETY: only the list frees the memory, and it still contains it.
+        // SAFETY: only the list frees the memory, and this entry is still in the list.
         let memory = unsafe { self.0.as_ref() };
         // Frames clear their marks with a release store, after all other accesses.
         memory.slots().any(|slot| memory.status(slot).load(Ordering::Acquire) == TAKEN)

@@ -27,10 +27,10 @@ const PACKET_ACCOUNT_BYTES_MIN: usize = 768;
 /// Maximum send buffer size in bytes to request: the kernel doubles it and stores it in an `int`.
 const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
-/// A packet socket that sends from a mapped ring and receives nothing.
+/// A packet socket that sends from a mapped ring and receives no packets.
 ///
 /// With [`PacketSocket::send_batch`] other threads may run after each packet, and a receiver on this host runs as soon
-/// as it has one. This ring sends the whole batch first.
+/// as it has a packet. This ring sends the whole batch first.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,
@@ -39,7 +39,7 @@ pub struct TransmitRing {
     next: SlotPlace,
     /// Number of slots from `next` on that hold packets for which the kernel had no room.
     waiting: usize,
-    /// Whether the kernel had no room for the waiting packets, and has reported none since.
+    /// Whether the kernel had no room for the waiting packets, and has not reported room since.
     is_full: bool,
 }
 
@@ -51,8 +51,8 @@ impl TransmitRing {
         Ok(ring)
     }
 
-    /// Sets the send buffer so that the kernel runs out of it no later than out of slots, as far
-    /// as the system's limit permits.
+    /// Sets the send buffer so that the kernel runs out of it no later than out of slots, if the system's limit
+    /// permits.
     ///
     /// `poll(2)` reports room when half of the buffer is free. If slots are free at that moment, a wait ends only when
     /// a send can succeed; with a larger buffer it would end at once while every slot is still in use.
@@ -76,7 +76,7 @@ impl TransmitRing {
     ///
     /// Packets for which the kernel had no room stay in their slots. The next call must begin with the same packets: it
     /// offers them again without copying them. Until then `poll(2)` reports the socket as writable only when the kernel
-    /// has room for them, and earlier calls send nothing and report that they would block.
+    /// has room for them, and a call before that sends no packet and reports that it would block.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl TransmitRing {
         // SAFETY: an available slot belongs to this ring alone until it is released.
         let length = unsafe { self.memory.bytes_mut(slot, abi::PACKET_RING_LENGTH) };
         length.copy_from_slice(&(bytes as u32).to_ne_bytes());
-        // SAFETY: as above; the borrow of the length is over.
+        // SAFETY: the slot belongs to this ring alone until it is released, and the borrow of the length is over.
         let mut rest = unsafe { self.memory.bytes_mut(slot, DATA_START..DATA_START + bytes) };
         for part in parts {
             let (here, after) = rest.split_at_mut(part.len());
@@ -206,8 +206,8 @@ impl TransmitRing {
         })
     }
 
-    /// Counts the slots that the kernel has taken, and advances to the first of the others, which the kernel will read
-    /// next.
+    /// Counts the slots that the kernel has taken, and advances to the first of the remaining slots, which the kernel
+    /// will read next.
     fn advance(&mut self, written: usize) -> usize {
         let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
         let is_taken = |distance: &usize| {
@@ -219,7 +219,7 @@ impl TransmitRing {
         taken
     }
 
-    /// Takes the waiting packets out of their slots: the kernel refused the first of them.
+    /// Takes the waiting packets out of their slots, because the kernel refused the first one.
     fn reclaim(&mut self) {
         for distance in 0..core::mem::take(&mut self.waiting) {
             let slot = self.memory.after(self.next, distance);

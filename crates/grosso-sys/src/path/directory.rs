@@ -45,7 +45,7 @@ pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(mkdirat(&place.directory, &place.name, Mode::from_raw_mode(mode))?)
 }
 
-/// Creates a directory and those above it that are missing, with this mode (within the umask).
+/// Creates a directory and its missing parents with this mode (within the umask).
 ///
 /// # Errors
 /// Errors from `mkdir(2)`.

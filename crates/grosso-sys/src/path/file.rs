@@ -35,10 +35,10 @@ pub fn open_any(path: &Path) -> io::Result<File> {
     Ok(Place::of(path, Last::Follow)?.open(OFlags::RDONLY, Mode::empty())?.into())
 }
 
-/// Opens an existing regular file for reading and writing. It never blocks.
+/// Opens an existing regular file for reading and writing. The call never blocks.
 ///
 /// # Errors
-/// See [`open`]; also if the file must not be written.
+/// See [`open`]; also fails if the caller must not write the file.
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     writable(open_regular(&place, OFlags::RDWR)?, &place)
@@ -60,7 +60,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes an output as a whole: see [`create`].
+/// Writes a complete output, see [`create`].
 ///
 /// # Errors
 /// Returns the errors of [`create`], and errors from the file system.

@@ -1,8 +1,8 @@
 //! Files that the user names on the command line as input.
 //!
 //! Links owned by other users are followed here, as in any program that the user starts: the files are only read, the
-//! user named them, and captures in shared directories are often reached through a colleague's links. Nothing in this
-//! module creates, changes or removes anything. The kernel refuses other users' links in sticky directories
+//! user named them, and captures in shared directories are often reached through a colleague's links. This module does
+//! not create, change or remove files. The kernel refuses other users' links in sticky directories
 //! (`fs.protected_symlinks`).
 
 use std::{
@@ -21,7 +21,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a regular file. It never blocks.
+/// Opens a regular file. The call never blocks.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is not a regular file; errors from `open(2)`.
@@ -71,7 +71,7 @@ pub fn is_directory(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok_and(|facts| facts.is_dir())
 }
 
-/// Returns whether a path leads to anything.
+/// Returns whether a path leads to an existing entry.
 #[must_use]
 pub fn is_there(path: impl AsRef<Path>) -> bool {
     metadata(path).is_ok()

@@ -44,7 +44,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(checked(path.as_ref())?)
 }
 
-/// Opens a file with these flags. It allocates nothing unless it fails, for use after `fork(2)`.
+/// Opens a file with these flags. The function allocates no memory unless it fails, so it can be used after `fork(2)`.
 ///
 /// # Errors
 /// Returns the errors of [`read`].

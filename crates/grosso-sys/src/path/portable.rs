@@ -40,7 +40,7 @@ pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
     File::create(path)
 }
 
-/// Writes an output as a whole: see [`create`].
+/// Writes a complete output, see [`create`].
 ///
 /// # Errors
 /// Returns the errors of [`create`], and errors from the file system.

@@ -70,7 +70,7 @@ pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// Returns the address of a name without a file, which every user of the network namespace can take.
+/// Returns the address of a name without a file, which any user of the network namespace can take.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is too long.
@@ -116,7 +116,7 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
     Ok(())
 }
 
-/// Removes a socket file that a program left behind; anything else stays.
+/// Removes a socket file that a program left behind; other entries are kept.
 ///
 /// # Errors
 /// Errors from `open(2)` and `unlink(2)`.

@@ -55,7 +55,7 @@ pub fn enter(role: Role) -> io::Result<bool> {
     sandbox(role, &[])
 }
 
-/// Confines the calling thread to [`Role::Files`] like [`enter`]; it may create and write files below these
+/// Confines the calling thread to [`Role::Files`] like [`enter`]; the thread may create and write files below these
 /// directories.
 ///
 /// # Errors

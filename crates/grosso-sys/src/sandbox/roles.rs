@@ -10,25 +10,25 @@ use rustix::thread::CapabilitySet;
 /// Role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Moves packets between devices that are open.
+    /// Thread that moves packets between open devices.
     Data,
-    /// Like [`Role::Data`], and reconnects to the socket of another program.
+    /// Thread like [`Role::Data`] that also reconnects to the socket of another program.
     Connecting,
-    /// Like [`Role::Connecting`], and maps the memory of a virtual machine, or creates memory to share.
+    /// Thread like [`Role::Connecting`] that also maps the memory of a virtual machine, or creates memory to share.
     Machine,
-    /// Serves clients of listeners: counter requests, and captures over IP.
+    /// Thread that serves clients of listeners: counter requests, and captures over IP.
     Statistics,
-    /// Reads frames from an open ring and writes them to open files and sockets.
+    /// Thread that reads frames from an open ring and writes them to open files and sockets.
     Recording,
-    /// Opens files and queries interfaces on behalf of a recording thread.
+    /// Thread that opens files and queries interfaces on behalf of a recording thread.
     Files,
-    /// Waits for signals.
+    /// Thread that waits for signals.
     Signals,
-    /// Closes descriptors received from other programs.
+    /// Thread that closes descriptors received from other programs.
     Closer,
-    /// Writes sequence number files, in its own process.
+    /// Process that writes sequence number files.
     Recorder,
-    /// Opens devices and starts the other threads, at startup and at each configuration reload.
+    /// Thread that opens devices and starts the other threads, at startup and at each configuration reload.
     Opener,
 }
 
@@ -221,7 +221,7 @@ const NAMES: &[Call] = calls! {
 const READING_NAMES: &[Call] =
     calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
-/// Older variants of these calls, which only x86 has.
+/// Older variants of calls in the lists for all CPUs, which exist only on x86.
 #[cfg(target_arch = "x86_64")]
 const OLD_WAITING: &[Call] = calls! { SYS_poll };
 #[cfg(target_arch = "x86_64")]
@@ -262,7 +262,7 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`], and further ones: only requests that change no device or privilege, and only local sockets.
+/// Limits of [`NO_CODE`], and further limits: only requests that change no device or privilege, and only local sockets.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -272,7 +272,8 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
-/// Like [`NARROW`], with queries about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers queries.
+/// Limits of [`NARROW`], which also permit queries about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers
+/// queries.
 const FILES: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },

@@ -1,5 +1,4 @@
-//! The one program that AF_XDP needs, by raw `bpf(2)`: it redirects each packet to the socket of
-//! its queue.
+//! The only program that AF_XDP needs, loaded with raw `bpf(2)`: it redirects each packet to the socket of its queue.
 //!
 //! Five instructions in six slots need neither a compiler nor an object file. The descriptor of the
 //! link keeps the program attached; when it closes, even by a crash, the program is detached.
@@ -30,7 +29,7 @@ pub enum AttachMode {
 #[derive(Debug)]
 pub struct Redirect {
     sockets: OwnedFd,
-    /// Keeps the program attached.
+    /// Link that keeps the program attached.
     _link: OwnedFd,
     mode: AttachMode,
 }
@@ -66,8 +65,8 @@ impl Redirect {
         Ok(Self { sockets, _link: link, mode })
     }
 
-    /// Redirects the packets of a queue to a socket, which must be bound to that queue. They pass
-    /// to the stack again when the socket closes.
+    /// Redirects the packets of a queue to a socket, which must be bound to that queue. The packets pass to the stack
+    /// again when the socket closes.
     ///
     /// # Errors
     ///

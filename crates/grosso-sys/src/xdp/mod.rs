@@ -75,7 +75,7 @@ pub struct XdpOptions {
     pub ring_slots: u32,
     /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
-    /// Receives and sends packets in several buffers (`XDP_USE_SG`, Linux 6.6).
+    /// Whether to receive and send packets in several buffers (`XDP_USE_SG`, Linux 6.6).
     pub multi_buffer: bool,
 }
 
@@ -97,7 +97,7 @@ impl Default for XdpOptions {
 /// Counters of an AF_XDP socket since it was created. Counters that the kernel lacks are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpStatistics {
-    /// Packets dropped because they were too long for a chunk, or for another reason.
+    /// Packets dropped because they were too long for a chunk, or for another reason without its own counter.
     pub receive_dropped: u64,
     /// Packets dropped because the receive ring was full.
     pub receive_ring_full: u64,
@@ -214,8 +214,8 @@ impl XdpSocket {
     /// # Errors
     ///
     /// [`io::ErrorKind::InvalidInput`] if a frame belongs to another socket (copy it into one of
-    /// [`XdpSocket::allocate`]); none was sent then. `ENETDOWN`, `ENXIO` from the kernel; the frames that it did not
-    /// read are sent by the next [`XdpSocket::flush`].
+    /// [`XdpSocket::allocate`]); no frame was sent then. `ENETDOWN`, `ENXIO` from the kernel; the frames that it did
+    /// not read are sent by the next [`XdpSocket::flush`].
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
             let why = "the frame belongs to another socket's memory";
@@ -294,7 +294,7 @@ impl XdpSocket {
         self.region.chunk_bytes()
     }
 
-    /// Gives free chunks to the kernel for receiving, except for those reserved for sending.
+    /// Gives free chunks to the kernel for receiving, except for the chunks reserved for sending.
     fn refill(&mut self) {
         let mut free = self.region.free();
         let spare = free.len().saturating_sub(self.transmit_chunks);

@@ -150,7 +150,7 @@ impl Consumer {
         entry
     }
 
-    /// Returns the slots of the entries read to the kernel.
+    /// Gives the slots of the read entries back to the kernel.
     pub(super) fn publish(&self) {
         self.ring.mapping.atomic(self.ring.consumer).store(self.ring.mine, Ordering::Release);
     }

@@ -135,7 +135,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that come into
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that are new in
     /// the range have unspecified contents.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Frame {
         self.start as usize
     }
 
-    /// Gives up the chunk for the kernel, and returns its number, its address and the length of the frame.
+    /// Transfers ownership of the chunk to the kernel, and returns its number, its address and the length of the frame.
     pub(super) fn give_away(mut self) -> (u32, u64, u32) {
         let chunk = core::mem::replace(&mut self.chunk, GONE);
         (chunk, self.region.address_of(chunk) + u64::from(self.start), self.length)

@@ -1,4 +1,4 @@
-//! The calls on the running kernel, each test in its own network namespace. The tests need root or a user namespace
+//! Tests of the calls on the running kernel, each in its own network namespace. The tests need root or a user namespace
 //! (`unshare -Urm`); otherwise they print `skipped:` and the reason.
 
 #![cfg(target_os = "linux")]
@@ -228,7 +228,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
             if let Err(error) = isolate_thread_network() {
                 return skip(&format!("no private network namespace: {error}"));
             }
-            // A kernel without IPv6 has no neighbour discovery to silence.
+            // A kernel without IPv6 has no neighbor discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let control = Control::new().unwrap();
             test(&control).unwrap();

@@ -87,7 +87,7 @@ fn the_network_of_a_process_is_that_of_its_first_thread() {
 fn why_there_is_no_user_namespace_is_told_with_the_remedy() {
     match user_namespace_refusal().unwrap() {
         None => {
-            // The result must agree with the program that creates them.
+            // The result must agree with that of `unshare`, which creates user namespaces.
             let tried = Command::new("unshare").args(["-Urn", "true"]).status();
             assert!(tried.map_or(true, |status| status.success()));
         }

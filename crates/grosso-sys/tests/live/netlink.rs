@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours, verified by the kernel's behaviour.
+//! Links, addresses, routes and neighbors, verified by the kernel's behavior.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -68,7 +68,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
         let sent = left.run(Netlink::new)??.link(&name)?.statistics;
         let received = right.run(Netlink::new)??.link(&name)?.statistics;
         assert!(sent.transmit_packets > 5 && sent.transmit_bytes > 300);
-        // Both ends still send packets of their own, so the two figures are from different moments.
+        // Both devices still send their own packets, so the two figures are from different moments.
         assert!(received.receive_packets > 5 && received.receive_bytes > 300);
         Ok(())
     });

@@ -95,7 +95,7 @@ fn a_send_that_is_cancelled_at_any_wait_leaves_exactly_the_packets_that_were_not
             let result = cancelled_after(waits, send, || drain(&far, &mut received)).await;
             drain(&far, &mut received);
             assert_eq!(received.len() + batch.len(), packets().len(), "after {waits} waits");
-            // The next call sends the rest, and nothing twice.
+            // The next call sends the remaining packets, and sends no packet twice.
             while !batch.is_empty() {
                 merger.try_send(&mut batch).unwrap();
                 drain(&far, &mut received);
@@ -179,12 +179,12 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
         };
         for round in 0..3_u8 {
             let mut received = Vec::new();
-            // Cancelled before anything arrives, and between arrival and the next poll.
+            // The call is canceled before anything arrives, and between arrival and the next poll.
             let recv = reads.wait(|| attempt(&mut received));
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
             far.send(&[round]).unwrap();
-            // Another future waits now: the cancelled one must not swallow the wake-up.
+            // Another future waits now: the canceled future must not consume the wake-up.
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }

@@ -152,7 +152,7 @@ impl AsyncTunReceiver {
     /// Receives into the caller's buffers, see [`TunReceiver::recv_into`].
     ///
     /// # Cancellation
-    /// A dropped future has received no frame and has not called `make`.
+    /// If the future is dropped, the call has received no frame and has not called `make`.
     ///
     /// # Errors
     /// Fails like [`TunReceiver::recv_into`].

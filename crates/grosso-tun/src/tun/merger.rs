@@ -1,4 +1,5 @@
-//! Sending side without a device: merges the packets of a batch, and counts exactly the packets that a port accepted.
+//! Sending side without a device: merging of the packets of a batch, and exact counting of the packets that a port
+//! accepted.
 
 use core::cell::Cell;
 use std::{
@@ -49,7 +50,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
     }
 
     /// Sends packets of the batch until the port is full or fails. Returns the number of packets that the port
-    /// accepted; exactly these have left the batch, even after an error. Packets of a flow keep their order.
+    /// accepted; exactly these were removed from the batch, even after an error. Packets of a flow keep their order.
     pub(crate) fn try_send(&mut self, batch: &mut Batch<B>) -> Result<usize, PortError> {
         if !self.try_flush()? {
             return Ok(0);
@@ -113,7 +114,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         self.egress.send(slices, meta, &mut self.port).map(Some)
     }
 
-    /// Sends queued segments; returns true once none is queued.
+    /// Sends queued segments; returns true once no segment is queued.
     pub(crate) fn try_flush(&mut self) -> Result<bool, PortError> {
         let Self { port, egress, .. } = self;
         Ok(egress.drain(port)? && port.flush()? == Transmitted::Taken)
@@ -123,10 +124,10 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
 /// Progress of a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
+    /// Number of packets that the port has accepted.
     accepted: Cell<usize>,
     is_full: Cell<bool>,
-    /// The port is full or failed: no further packet of the batch is offered to it.
+    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
     is_stopped: Cell<bool>,
 }
 

@@ -53,8 +53,8 @@ impl TunReceiver {
     }
 
     /// Waits for frames from the device and passes each to `each` with its metadata.
-    /// [`TunOptions::takes`](crate::TunOptions::takes) decides whether `each` gets packets or superframes. Returns the
-    /// number of frames read from the device.
+    /// [`TunOptions::takes`](crate::TunOptions::takes) determines whether `each` receives packets or superframes.
+    /// Returns the number of frames read from the device.
     ///
     /// # Errors
     /// Returns `NotFound` if the device is gone, and other errors of `read(2)`. Frames that were already passed to
@@ -139,7 +139,7 @@ impl TunReceiver {
     }
 
     /// Waits for frames and writes their packets into the caller's buffers, with one copy. `make` returns a buffer of
-    /// at least the requested number of bytes; `out` gets each filled buffer. Returns the number of frames.
+    /// at least the requested number of bytes; `out` receives each filled buffer. Returns the number of frames.
     ///
     /// # Errors
     /// Fails like [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is

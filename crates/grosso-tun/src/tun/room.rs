@@ -22,7 +22,7 @@ pub(super) const FRAMES_MAX: usize = 64;
 ///
 /// let room = Room::new(16, 16) // a WireGuard header and an AEAD tag
 ///     .frames(8)
-///     .packets(64); // those of a superframe in one buffer, for `UDP_SEGMENT`
+///     .packets(64); // the packets of a superframe in one buffer, for `UDP_SEGMENT`
 /// # let _ = room;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,8 +67,8 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         Ok(())
     }
 
-    /// Sends like [`TunSender::send`] without blocking. Returns the number of packets that left the batch; the others
-    /// did not fit into the device's queue.
+    /// Sends like [`TunSender::send`] without blocking. Returns the number of packets that were removed from the batch;
+    /// the others did not fit into the device's queue.
     ///
     /// # Errors
     /// Fails like [`TunSender::send`].
@@ -124,7 +124,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Sends queued segments of an earlier frame; returns true once none is queued.
+    /// Sends queued segments of an earlier frame; returns true once no segment is queued.
     ///
     /// # Errors
     /// Fails like [`TunSender::send`].

@@ -127,8 +127,8 @@ impl Udp {
         Self { receiver, sender: UdpSender::new(socket, options.hop_limit) }
     }
 
-    /// Connects the socket to one peer: it receives from this peer only, and the kernel reports ICMP errors. Datagrams
-    /// still name their destination.
+    /// Connects the socket to one peer: it receives from this peer only, and the kernel reports ICMP errors. Each
+    /// datagram must still state its destination.
     ///
     /// # Errors
     /// Returns `InvalidInput` for a peer of another address family, and the errors of `connect(2)`.

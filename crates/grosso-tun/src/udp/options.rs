@@ -62,7 +62,7 @@ pub enum Families {
     /// The family of the address.
     #[default]
     One,
-    /// Both IPv4 and IPv6, for the address `::`. IPv4 addresses appear as such, not as IPv4-mapped IPv6 addresses.
+    /// Both IPv4 and IPv6, for the address `::`. IPv4 addresses are not converted to IPv4-mapped IPv6 addresses.
     Both,
 }
 

@@ -43,7 +43,7 @@ impl UdpSender {
     ///
     /// # Errors
     /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
-    /// have; nothing is sent in this case. Returns errors that affect the socket rather than one datagram; the list
+    /// have; no datagram is sent in this case. Returns errors that affect the socket rather than one datagram; the list
     /// then holds exactly the datagrams that were not sent.
     ///
     /// ```no_run
@@ -63,8 +63,8 @@ impl UdpSender {
         }
     }
 
-    /// Sends like [`UdpSender::send`] without blocking. Returns the number of entries that left the list; the others
-    /// did not fit into the socket buffer.
+    /// Sends like [`UdpSender::send`] without blocking. Returns the number of entries that were removed from the list;
+    /// the others did not fit into the socket buffer.
     ///
     /// # Errors
     /// Fails like [`UdpSender::send`].
@@ -167,7 +167,7 @@ enum MaySegment {
     No,
 }
 
-/// Sending side without its socket.
+/// State of the sending side, without the socket.
 #[derive(Debug)]
 struct Sending {
     segments: bool,

@@ -36,7 +36,7 @@ pub(crate) fn namespace() -> Option<NetworkNamespace> {
 pub(crate) fn host(address: Ipv4Addr, options: &TunOptions) -> Option<(NetworkNamespace, Tun)> {
     let namespace = namespace()?;
     let tun = namespace.run(|| {
-        // Neighbour discovery would add packets that no test sent.
+        // Neighbor discovery would add packets that no test sent.
         let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         Tun::open("tun0", &options.clone().address(address.into(), 24).up())
     });

@@ -25,7 +25,7 @@ use crate::{
 pub enum ChainFault {
     /// The entry or a descriptor names a descriptor outside the table.
     Index,
-    /// A frame has more descriptors than [`PIECES_MAX`], or a chain more than its table, which means a loop.
+    /// A frame has more descriptors than [`PIECES_MAX`], or a chain has more than its table, which means a loop.
     Endless,
     /// An address is outside the guest's memory.
     Outside,
@@ -99,7 +99,7 @@ struct Chain {
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
-    /// Capacity or content in bytes; finally the number of bytes written.
+    /// Capacity or length of the content in bytes; in the end, the number of bytes written.
     bytes: u32,
 }
 
@@ -140,7 +140,7 @@ impl Ring {
         Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
     }
 
-    /// Returns whether the driver claimed more entries than the ring has. Such a ring is ignored.
+    /// Returns whether the driver claimed more entries than the ring has. The ring is then ignored.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         of!(&self.form, ring => ring.is_broken())
@@ -184,9 +184,9 @@ impl Ring {
         copied.map(|()| Some(bytes))
     }
 
-    /// Copies a frame into buffers of the guest: into one, or if `mergeable`, into as many as needed. The first part
-    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if it has that
-    /// field.
+    /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many as needed. The first part
+    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if the header
+    /// has that field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         match self.gather(bytes, mergeable) {

@@ -31,7 +31,7 @@ impl Pieces {
         Self { memory: Arc::clone(memory), all: Vec::new(), is_written: false, walked: 0 }
     }
 
-    /// Starts with no buffers, in this direction.
+    /// Starts without buffers, for this direction.
     pub(super) fn begin(&mut self, is_written: bool) {
         self.all.clear();
         self.is_written = is_written;
@@ -94,7 +94,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Copies consecutive parts into the buffers, which have room.
+    /// Copies consecutive parts into the buffers, which must have room.
     pub(super) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         fill(&self.memory, &self.all, parts)
     }
@@ -106,7 +106,7 @@ impl Pieces {
     }
 }
 
-/// Copies the parts of a frame consecutively into buffers, which have room.
+/// Copies the parts of a frame consecutively into buffers, which must have room.
 pub(crate) fn fill<'a>(
     memory: &Memory,
     pieces: &[Piece],

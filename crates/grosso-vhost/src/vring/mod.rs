@@ -63,7 +63,7 @@ impl Descriptor {
 /// Maximum number of entries of a ring in virtio.
 pub const SIZE_MAX: u16 = 32_768;
 pub(crate) const DESCRIPTOR_BYTES: usize = 16;
-/// The descriptor has a next one.
+/// The descriptor is followed by another descriptor of its chain.
 pub(crate) const HAS_NEXT: u16 = 1;
 /// The device writes to the buffer.
 pub(crate) const IS_WRITTEN: u16 = 2;

@@ -163,7 +163,7 @@ impl PackedParts {
         }
     }
 
-    /// Requests a notification for the descriptor at `place` if positions are supported, otherwise for any.
+    /// Requests a notification for the descriptor at `place` if positions are supported, otherwise for any descriptor.
     pub(crate) fn ask(&mut self, place: Cursor) {
         let word = if self.event_index { u32::from(place.bits()) | EVENTS_AT << 16 } else { 0 };
         self.mine.store_long(0, word);

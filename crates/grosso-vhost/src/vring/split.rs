@@ -1,7 +1,7 @@
 //! Split virtqueues in memory (virtio 1.3 section 2.7), with their notification rules for both sides.
 //!
 //! The rings of both sides have the same layout: entries with their count, a flag that disables notifications, and an
-//! event index, which names the entry of the other side after which a notification is wanted.
+//! event index. The event index names an entry of the other side; this side wants a notification after that entry.
 
 use std::sync::{
     Arc,
@@ -124,7 +124,7 @@ impl Entries {
         self.place.store(self.at(number), head);
     }
 
-    /// Returns head and length of a used entry.
+    /// Returns the head and the length of a used entry.
     #[inline]
     pub(crate) fn returned(&self, number: u16) -> (u32, u32) {
         let at = self.at(number);

@@ -38,7 +38,7 @@ pub const ETHERTYPE_VLAN_OLD: u16 = 0x9100;
 pub const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
 /// EtherType of MPLS.
 pub const ETHERTYPE_MPLS: u16 = 0x8847;
-/// EtherType of MPLS with an upstream-assigned label; once multicast.
+/// EtherType of MPLS with an upstream-assigned label; formerly multicast MPLS.
 pub const ETHERTYPE_MPLS_MULTICAST: u16 = 0x8848;
 /// EtherType of transparent Ethernet bridging: an Ethernet header follows a tunnel header.
 pub const ETHERTYPE_BRIDGING: u16 = 0x6558;
@@ -126,7 +126,8 @@ impl fmt::Display for Address<'_> {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of Ethernet. The addresses do not identify the flow: a path that changes its router keeps its order.
+/// Registry entry of Ethernet. The addresses do not identify the flow: packets must stay in order when the path changes
+/// its router.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "eth",
     class: Class::Link,

@@ -1,7 +1,7 @@
 //! Foo over UDP (rules W10, W24): an IP protocol directly after a UDP header.
 //!
-//! FOU has no header. The UDP port identifies the payload, by configuration that both endpoints share;
-//! [`Ports::fou`](crate::Ports::fou) holds it for the dissector. IANA assigned no port.
+//! FOU has no header. The UDP port identifies the payload, and both endpoints must be configured with the same
+//! assignment. [`Ports::fou`](crate::Ports::fou) holds this configuration for the dissector. IANA has assigned no port.
 
 /// Length of the header in bytes: FOU has none.
 pub const HEADER_LEN: usize = 0;

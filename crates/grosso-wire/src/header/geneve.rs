@@ -11,8 +11,7 @@
 //! +- - - - - - - - - - - - - - - - - - - - - - - - - -+
 //! ```
 //!
-//! The length counts 4-byte words of options, as the length of each option counts those of its
-//! data:
+//! The length counts the 4-byte words of all options; the length of each option counts the words of its data:
 //!
 //! ```text
 //!  0                         2            3            4
@@ -197,7 +196,7 @@ impl GeneveOption<'_> {
         layout::emit(NAME, &[high, low, self.kind, words as u8], self.data, buffer)
     }
 
-    /// Returns whether a receiver that does not know the option must drop the packet.
+    /// Returns whether a receiver that does not support the option must drop the packet.
     pub fn is_critical(&self) -> bool {
         self.kind & OPTION_CRITICAL != 0
     }

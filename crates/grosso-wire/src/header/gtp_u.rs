@@ -8,7 +8,8 @@
 //! +--------+--------+-----------------+----------------+----------------+
 //! ```
 //!
-//! An extension header has its length in words, its content, and the type of the next one; type 0 ends them.
+//! An extension header contains its length in words, its content, and the type of the next extension header; type 0
+//! ends the chain.
 
 use super::{
     Announced, AnnouncedByPort, Class, Field, HeaderSpec, Law, Layout, Layouts, Notation, Received,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Variant 1 has no header: the version field of an IP header takes the place of the variant. The length counts 4-byte
-//! words after the first; words beyond those of the flags are skipped.
+//! words after the first; words after the optional fields are skipped.
 
 use core::fmt;
 
@@ -240,7 +240,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
 fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
     match walk.rest.first().ok_or(Stop::Truncated)? >> 6 {
         0 => read(walk),
-        // The version nibble of the IP header that takes the place of a GUE header (rule W22).
+        // This is the version nibble of the IP header that takes the place of a GUE header (rule W22).
         1 => Ok(Next::Ip),
         _ => Err(Stop::Malformed),
     }

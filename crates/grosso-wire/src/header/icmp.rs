@@ -98,13 +98,13 @@ impl IcmpHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets identifier and sequence number of an echo.
+    /// Sets the identifier and sequence number of an echo.
     pub fn set_echo(&mut self, identifier: u16, sequence: u16) {
         let (identifier, sequence) = (identifier.to_be_bytes(), sequence.to_be_bytes());
         self.rest = [identifier[0], identifier[1], sequence[0], sequence[1]];
     }
 
-    /// Returns identifier and sequence number of an echo message.
+    /// Returns the identifier and sequence number of an echo message.
     pub fn echo(&self) -> (u16, u16) {
         let [a, b, c, d] = self.rest;
         (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))

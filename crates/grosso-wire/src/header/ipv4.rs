@@ -135,8 +135,8 @@ pub struct Ipv4Header {
 }
 
 impl Ipv4Header {
-    /// Parses the header; returns it with its options and payload. The payload ends at the total length or with
-    /// `bytes`.
+    /// Parses the header; returns it with its options and payload. The payload ends at the total length or at the end
+    /// of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, Ipv4Options<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let malformed = |reason| Err(Malformed::new(NAME, reason));
@@ -187,7 +187,7 @@ impl Ipv4Header {
         Ok(())
     }
 
-    /// Sets the two ECN bits to the low two of `ecn`.
+    /// Sets the two ECN bits to the low two bits of `ecn`.
     pub fn set_ecn(&mut self, ecn: u8) {
         self.tos = self.tos & !3 | ecn & 3;
     }
@@ -373,7 +373,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
     walk.push(Kind::Ipv4, header_len)?;
     walk.declare_ip(total_len.wrapping_sub(header_len));
-    // The reserved bit and DF do not make a fragment.
+    // The reserved bit and DF do not mark a fragment.
     if u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0 {
         return Err(Stop::Fragment);
     }

@@ -97,7 +97,7 @@ pub struct Ipv6Header {
 }
 
 impl Ipv6Header {
-    /// Parses the header; returns it with its payload, which ends at the payload length or with `bytes`.
+    /// Parses the header; returns it with its payload, which ends at the payload length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 6 {
@@ -119,7 +119,7 @@ impl Ipv6Header {
         self.word.set(self.word.get() & !0x0ff0_0000 | u32::from(class) << 20);
     }
 
-    /// Sets the two ECN bits to the low two of `ecn`.
+    /// Sets the two ECN bits to the low two bits of `ecn`.
     pub fn set_ecn(&mut self, ecn: u8) {
         self.set_traffic_class(self.traffic_class() & !3 | ecn & 3);
     }
@@ -236,7 +236,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
         return Err(Stop::Malformed);
     }
     let payload_len = u16_at(header, 4) as usize;
-    // If nothing follows the header, a length of zero is a real length, and not the mark of a jumbogram.
+    // If no header follows, a length of zero is a real length and does not mark a jumbogram.
     walk.jumbo = payload_len == 0 && header[6] != NEXT_NONE;
     walk.push(Kind::Ipv6, HEADER_LEN)?;
     walk.declare_ip(payload_len);

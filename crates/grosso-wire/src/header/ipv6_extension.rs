@@ -79,7 +79,7 @@ pub struct Ipv6ExtensionHeader {
 
 impl Ipv6ExtensionHeader {
     /// Parses the header; returns it with its body and the bytes after it. Pass the body of a routing header to
-    /// [`Routing::parse`], that of other headers to [`Ipv6Options::new`].
+    /// [`Routing::parse`], and the body of any other header to [`Ipv6Options::new`].
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let (body, payload) = layout::split_at(NAME, rest, header.header_len() - HEADER_LEN)?;
@@ -141,9 +141,9 @@ pub enum Ipv6Option<'a> {
     JumboPayload(u32),
     /// Number of further tunnels that the packet may enter.
     EncapsulationLimit(u8),
-    /// Any other option, or one of the above with an unexpected length.
+    /// Any other option, or a known option with an unexpected length.
     Unknown {
-        /// Option type: action of nodes that do not know it, change bit and number.
+        /// Option type: the action of nodes that do not support the option, change bit and number.
         kind: u8,
         /// Data after the length byte.
         data: &'a [u8],

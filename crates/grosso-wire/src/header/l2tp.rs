@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The length of the cookie and the presence of the sublayer are not in the packet: both endpoints agree on them when
-//! they set up the session. [`Ports::l2tp`](crate::Ports::l2tp) tells the dissector; without it, sessions are not
+//! they set up the session. [`Ports::l2tp`](crate::Ports::l2tp) configures the dissector; without it, sessions are not
 //! parsed. Session 0 marks a control message (section 4.1.1.2).
 
 use core::fmt;
@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 
-    /// Checks that all sessions share headers, and that none shares them with a control message or a packet with a
-    /// sequence number.
+    /// Checks that all sessions have the same header stack, and that no session shares it with a control message or
+    /// with a packet that has a sequence number.
     #[test]
     fn few_bits_decide_the_headers() {
         let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! BSD loopback (`LINKTYPE_NULL`): the address family in the order of the capturing host.
+//! BSD loopback (`LINKTYPE_NULL`): the address family in the byte order of the capturing host.
 //!
 //! ```text
 //!  0                4

@@ -8,7 +8,7 @@
 //!   not if compressed   1 byte if compressed
 //! ```
 //!
-//! Both ends may agree to omit the first two fields and the zero in front of a protocol below 256.
+//! Both endpoints may agree to omit the first two fields and the zero in front of a protocol below 256.
 
 use super::{Announced, Class, HeaderSpec, Layout, Layouts, Role, Segmentation, Structure, Tail};
 use super::{ethernet, pppoe};
@@ -44,7 +44,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let hdlc = if walk.rest.starts_with(&HDLC) { HDLC.len() } else { 0 };
     let (protocol, len) = match walk.rest.get(hdlc..) {
-        // Only the last byte of a protocol is odd.
+        // Only the last byte of a protocol number is odd.
         Some([short, ..]) if short & 1 != 0 => (u16::from(*short), 1),
         Some([first, second, ..]) => (u16::from_be_bytes([*first, *second]), 2),
         _ => return Err(Stop::Truncated),
@@ -65,7 +65,7 @@ mod tests {
     extern crate std;
     use std::{string::ToString, vec::Vec};
 
-    /// The headers and the reason to stop, for a protocol in front of an IPv4 header without content.
+    /// Returns the headers and the reason to stop, for a protocol in front of an IPv4 header without content.
     fn found(front: &[u8]) -> (std::string::String, Stop) {
         let mut frame: Vec<u8> = front.to_vec();
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);

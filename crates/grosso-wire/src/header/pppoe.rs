@@ -71,7 +71,7 @@ layout::assert_layout! {
 pub struct PppoeHeader {
     /// Version and type, always [`VERSION_TYPE`].
     pub version_type: u8,
-    /// [`CODE_SESSION`]; discovery packets have another EtherType.
+    /// [`CODE_SESSION`]; discovery packets have a different EtherType.
     pub code: u8,
     /// Session identifier.
     pub session: U16,
@@ -82,7 +82,7 @@ pub struct PppoeHeader {
 }
 
 impl PppoeHeader {
-    /// Parses the header; returns it with its payload, which ends at the declared length or with `bytes`.
+    /// Parses the header; returns it with its payload, which ends at the declared length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version_type != VERSION_TYPE {

@@ -7,10 +7,10 @@
 //! +----+-------------------------+-------------------------+
 //! ```
 //!
-//! A label stack does not name its content; both ends agreed on it. Like Wireshark, the dissector infers it from the
-//! first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel, and anything else is the
-//! destination address of a frame without a control word. Addresses of many vendors start with zeros too, so the 12
-//! reserved bits of a control word must be zero.
+//! A label stack does not state the type of its content, on which both endpoints agreed. Like Wireshark, the dissector
+//! infers it from the first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel, and
+//! anything else is the destination address of a frame without a control word. Addresses of many vendors start with
+//! zeros too, so the 12 reserved bits of a control word must be zero.
 
 use super::{
     Announced, Class, Field, HeaderSpec, Layout, Layouts, Notation, Received, Role, Segmentation,
@@ -29,7 +29,7 @@ pub mod field {
 
     /// Zero.
     pub const RESERVED: Range<usize> = 0..2;
-    /// Sequence number; zero if the ends do not number frames.
+    /// Sequence number; zero if the endpoints do not number frames.
     pub const SEQUENCE: Range<usize> = 2..4;
 }
 
@@ -56,7 +56,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     Ok(Next::Header(Kind::Ethernet))
 }
 
-/// Returns the header after a label stack whose content is no IP packet.
+/// Returns the header after a label stack whose content is not an IP packet.
 #[inline]
 pub(super) fn read_content(walk: &Walk<'_, '_>) -> Step {
     match walk.rest {
@@ -73,7 +73,7 @@ pub(super) fn deciding(content: &[u8]) -> u16 {
         [] => 0,
         [0, ..] => 0xffff,
         [first, ..] if *first < 16 => 0xff00,
-        // The version of an IP header, a channel, or an address that begins like none of them.
+        // The first four bits are the version of an IP header, a channel, or the start of any other address.
         _ => 0xf000,
     }
 }

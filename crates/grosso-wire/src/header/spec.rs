@@ -191,7 +191,7 @@ pub struct Field {
     pub role: Role,
     /// Law that describes how the field varies along a train.
     pub law: Law,
-    /// Bits that no profile may let vary; the first byte's highest bit is the highest.
+    /// Bits that no profile may let vary. The highest bit is the highest bit of the first byte.
     pub pinned: u64,
     /// Notation in reports.
     pub notation: Notation,
@@ -233,7 +233,7 @@ impl Field {
     }
 }
 
-/// Meaning of a field, common to all headers with such a field.
+/// Meaning of a field, common to all headers that have the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field of the link layer.
@@ -337,7 +337,7 @@ impl Cover {
         matches!(self, Self::Datagram { .. })
     }
 
-    /// Returns the protocol in the pseudo-header; zero without one.
+    /// Returns the protocol in the pseudo-header; zero without a pseudo-header.
     #[must_use]
     pub const fn protocol(self) -> u8 {
         match self {
@@ -377,17 +377,17 @@ pub enum Structure {
     Bits(&'static [(usize, u8)]),
     /// Every bit.
     Whole,
-    /// All bits except those of the bytes from `start` to `end`, which vary within a train.
+    /// The whole header except the bytes from `start` to `end`, which vary within a train.
     WholeExcept {
         /// Offset of the first of these bytes.
         start: usize,
         /// Offset after the last of these bytes.
         end: usize,
     },
-    /// Computed from the header: bits of its first 16 bytes; the first byte's highest bit is the highest.
+    /// Computed from the header: bits of its first 16 bytes. The highest bit is the highest bit of the first byte.
     Chosen(fn(&[u8]) -> u128),
-    /// Like [`Structure::Chosen`], for a header that does not name its content: computed from the header and the bytes
-    /// after it, and with bits of both.
+    /// Like [`Structure::Chosen`], for a header that does not state the type of its content: bits of the header and of
+    /// the bytes after it. The function receives both.
     Ahead(fn(&[u8]) -> u128),
 }
 
@@ -437,7 +437,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// An offset that no transport header has.
+    /// Offsets that no transport header has.
     pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
@@ -452,8 +452,8 @@ impl HeaderSpec {
         }
     }
 
-    /// Returns offset and coverage of the checksum that covers more than the header, if any. An optional checksum of
-    /// zero is absent.
+    /// Returns the offset and coverage of the checksum that covers more than the header, if any. An optional checksum
+    /// of zero counts as absent.
     #[must_use]
     pub fn checksum(&self, header: &[u8]) -> Option<(usize, Cover)> {
         self.layout(header).fields.iter().find_map(|field| match field.law {
@@ -478,7 +478,7 @@ impl HeaderSpec {
     }
 }
 
-/// Identifier of a network or tunnel: bits of a 4-byte word that every such header contains.
+/// Identifier of a network or tunnel: bits of a 4-byte word that every header of the kind contains.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     role: Role,
@@ -488,7 +488,7 @@ struct Number {
 }
 
 impl Number {
-    /// Returns the identifier of the first field with such a role.
+    /// Returns the first field that contains an identifier.
     const fn of(fields: &[Field]) -> Option<Self> {
         let mut i = 0;
         while i < fields.len() {
@@ -511,7 +511,7 @@ impl Number {
 pub struct KeyWord {
     /// Offset in the header in bytes.
     pub at: u16,
-    /// Mask of the identifying bits; the first byte's highest bit is the highest.
+    /// Mask of the identifying bits. The highest bit is the highest bit of the first byte.
     pub mask: u64,
 }
 

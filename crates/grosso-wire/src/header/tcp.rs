@@ -39,7 +39,7 @@ pub const OPTIONS_LEN_MAX: usize = 40;
 
 /// FIN: no more data.
 pub const FIN: u16 = 0x001;
-/// SYN: synchronise sequence numbers.
+/// SYN: synchronize sequence numbers.
 pub const SYN: u16 = 0x002;
 /// RST: reset the connection.
 pub const RST: u16 = 0x004;
@@ -232,7 +232,7 @@ pub enum TcpOption<'a> {
         /// Echoed value.
         echo: u32,
     },
-    /// Any other option, or one of the above with an unexpected length.
+    /// Any other option, or a known option with an unexpected length.
     Unknown {
         /// Option kind.
         kind: u8,
@@ -259,7 +259,7 @@ pub enum TcpOption<'a> {
 pub struct SackBlock {
     /// First sequence number of the range.
     pub left: U32,
-    /// Sequence number after the last of the range.
+    /// Sequence number after the end of the range.
     pub right: U32,
 }
 

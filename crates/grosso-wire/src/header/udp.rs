@@ -65,7 +65,7 @@ layout::assert_layout! {
 pub struct UdpHeader {
     /// Source port.
     pub source_port: U16,
-    /// Destination port, which the dissector uses to recognise tunnels.
+    /// Destination port, which the dissector uses to recognize tunnels.
     pub destination_port: U16,
     /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
@@ -74,7 +74,7 @@ pub struct UdpHeader {
 }
 
 impl UdpHeader {
-    /// Parses the header; returns it with its payload, which ends at the declared length or with `bytes`.
+    /// Parses the header; returns it with its payload, which ends at the declared length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         match usize::from(header.length) {

@@ -23,7 +23,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// EtherTypes of a VLAN tag: 802.1Q, 802.1ad, and the predecessor of the latter.
+/// EtherTypes of a VLAN tag: 802.1Q, 802.1ad, and the predecessor of 802.1ad.
 pub const ETHERTYPES: &[u16] =
     &[ethernet::ETHERTYPE_VLAN, ethernet::ETHERTYPE_VLAN_SERVICE, ethernet::ETHERTYPE_VLAN_OLD];
 
@@ -129,7 +129,7 @@ const NAME: &str = SPEC.name;
 const ID_MASK: u16 = 0x0fff;
 const DROP_ELIGIBLE: u16 = 0x1000;
 
-/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow, the priority is not.
+/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow; the priority is not.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vlan",
     class: Class::Link,

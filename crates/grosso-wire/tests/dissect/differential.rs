@@ -15,7 +15,8 @@ fn layer(kind: Kind, frame: &[u8], header: &[u8]) -> Layer {
     Layer { kind, offset: offset as u16, len: header.len() as u16 }
 }
 
-/// Returns the headers that etherparse finds; `None` if it reports a further header that only one of the two knows.
+/// Returns the headers that etherparse finds; `None` if it reports a further header that only one of the two parsers
+/// supports.
 fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     let mut layers = Vec::new();
     if let Some(LinkSlice::Ethernet2(ethernet)) = &packet.link {
@@ -64,7 +65,8 @@ fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     Some(layers)
 }
 
-/// Returns the headers on which both must agree: ours up to the first that etherparse does not parse.
+/// Returns the headers on which both parsers must agree: the dissector's headers up to the first that etherparse does
+/// not parse.
 fn ours(stack: &Stack) -> Vec<Layer> {
     let transport = |kind| matches!(kind, Kind::Tcp | Kind::Udp | Kind::Icmp);
     let mut layers = Vec::new();
@@ -93,7 +95,7 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     layers
 }
 
-/// Compares the two on a frame; returns whether the frame allows a comparison.
+/// Compares the two parsers on a frame; returns whether the frame allows a comparison.
 #[track_caller]
 fn compare(frame: &[u8]) -> bool {
     let stack = check(frame, LinkType::Ethernet, &Ports::NONE);
@@ -109,7 +111,7 @@ fn compare(frame: &[u8]) -> bool {
     true
 }
 
-/// Returns a random packet with headers that both know.
+/// Returns a random packet with headers that both parsers support.
 fn packet(random: &mut Random) -> Packet {
     let mut packet = Packet::new().ethernet(|e| e);
     for _ in 0..random.bits() % 3 {

@@ -36,8 +36,8 @@ fn one_level() {
     }
 }
 
-/// The outer total length, the UDP length and the inner total length are each compared with the true one; the frame has
-/// 14 + 20 + 8 + 8 + 14 + 20 + 20 + 10 bytes.
+/// The outer total length, the UDP length and the inner total length are each compared with the true length; the frame
+/// has 14 + 20 + 8 + 8 + 14 + 20 + 20 + 10 bytes.
 #[test]
 fn levels_combine_to_the_worst() {
     let packet = |outer: u16, udp: u16, inner: u16| {
@@ -127,7 +127,7 @@ fn jumbo_payload_option() {
         (jumbo(true_len + 1).extent, jumbo(true_len + 1).end),
         (Extent::Short, frame_len + 1)
     );
-    // The largest claim exceeds the 32 bits of the end, which must not wrap.
+    // The largest declared length exceeds the 32 bits of the end, which must not wrap.
     assert_eq!((jumbo(u32::MAX).extent, jumbo(u32::MAX).end), (Extent::Short, u32::MAX));
     for small in [0, 28, 65535] {
         let stack = jumbo(small);

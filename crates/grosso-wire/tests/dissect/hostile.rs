@@ -55,7 +55,7 @@ const LINKS: [LinkType; 7] = [
     LinkType::PppEther,
 ];
 
-/// Returns bytes, among which those with a meaning for the dissector are frequent.
+/// Generates bytes, preferably values with a special meaning for the dissector.
 fn byte() -> impl Strategy<Value = u8> {
     let known = prop::sample::select(
         &[
@@ -97,8 +97,8 @@ proptest! {
         check(&bytes[..len.index(bytes.len())], link, &ports);
     }
 
-    /// Runs the headers' own parsers on the same bytes: no panic, options end, and no returned part is longer than the
-    /// input.
+    /// Checks the headers' own parsers on the same bytes: they do not panic, options end, and no returned part is
+    /// longer than the input.
     #[test]
     fn parsers(bytes in prop::collection::vec(byte(), 0..120)) {
         let len = bytes.len();

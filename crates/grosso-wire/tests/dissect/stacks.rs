@@ -93,7 +93,7 @@ fn a_prefix_shows_the_headers_that_it_holds() {
     }
 }
 
-/// The IP header before an L2TPv3 session is then also the last one.
+/// Without configured ports, the IP header before an L2TPv3 session is also the last one.
 #[test]
 fn without_ports_every_udp_header_is_the_last() {
     for made in stacks() {

@@ -1,4 +1,4 @@
-//! Reasons for which the dissection ends, rule by rule.
+//! Reasons why the dissection ends, rule by rule.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};
@@ -260,7 +260,7 @@ fn t23_l2tp_sessions_are_read_as_they_are_told() {
     let bare = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[]).without_sublayer());
     let short = Some(Pseudowire { cookie: CookieLen::None, has_sublayer: false });
     assert_eq!(found(inner(bare()), short), whole);
-    // Without configuration, nothing is guessed.
+    // Without a configuration, the dissector does not guess.
     assert_eq!(found(inner(bare()), None), ("eth ip4".into(), Stop::Unknown));
     assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Truncated));
 }

@@ -1,4 +1,5 @@
-//! Bits that decide which headers follow do not vary along a train. Otherwise, each packet would have its own shape.
+//! Checks that the bits that determine the following headers do not vary within a train. Otherwise, each packet would
+//! have its own shape.
 
 use grosso_testkit::random::Random;
 use grosso_wire::{Kind, Law};

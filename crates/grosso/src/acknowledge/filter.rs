@@ -1,7 +1,8 @@
 //! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
 //!
-//! The filter examines only acknowledgments that are already queued, so it delays none. Each new acknowledgment drops
-//! at most one, the oldest, and the sender loses only the count.
+//! The filter examines only acknowledgments that are already queued, so it delays none. Each new acknowledgment causes
+//! at most one drop, that of the oldest redundant acknowledgment. The sender learns everything except how many
+//! acknowledgments there were.
 
 use alloc::vec::Vec;
 
@@ -60,7 +61,7 @@ reasons! {
     }
 }
 
-/// Filters the queued acknowledgments of one flow. Memory is reused between batches.
+/// Filter for the queued acknowledgments of one flow. Memory is reused between batches.
 ///
 /// ```
 /// use grosso::acknowledge::{AckFilter, AckFiltering, Fate};
@@ -106,8 +107,8 @@ impl AckFilter {
         Self { filtering, waiting: Vec::new() }
     }
 
-    /// Queues an acknowledgment. `header` is the TCP header with its options, of a packet without payload. Headers of
-    /// dropped acknowledgments are not examined again.
+    /// Queues an acknowledgment. `header` is the TCP header of a packet without payload, including its options. Headers
+    /// of dropped acknowledgments are not examined again.
     ///
     /// # Errors
     /// [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
@@ -164,8 +165,8 @@ impl AckFilter {
         }
     }
 
-    /// Returns whether everything between a queued acknowledgment and the newest was dropped, and both have the same
-    /// ECE and CWR.
+    /// Returns whether all acknowledgments between a queued one and the newest were dropped, and both have the same ECE
+    /// and CWR.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -223,7 +224,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Checks whether a later acknowledgment makes this one redundant.
+    /// Returns the reason if a later acknowledgment does not make this one redundant.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);

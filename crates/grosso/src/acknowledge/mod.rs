@@ -4,9 +4,9 @@
 //! data packets loses none of this information; merging acknowledgments does, unless their content is kept with the
 //! superframe.
 //!
-//! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores those of one flow, bounded, in order of
-//!   arrival. A sender that reads records computes the same congestion window, round-trip times and marks as from
-//!   packets (P15).
+//! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores a bounded number of records of one flow
+//!   in order of arrival. A sender that reads records computes the same congestion window, round-trip times and marks
+//!   as from the packets (P15).
 //! * A [`Summary`] keeps the counts that would be lost when a lossy profile merges acknowledgments.
 //! * [`AckFilter`] drops queued acknowledgments that a later one makes redundant.
 

@@ -1,4 +1,4 @@
-//! An acknowledgment without data as a record of 32 bytes, and the records of one flow.
+//! Records of acknowledgments without data, 32 bytes each, and the list of the records of one flow.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,8 +12,8 @@ use crate::{
 
 /// Content and arrival time of one pure acknowledgment.
 ///
-/// FreeBSD's TCP stacks accept such records in place of packets. Congestion control, RTT measurement, ECN and the
-/// receive window need nothing else from the packet.
+/// FreeBSD's TCP stacks accept records of this kind in place of packets. Congestion control, RTT measurement, ECN and
+/// the receive window need nothing else from the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Arrival time in nanoseconds, by the clock that [`Self::stamp`] returns.
@@ -59,8 +59,8 @@ pub enum Ineligible {
 }
 
 impl Record {
-    /// Reads a packet whose TCP header starts at `transport`. `packet` ends where its IP header says, and `class` is
-    /// the TOS or traffic class of its innermost IP header.
+    /// Reads a packet whose TCP header starts at `transport`. `packet` must end where its IP header says, and `class`
+    /// is the TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
     /// Returns the first property of the packet that a record cannot store.
@@ -128,7 +128,7 @@ impl Record {
         self.marks & flags == flags
     }
 
-    /// Returns value and echo of the timestamp option, if present.
+    /// Returns the value and the echo of the timestamp option, if present.
     #[must_use]
     pub const fn timestamps(&self) -> Option<(u32, u32)> {
         if self.marks & HAS_TIMESTAMP == 0 {
@@ -231,7 +231,7 @@ const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
 /// Length of a TCP header with two NOPs and a timestamp.
 const WITH_TIMESTAMPS_LEN: usize = tcp::HEADER_LEN + TIMESTAMP_LAYOUT.len() + 8;
 
-/// Flags and reserved bits of a TCP header: the second byte of the word, and the low half of its first.
+/// Flags and reserved bits of a TCP header: the second byte of the word, and the low half of its first byte.
 const FLAGS: u16 = 0x0fff;
 
 /// Flags that a record may have; it must have ACK.

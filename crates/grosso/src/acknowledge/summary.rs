@@ -32,7 +32,8 @@ pub struct Summary {
     pub congestion_echoes: u32,
     /// Packets with CWR.
     pub windows_reduced: u32,
-    /// Packets with AE. Together with the two counts above it gives the advance of the AccECN counter (RFC 9768).
+    /// Packets with AE. Together with the counts of ECE and CWR, this gives the increment of the AccECN counter (RFC
+    /// 9768).
     pub accurate_echoes: u32,
     /// TCP window of the last packet, not scaled.
     pub window: u16,
@@ -64,7 +65,7 @@ impl Summary {
         summary
     }
 
-    /// Adds the packet that arrived after those already counted.
+    /// Adds a packet that arrived after the packets counted so far.
     #[inline]
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {

@@ -1,19 +1,19 @@
-//! Receive coalescing: packets of a flow are appended to a train, which leaves as one superframe.
+//! Receive coalescing: packets of a flow are appended to a train, which is delivered as one superframe.
 //!
 //! [`Coalescer::push`] first examines a packet on its own: its headers, its checksums, and whether it may be merged at
 //! all. It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does
 //! not, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never
 //! reordered.
 //!
-//! The code is in eight directories. Each imports only from those below it in this table;
+//! The code is in eight directories. Each directory imports only from the directories below it in this table;
 //! `tests/tests/modules.rs` checks the order.
 //!
 //! | directory | job | modules |
 //! |---|---|---|
-//! | `pipeline` | the stages that a profile asks for, before the trains | `stages` in their order, `stage`, `burst_bypass`, which skips them in a burst; the stages `batch`, `bypass`, `hold_stage`, `reorder` |
+//! | `pipeline` | the stages that a profile enables, before the trains | `stages` in their order, `stage`, `burst_bypass`, which skips them in a burst; the stages `batch`, `bypass`, `hold_stage`, `reorder` |
 //! | `flows` | from a packet to the train of its flow | `merge`: `lookup` with its eight tiers, `admit`, `predicted`, `gathered`; `flow_match`, `last_flow`, `flush_scope`, and `observed` for the stages |
 //! | `hold` | held trains, and how long each is held | `train`, `address_pairs`, `ack_log`; `retention` with `pace`, `deadlines` and `round_trips`; `held` for callers |
-//! | `predict` | expected headers of the next packet | `prediction`, stored by `predictions`; `passthrough` for consecutive packets that pass |
+//! | `predict` | expected headers of the next packet | `prediction`, stored by `predictions`; `passthrough` for consecutive packets that are not merged |
 //! | `rx` | a received packet, and whether it may be merged | `rx_packet`, `shapes` (known header stacks), `examine`, `policy`, `bounds`, `last_packet` |
 //! | `emit` | results | `delivery`, `verdict`, [`reason`], `stats` |
 //! | `slots` | storage | `slot_map`, tables keyed by `shape_id`, `train_id` and `prediction_id`; `pool` of buffers |
@@ -89,11 +89,11 @@ use crate::{
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Coalescer<B> {
-    /// Pipeline of the stages that the profile asks for.
+    /// Pipeline of the stages that the profile enables.
     pipeline: Pipeline<B>,
     /// Held trains, after the stages.
     merger: Merger<B>,
-    /// Time of the last end of a poll.
+    /// Time at which the last poll ended.
     polled_ns: u64,
 }
 
@@ -104,8 +104,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// Creates a coalescer without fast paths: it dissects every packet and checks each law from the rules. Tests
-    /// compare the usual path with it.
+    /// Creates a coalescer without fast paths: it dissects every packet and checks each law separately. Tests compare
+    /// the fast paths with it.
     #[doc(hidden)]
     #[must_use]
     pub fn without_tiers(options: CoalesceOptions) -> Self {
@@ -119,9 +119,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self { pipeline, merger, polled_ns: 0 }
     }
 
-    /// Prefetches the cache lines that [`Self::push`] will read of a packet, without waiting for them.
+    /// Prefetches the cache lines that [`Self::push`] will read from a packet, without waiting for them.
     ///
-    /// Prefetching pays for packets that come from memory rather than from cache, for example from a mapped file.
+    /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file.
     /// Called for the packet after next, it saves a quarter of the time per packet whose checksum is verified.
     #[inline]
     pub fn prefetch(&self, frame: &Frame<B>) {
@@ -197,8 +197,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.held(packet, device_hash)
     }
 
-    /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only those whose hold
-    /// time is over, and with [`Hold::Controlled`] also those whose next packet is not expected in time.
+    /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only the trains whose
+    /// hold time is over, and with [`Hold::Controlled`] also the trains whose next packet is not expected in time.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
@@ -216,7 +216,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Ends a poll that used its whole budget, so that the caller pushes more packets immediately. Works like
     /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and does not yet give up
-    /// waiting for holes in a flow, because the missing packets may already be in the receive queue.
+    /// on holes in a flow, because the missing packets may already be in the receive queue.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown, because neither
-    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of such flows are held as on a short path, and
+    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of these flows are held as on a short path, and
     /// never longer than is safe on a long one. Zero unless [`Hold::Controlled`] is active.
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
@@ -286,7 +286,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         train.into_iter().chain(self.pipeline.deadline()).min()
     }
 
-    /// Returns the number of held trains, including those of one packet. Packets queued to repair reordering are not
+    /// Returns the number of held trains, including trains of one packet. Packets queued to repair reordering are not
     /// included; [`ReorderStats::waiting`](crate::stats::ReorderStats::waiting) counts them.
     #[must_use]
     pub fn trains_held(&self) -> usize {

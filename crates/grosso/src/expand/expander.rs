@@ -16,8 +16,8 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Replaces an acknowledgment for superframes by the acknowledgments that the host would have sent for the single
-/// packets.
+/// Expander of acknowledgments: replaces an acknowledgment for superframes with the acknowledgments that the host would
+/// have sent for the single packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
 /// the host sends. The state is bounded: [`FLOWS_MAX`] connections, and for each of them 16 runs of packets of equal
@@ -45,7 +45,7 @@ pub struct Expander {
     stack: Stack,
 }
 
-/// State of one end of a connection: the packets it received and its latest acknowledgment.
+/// State of one endpoint of a connection: the packets that it received and its latest acknowledgment.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     run: DeliveredRun,
@@ -79,7 +79,7 @@ impl Expander {
         self.seen += 1;
         let receiver = match delivery.is_joined() {
             true => self.receivers.entry(connection, self.seen, Receiver::default),
-            // A host that gets single packets acknowledges them by itself.
+            // A host that receives single packets acknowledges them as usual.
             false => match self.receivers.get_mut(connection) {
                 Some(receiver) => receiver,
                 None => return,
@@ -149,7 +149,7 @@ impl Receiver {
     fn acknowledge(&mut self, record: &Record) {
         let acknowledged = record.acknowledgment;
         if distance(self.run.end(), acknowledged) > 1 {
-            // The acknowledgment covers more than was delivered here, and a FIN, whose meaning is unknown here.
+            // The acknowledgment covers data or a FIN that was not delivered here.
             self.before = None;
             return;
         }
@@ -169,7 +169,7 @@ fn plain<'a, B: AsRef<[u8]>>(
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Padded);
     let packet = frame.buffer.as_ref().get(..stack.end as usize).filter(|_| is_whole);
     let packet = packet.ok_or(Unexpanded::Headers)?;
-    // A tunnel header that numbers its packets would number the copies twice.
+    // If a tunnel header has a packet number, the copies would repeat it.
     let is_plain = |kind| {
         let link = [Kind::Ethernet, Kind::Sll, Kind::Sll2, Kind::Null, Kind::Vlan];
         link.contains(&kind) || matches!(kind, Kind::Ipv4 | Kind::Ipv6 | Kind::Tcp)

@@ -1,4 +1,5 @@
-//! Expansion of an acknowledgment into those that a receiver would have sent for the single packets of a train.
+//! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the single packets of a
+//! train.
 //!
 //! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
 //! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender
@@ -18,9 +19,9 @@ use crate::{
 
 /// Several acknowledgments that replace one.
 ///
-/// The last one is the original packet; the others are copies without trailing padding. In IPv4, DF is set in each
-/// copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section 4.1), and
-/// it is short enough for any network (RFC 791 section 3.2).
+/// The last acknowledgment is the original packet; the others are copies without trailing padding. In IPv4, DF is set
+/// in each copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section
+/// 4.1), and it is short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
@@ -236,7 +237,7 @@ const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Maximum number of acknowledgments in place of one. A superframe of 64 KB with packets of 1500 bytes needs 22.
+/// Maximum number of acknowledgments that replace one. A superframe of 64 KB with packets of 1500 bytes needs 22.
 const EXPANDED_MAX: usize = 32;
 /// Maximum number of expanded packets; the last acknowledgment covers the others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
@@ -369,7 +370,7 @@ mod tests {
         let fragmentable = packet(|ip| ip.df(false), 0);
         assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
         assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
-        // With IP options the packet is longer than every network carries unfragmented.
+        // With IP options the packet is longer than every network must carry unfragmented.
         let long = |edit: fn(Ipv4) -> Ipv4| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
             packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-/// Contiguous packets from the first unacknowledged one on. Any number of packets of equal size is one stretch.
+/// Contiguous packets from the first unacknowledged one on. Consecutive packets of equal size form one stretch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredRun {
     /// First sequence number.
@@ -21,8 +21,9 @@ struct Stretch {
 }
 
 impl DeliveredRun {
-    /// Adds the payload of a train whose packets but the last have `size` bytes. A train that does not continue the run
-    /// starts a new one: after a hole nothing is acknowledged until the hole fills, and then everything at once.
+    /// Adds the payload of a train whose packets, except the last, have `size` bytes. A train that does not continue
+    /// the run starts a new one: after a hole, no data is acknowledged until the hole fills, and then all of it at
+    /// once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
         if len == 0 {

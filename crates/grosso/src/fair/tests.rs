@@ -81,9 +81,9 @@ fn frames_that_leave_and_join_again_are_counted_once() {
     assert!(fair.waiting.iter().all(|waiting| *waiting == 0));
 }
 
-/// Simulates a ring that a kernel fills and that drops frames while it is full. Two greedy flows send three times what
-/// is served, and one packet in 300 belongs to a quiet flow. Returns losses in percent: the loss of the quiet flow, and
-/// the maximum of the others.
+/// Simulates a ring that a kernel fills and that drops frames while it is full. Two greedy flows send at three times
+/// the service rate, and one packet in 300 belongs to a quiet flow. Returns losses in percent: the loss of the quiet
+/// flow, and the maximum of the others.
 fn lost(is_fair: bool) -> (f64, f64) {
     const SLOTS: usize = 256;
     let mut fair = share();

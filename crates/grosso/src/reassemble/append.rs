@@ -1,5 +1,5 @@
-//! Fast path for the common case, a fragment that continues the data received so far: no comparison, no eviction, and a
-//! cost that does not depend on the length of the datagram.
+//! Fast path for the common case, a fragment that continues the data received so far. It needs no comparison and no
+//! eviction, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,

@@ -25,7 +25,7 @@ impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> ReassemblySink<B> for F {
     }
 }
 
-/// One item of a reassembler's output. Every pushed buffer is returned in one of them.
+/// One item of a reassembler's output. Every pushed buffer is returned in one item.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a, B> {
@@ -92,8 +92,8 @@ pub enum Transport {
 
 /// A complete datagram: headers and data, ready for a vectored write.
 ///
-/// In a mode that keeps buffers, the receiver takes the fragments with [`Datagram::next_fragment`]; the rest is dropped
-/// with the datagram.
+/// In a mode that keeps buffers, the receiver takes the fragments with [`Datagram::next_fragment`]; fragments that it
+/// does not take are dropped with the datagram.
 #[must_use]
 #[derive(Debug)]
 pub struct Datagram<'a, B> {
@@ -109,7 +109,7 @@ pub struct Datagram<'a, B> {
     /// Flow of the datagram.
     pub flow: Flow,
     /// Metadata of the first fragment, with the time of the latest arrival. The checksum is
-    /// [`Complete`](crate::checksum::Checksum::Complete) if that of every fragment was.
+    /// [`Complete`](crate::checksum::Checksum::Complete) if the checksum state of every fragment was.
     pub meta: Meta,
     /// State of the transport checksum.
     pub transport: Transport,

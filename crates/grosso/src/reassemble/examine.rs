@@ -18,7 +18,7 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A usable fragment, as far as the frame alone shows.
+/// A fragment that appears usable, judged by its frame alone.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
@@ -75,7 +75,7 @@ impl From<Pass> for Refusal {
 }
 
 /// Reads the outermost fragment of a frame, unless it is inside a tunnel and fragments inside tunnels are not
-/// reassembled. The key identifies its datagram, except for the headers around it.
+/// reassembled. The key identifies its datagram, but does not cover the outer headers.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
@@ -119,7 +119,7 @@ pub(crate) fn examine(
 
 /// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
 /// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
-/// in the frame, so they remain valid only if the fragment header stays.
+/// in the frame, so they remain valid only if the fragment header is kept.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();
@@ -268,8 +268,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// Returns the sum of the data of a frame, from the sum of everything behind its link layer. Every header in between
-/// has an even length (rule C22).
+/// Returns the sum of the data of a frame, from the sum of everything after its link layer. Every header in between has
+/// an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);

@@ -37,7 +37,7 @@ impl Key {
     }
 
     /// Returns the hash of the source: an IPv4 address, or the first 64 bits of an IPv6 address, because one host may
-    /// choose the others freely.
+    /// choose the remaining bits freely.
     pub(crate) fn source_hash(&self, state: &KeyedHash) -> u64 {
         let mut hasher = state.build_hasher();
         hasher.write_u64(self.addresses[0] >> if self.is_ipv6 { 0 } else { 32 });

@@ -69,7 +69,7 @@ pub(crate) struct Contents {
     pub(crate) meta: Meta,
     /// The state common to all checksums.
     pub(crate) checksum: Option<Checksum>,
-    /// The sum of the data present, as long as that of each fragment is known.
+    /// The sum of the data present, as long as the sum of each fragment is known.
     pub(crate) sum: Option<Sum>,
     /// The source's fragment count when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,
@@ -110,14 +110,14 @@ impl Contents {
         self.run.end = units.end;
     }
 
-    /// Enters the pending units into the map.
+    /// Enters the pending units into the bitmap.
     pub(crate) fn chart<B>(&mut self, store: &mut Store<B>) {
         store.set(&self.pages, Bit::Covered, &self.run);
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment changes
-    /// nothing.
+    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment has no
+    /// effect.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -187,7 +187,8 @@ impl Contents {
         }
     }
 
-    /// Returns whether the whole datagram must not be fragmented into longer pieces than those that arrived (rule F20).
+    /// Returns whether the whole datagram must not be fragmented into longer pieces than the fragments that arrived
+    /// (rule F20).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.largest_whole == self.largest
     }
@@ -202,7 +203,7 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Combines checksum states by rule F23: differing states result in none, and [`Contents::sum`] adds sums.
+/// Combines checksum states by rule F23: differing states give `None`, and [`Contents::sum`] adds sums.
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,
@@ -243,7 +244,7 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // A first fragment with a code point of the set: the highest one below 3.
+            // The first fragment has the highest code point of the set below 3.
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

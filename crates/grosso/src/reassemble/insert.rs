@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the slot of a key's datagram, which is created if there is none.
+    /// Returns the slot of a key's datagram. Creates the datagram if there is none.
     pub(super) fn find_or_start(
         &mut self,
         key: Key,
@@ -135,8 +135,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Records the arrival of a fragment of a datagram, which starts again if too many fragments of its source arrived
-    /// in between (rule F4).
+    /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts again if too many fragments
+    /// of its source arrived in between (rule F4).
     #[inline]
     fn renew(
         &mut self,
@@ -166,7 +166,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the number of pages that a fragment needs and its datagram lacks, and the total memory of the datagram
-    /// with them, in bytes.
+    /// with these pages, in bytes.
     #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
@@ -179,8 +179,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
-    /// Evicts until there is room for more of a datagram: datagrams of its own source first, then the one that waited
-    /// longest for a fragment (P32).
+    /// Evicts datagrams until there is room for more data of this one: first datagrams of the same source, then the
+    /// datagram that has waited longest for a fragment (P32).
     fn make_room(
         &mut self,
         slot: u32,
@@ -238,7 +238,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => arrival.sum,
         };
         contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum).filter(|_| !mixes);
-        // Rule F15: a run grows only at its end, and only the last one does.
+        // Rule F15: only the last run grows, and only at its end.
         if contents.fragments == 0 || arrival.offset != contents.reach {
             self.store.mark(&contents.pages, Bit::Run, units.start);
         }
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
-        // Rule F25: the segmentation parameters of a fragment say nothing about the datagram.
+        // Rule F25: the segmentation parameters of a fragment do not apply to the datagram.
         let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
         if let (true, Some(flow)) = (contents.is_released, contents.flow) {
             let number = digest(&self.state, frame.buffer.as_ref(), arrival);
@@ -294,7 +294,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if has_first { ReassemblyVerdict::Forwarded } else { ReassemblyVerdict::Held }
     }
 
-    /// Releases the fragments that waited for the first.
+    /// Releases the fragments that waited for the first one.
     fn release(&mut self, slot: u32, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
@@ -411,7 +411,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (checksum, transport)
     }
 
-    /// Removes a datagram after all of its fragments have left.
+    /// Removes a datagram after all of its fragments were released.
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.datagrams.used_mut(slot) {
             self.store.release(&mut datagram.contents.pages);

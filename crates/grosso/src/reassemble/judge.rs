@@ -26,8 +26,8 @@ pub(super) enum Judgement {
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit
-    /// of a fragment other than the last.
+    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit,
+    /// unless the fragment is the last of its datagram.
     #[inline]
     pub(super) fn judge(
         &mut self,
@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Judgement::Kills(Discard::EndConflict, None);
         }
         let units = units(arrival.offset, end);
-        // A fragment that starts at or after the end of all others needs no lookup in the map.
+        // A fragment that starts at or after the end of all other fragments needs no lookup in the bitmap.
         let is_new = arrival.offset >= contents.reach || {
             contents.chart(&mut self.store);
             !self.store.any(&contents.pages, Bit::Covered, &units)
@@ -150,7 +150,7 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// Returns the digest of a forwarded fragment, to recognise a duplicate.
+/// Returns the digest of a forwarded fragment, to recognize a duplicate.
 pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);

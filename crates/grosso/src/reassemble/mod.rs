@@ -85,7 +85,7 @@ pub enum ReassemblyVerdict {
     Passed(Pass),
     /// The fragment is held until its datagram is complete.
     Held,
-    /// The fragment was delivered unchanged, after those that waited for it ([`ReassemblyMode::Virtual`]).
+    /// The fragment was delivered unchanged, after the fragments that waited for it ([`ReassemblyMode::Virtual`]).
     Forwarded,
     /// The fragment completed its datagram, which was delivered.
     Completed,
@@ -95,7 +95,7 @@ pub enum ReassemblyVerdict {
     Discarded(Discard),
 }
 
-/// Reassembles the IP fragments of one link. The [module documentation](self) has an example.
+/// Reassembler of the IP fragments of one link. The [module documentation](self) has an example.
 ///
 /// Time is an argument: nanoseconds of any monotonic clock. See [`ReassemblyRules`] for the rules and
 /// [`ReassemblyLimits`] for the bounds. The type is aligned like [`Coalescer`](crate::Coalescer), so reassemblers of
@@ -113,7 +113,7 @@ pub struct Reassembler<B> {
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
-    /// Queues by age, separate for IPv4 and IPv6, because their timeouts differ; including discarded datagrams.
+    /// Queues of all datagrams by age, including discarded ones; separate for IPv4 and IPv6, whose timeouts differ.
     ages: [Queue; 2],
     /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -130,7 +130,7 @@ pub struct Reassembler<B> {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// Datagrams of one source, or of a few that share a hash.
+/// Datagrams of one source, or of several sources with the same hash.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
@@ -233,7 +233,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets the UDP ports that identify tunnels inside the frames, instead of those passed to [`Self::new`].
+    /// Sets the UDP ports that identify tunnels inside the frames, instead of the ports passed to [`Self::new`].
     pub fn set_ports(&mut self, ports: Ports) {
         if ports != self.ports {
             self.ports = ports;
@@ -353,7 +353,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         ReassemblyVerdict::Discarded(reason)
     }
 
-    /// Discards a datagram, and remembers its key if the rules ask for it.
+    /// Discards a datagram, and remembers its key if the rules require it.
     fn kill(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let wanted = reason.kills_key() && self.rules.overlap == Overlap::Drop;
         if !wanted || self.rules.limits.tombstones == 0 {
@@ -411,7 +411,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.retire(slot);
     }
 
-    /// Unlinks a datagram that holds nothing from everything but the table.
+    /// Unlinks an empty datagram from all lists. Its entry in the table remains.
     fn retire(&mut self, slot: u32) {
         self.account(slot, 0);
         let Some(datagram) = self.datagrams.used(slot) else { return };
@@ -484,7 +484,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of distinguished sources; further ones share their bounds.
+/// Number of distinguished sources; further sources share their bounds.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

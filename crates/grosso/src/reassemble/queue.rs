@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns the value in a used slot; the caller has the index from a queue, a table or an insertion.
+    /// Returns the value in a used slot; the caller got the index from a queue, a table or an insertion.
     #[inline]
     pub(crate) fn used(&self, index: u32) -> Option<&T> {
         let value = self.get(index);
@@ -89,7 +89,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// The neighbours of a slot in one queue.
+/// The neighbors of a slot in one queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     before: u32,
@@ -101,7 +101,7 @@ impl Link {
     pub(crate) const NONE: Self = Self { before: NONE, behind: NONE };
 }
 
-/// The ends of a queue through slots; the first has waited longest.
+/// A queue that links slots; the first slot has waited longest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     first: u32,
@@ -135,7 +135,7 @@ impl Queue {
         (behind != NONE).then_some(behind)
     }
 
-    /// Appends a slot that is not in this queue. `link` returns its neighbours.
+    /// Appends a slot that is not in this queue. `link` returns its neighbors.
     pub(crate) fn push<T>(
         &mut self,
         slab: &mut Slab<T>,

@@ -96,7 +96,7 @@ pub enum IcmpError {
 }
 
 impl IcmpError {
-    /// Returns type and code of the ICMP message.
+    /// Returns the type and code of the ICMP message.
     #[must_use]
     pub const fn type_and_code(self, is_ipv6: bool) -> (u8, u8) {
         match self {

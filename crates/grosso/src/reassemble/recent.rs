@@ -1,5 +1,5 @@
-//! Headers of the previous fragment. The next one usually has the same, except for the fields that locate its data, so
-//! they need not be parsed again.
+//! Headers of the previous fragment. The next fragment usually has the same headers, except for the fields that locate
+//! its data, so its headers need not be parsed again.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, ipv6_fragment};
 
@@ -70,7 +70,7 @@ impl Recent {
         self.told = None;
     }
 
-    /// Clears the stored fragment if its datagram leaves this slot.
+    /// Clears the stored fragment if its datagram is removed from this slot.
     #[inline]
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
@@ -155,7 +155,7 @@ impl Places {
     }
 }
 
-/// The headers of most fragments, with Ethernet and a VLAN tag at most: 62 bytes over IPv6.
+/// The headers of most fragments, with at most Ethernet and a VLAN tag: 62 bytes over IPv6.
 const MOST_BYTES: usize = 4 * BLOCK;
 
 /// Maximum length in bytes of reused headers; longer ones are examined for each fragment.

@@ -1,4 +1,4 @@
-//! Construction of the headers of a whole datagram from those of its first fragment.
+//! Construction of the headers of a whole datagram from the headers of its first fragment.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Kind, Layer, LinkType, Ports, ipv4, ipv6, ipv6_fragment, udp};
@@ -33,12 +33,12 @@ pub(crate) struct Rendered {
     pub(crate) len: usize,
     /// Start of the outermost IP header.
     pub(crate) network: usize,
-    /// Whether headers around the datagram have checksums of their own.
+    /// Whether headers around the datagram have their own checksums.
     pub(crate) is_covered: bool,
 }
 
 /// Writes the headers of a whole datagram (rules F20, F22). `sum`, which returns the sum of the data, is called only if
-/// a header around the datagram covers them.
+/// a checksum around the datagram covers the data.
 pub(crate) fn render(
     whole: &Whole<'_>,
     (link, ports): (LinkType, &Ports),
@@ -150,8 +150,8 @@ pub(crate) fn verify(
     }
 }
 
-/// Returns the pseudo-header sum. `before` are the extension headers in the data, after the fragment header. `None` if
-/// there are too many of them.
+/// Returns the pseudo-header sum. `before` holds the extension headers in the data, after the fragment header. Returns
+/// `None` if there are too many of them.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };
     if before.is_empty() {

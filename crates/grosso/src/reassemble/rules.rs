@@ -11,7 +11,7 @@ pub struct ReassemblyRules {
     /// Whether to verify the transport checksum of a complete datagram that no device verified.
     pub verify: bool,
     /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint reassembles only the fragments of the
-    /// tunnel's outer packets; fragments inside belong to their destination hosts.
+    /// tunnel's outer packets; fragments inside the tunnel belong to their destination hosts.
     pub in_tunnels: bool,
     /// Bounds of memory, count and time.
     pub limits: ReassemblyLimits,
@@ -37,10 +37,10 @@ pub enum Overlap {
     /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
     /// 4, P26, P27), in any order of arrival.
     Drop,
-    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored unread; any other overlap
-    /// discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded down (rule
-    /// F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128 advise
-    /// against.
+    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored without a comparison; any other
+    /// overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded
+    /// down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128
+    /// advise against.
     Linux,
     /// Keeps the bytes that arrived first. For analysis, with [`ReassemblyMode::Coalesce`] only.
     First,
@@ -54,7 +54,7 @@ pub enum Overlap {
 pub struct ReassemblyLimits {
     /// Maximum number of incomplete datagrams; 0 counts as 1.
     pub datagrams: usize,
-    /// Maximum number of discarded datagrams whose later fragments are recognised.
+    /// Maximum number of discarded datagrams whose later fragments are recognized.
     pub tombstones: usize,
     /// Maximum number of fragments per datagram.
     pub fragments: u16,
@@ -93,7 +93,8 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // 64 KB over the smallest link that IPv4 allows (68 bytes), with the longest IP header, are 8185 fragments.
+            // A datagram of 64 KB with the longest IP header has 8185 fragments on the smallest link that IPv4 allows
+            // (68 bytes).
             fragments: 8192,
             memory_bytes: 4 << 20,
             source_bytes: 2 << 20,

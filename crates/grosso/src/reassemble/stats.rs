@@ -8,9 +8,9 @@ use super::reason::{Discard, Pass};
 pub struct ReassembleStats {
     /// Frames pushed.
     pub frames_in: u64,
-    /// Frames that left unchanged, by reason.
+    /// Frames delivered unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Fragments among the pushed frames, except those that passed through.
+    /// Fragments among the pushed frames, except fragments that passed through.
     pub fragments_in: u64,
     /// Fragments in datagrams that were delivered complete.
     pub fragments_joined: u64,
@@ -22,7 +22,7 @@ pub struct ReassembleStats {
     pub fragments_discarded: [u64; Discard::COUNT],
     /// Datagrams delivered complete, or whose fragments were all forwarded.
     pub datagrams: u64,
-    /// Incomplete datagrams discarded, by reason, including those discarded with their first fragment.
+    /// Incomplete datagrams discarded, by reason, including datagrams discarded with their first fragment.
     pub datagrams_discarded: [u64; Discard::COUNT],
     /// Fragments with segmentation parameters in their metadata, which were removed (rule F25).
     pub gso_stripped: u64,

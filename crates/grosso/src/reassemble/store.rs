@@ -2,7 +2,7 @@
 //!
 //! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 of them by bits:
 //! which units are present, where fragments start, where runs start. Every query about a fragment reads a few words,
-//! regardless of what arrived before and in which order (B40, P31), and nothing has to be sorted.
+//! regardless of earlier fragments and their order (B40, P31), and no data has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -74,9 +74,10 @@ type Bits = [u64; WORDS];
 pub(crate) enum Bit {
     /// The unit is present.
     Covered = 0,
-    /// A fragment starts with it.
+    /// A fragment starts with the unit.
     Start = 1,
-    /// A run starts with it: a fragment that did not continue the one before the end (rule F15).
+    /// A run starts with the unit, because its fragment did not start at the end of the data received before (rule
+    /// F15).
     Run = 2,
 }
 
@@ -276,7 +277,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Copies data to their position, which starts at a unit, and sums them on the way.
+    /// Copies data to its position, which starts at a unit, and sums it in the same pass.
     pub(crate) fn write(&mut self, pages: &Pages, unit: u32, data: &[u8], summed: bool) -> Sum {
         let mut sum = Sum::ZERO;
         let mut data = data;
@@ -289,7 +290,7 @@ impl<B> Store<B> {
                 return sum;
             };
             if summed {
-                // Pages and units are even, so no sum has to be swapped.
+                // Pages and units have even lengths, so no sum has to be swapped.
                 sum += grosso_checksum::copy(now, place);
             } else {
                 place.copy_from_slice(now);
@@ -330,8 +331,8 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the last `before` bytes of the headers and the first `data` bytes after them, as far as the page
-    /// reaches.
+    /// Returns the last `before` bytes of the headers and the first `data` bytes after them, at most up to the end of
+    /// the page.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()

@@ -32,11 +32,11 @@ pub struct Outgoing {
     /// Whether to leave the innermost checksum partial; outer checksums are completed without reading the payload (rule
     /// C40).
     pub partial_checksums: bool,
-    /// Produces one packet from all full segments and one from the rest; the device repeats the outer headers (rule
-    /// S47).
+    /// Whether to produce one packet from all full segments and one from the rest; the device repeats the outer headers
+    /// (rule S47).
     pub gso_partial: bool,
-    /// Completes every checksum, because no later stage does. Without it, packets whose checksums were partial before
-    /// they were merged ([`Gso::partial_members`]) get partial checksums again.
+    /// Whether to complete every checksum, because no later stage does. If not set, packets whose checksums were
+    /// partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
     pub complete: bool,
 }
 
@@ -148,7 +148,7 @@ impl Segment {
     }
 }
 
-/// Writes the packets of one superframe, in order.
+/// Writer of the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};
@@ -167,16 +167,16 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Headers from which those of the packets between the first and the last are derived, once one such packet was
-    /// written.
+    /// Headers from which the headers of packets between the first and the last are derived, after one of these packets
+    /// was written.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
     /// Whether the innermost checksum stays partial: for a device that completes it, or because it was partial before
     /// its packet was merged.
     leaves_partial: bool,
-    /// Whether some checksum needs the payload's sum. None does if the innermost checksum stays a pseudo-header sum and
-    /// those around it are absent or completed by a receiver.
+    /// Whether some checksum needs the payload's sum. It is not needed if the innermost checksum stays a pseudo-header
+    /// sum, and each outer checksum is absent or completed by a receiver.
     sums_payload: bool,
     /// Whether the device repeats headers itself.
     repeats_headers: bool,
@@ -190,8 +190,8 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Prepares the segmentation of the frame in `slices`; the first slice must contain all headers.
     ///
-    /// If length fields disagree with the length of the frame, the latter counts: superframes beyond 64 KB cannot
-    /// express their length, and guests leave length fields unset.
+    /// If length fields disagree with the length of the frame, the length of the frame counts: superframes beyond 64 KB
+    /// cannot express their length, and guests leave length fields unset.
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be segmented.
@@ -366,7 +366,7 @@ impl<'a> Segments<'a> {
         Segment { header_len: header.len(), payload_len: span.payload, meta }
     }
 
-    /// Writes the headers of any packet in full, and derives the incremental header for the next ones from them.
+    /// Writes all headers of any packet, and derives the incremental header of the next packets from them.
     fn render(&mut self, portion: Portion, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,
@@ -384,7 +384,7 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Learning pays if another packet follows that is not the last.
+        // Deriving incremental headers pays off only if another packet follows that is not the last.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -482,8 +482,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the
-/// receiver to complete it (rules C50, C51).
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header requests that
+/// the receiver complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack
         .layers()

@@ -20,7 +20,7 @@ pub(crate) enum Difference {
     Field(Role),
     /// The TCP options differ in nothing but the timestamps.
     Timestamps,
-    /// No single field: the headers are of other types or lengths.
+    /// The headers differ in type or length rather than in a single field.
     Headers,
 }
 
@@ -154,7 +154,7 @@ impl Mask {
         self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
     }
 
-    /// Sets every bit of `len` bytes, and no other.
+    /// Sets every bit of `len` bytes, and clears all others.
     pub(crate) fn fill(&mut self, len: usize) {
         let len = len.min(HEADER_BYTES_MAX);
         if let Some(behind) = self.bits.get_mut(len..self.len) {
@@ -231,7 +231,7 @@ pub(crate) const BLOCK: usize = 16;
 /// Length of the usual headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
 
-/// Length of the usual headers with a tunnel, rounded up: the same in VXLAN over IPv4 has 116 bytes.
+/// Length of the usual headers with a tunnel, rounded up: TCP with timestamps in VXLAN over IPv4 has 116 bytes.
 pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];

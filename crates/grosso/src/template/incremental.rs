@@ -1,12 +1,12 @@
-//! Incremental headers: the headers of a packet derived from those of an earlier packet of the same length, for the
-//! packets between the first and the last of a train.
+//! Incremental headers: the headers of a packet derived from the headers of an earlier packet of the same length, for
+//! the packets between the first and the last of a train.
 //!
 //! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that
-//! all packets share, the sequence number and the payload. A checksum further inside is absent, or a pseudo-header sum
-//! that a receiver completes (rule C52), which is the same in all packets. A checksum further outside is the same too:
-//! its coverage ends with another checksum and so sums to the complement of a pseudo-header that the packets share, as
-//! in local checksum offload (rule C40).
+//! all packets share, the sequence number and the payload. Checksums further inside do not vary: each is absent, or is
+//! a pseudo-header sum that a receiver completes (rule C52). Checksums further outside do not vary either: the end of
+//! the bytes that they cover is covered by another checksum, so it sums to the complement of a pseudo-header that the
+//! packets share, as in local checksum offload (rule C40).
 
 use grosso_checksum::{Sum, nonzero, update};
 use grosso_wire::ipv4;
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The headers of one packet, from which those of later packets are derived.
+/// The headers of one packet, from which the headers of later packets are derived.
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Portion of the learned packet, and the payload length that all the packets have.
+    /// Portion of the stored packet, whose payload length all packets have.
     portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,
@@ -43,8 +43,8 @@ struct Summed {
 }
 
 impl IncrementalHeader {
-    /// Learns the headers of the packet at `portion`, unless it is the first of a train, whose flags the other packets
-    /// do not have.
+    /// Stores the headers of the packet at `portion`. Returns `None` for the first packet of a train, because the other
+    /// packets do not have its flags.
     pub(crate) fn learn(
         template: &Template<'_>,
         portion: Portion,
@@ -68,7 +68,8 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Returns whether the headers of the packet at `portion`, which does not precede the learned one, can be derived.
+    /// Returns whether the headers of the packet at `portion`, which does not precede the stored packet, can be
+    /// derived.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last

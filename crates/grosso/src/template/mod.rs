@@ -1,12 +1,12 @@
-//! A train is a template and laws of variation.
+//! Trains as a template with laws of variation.
 //!
-//! Packets of one train have the same headers except for a few fields, and each such field varies by a law: a length is
-//! the length, a sequence number advances by the payload, FIN is on the last packet only. Each header's
-//! [`HeaderSpec`](grosso_wire::HeaderSpec) states the laws of its fields once, as data, and `shape` compiles them for
-//! one header stack. `compare` compares a packet with the first packet of a train by these laws. `render` applies them
-//! to the whole train (its superframe) or to one packet of it, and `incremental` derives the headers of one packet from
-//! those of another. Coalescing and segmentation are the two directions of the same table, which is why one undoes the
-//! other.
+//! Packets of one train have the same headers except for a few fields, and each such field varies by a law: a length
+//! field states the packet's length, a sequence number advances by the payload length, and FIN is set only on the last
+//! packet. Each header's [`HeaderSpec`](grosso_wire::HeaderSpec) states the laws of its fields once, as data, and
+//! `shape` compiles them for one header stack. `compare` compares a packet with the first packet of a train by these
+//! laws. `render` applies them to the whole train (its superframe) or to one packet of it, and `incremental` derives
+//! the headers of one packet from the headers of another. Coalescing and segmentation use the same table in opposite
+//! directions, so each undoes the other.
 
 pub(crate) mod compare;
 pub(crate) mod incremental;

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The headers of a train, and the modes of those laws that have several.
+/// The headers of a train, and the modes of the laws that have more than one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template<'a> {
     /// Positions of the varying fields.
@@ -24,7 +24,7 @@ pub(crate) struct Template<'a> {
     /// The packets that carry CWR.
     pub(crate) cwr: Cwr,
     /// Whether the transport has a checksum even if its field is zero, which for UDP would mean no checksum: the source
-    /// of the superframe left even the pseudo-header sum to others.
+    /// of the superframe did not even compute the pseudo-header sum.
     pub(crate) checksum_wanted: bool,
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct Portion {
 /// Form of the checksums that cover the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checksums {
-    /// Complete; the sum of the payload is known.
+    /// All checksums are complete; the sum of the payload is known.
     Complete(Sum),
-    /// The innermost as the pseudo-header sum that a device completes, those around it complete: local checksum offload
-    /// (C40).
+    /// The innermost checksum is the pseudo-header sum, which a device completes, and the outer checksums are complete:
+    /// local checksum offload (C40).
     Partial,
-    /// All as pseudo-header sums, as in a superframe (rules G51, T11).
+    /// All checksums are pseudo-header sums, as in a superframe (rules G51, T11).
     PseudoHeader,
 }
 
@@ -94,7 +94,7 @@ impl Template<'_> {
         }
     }
 
-    /// Writes checksums, innermost first, because each one covers those inside it.
+    /// Writes checksums, innermost first, because each checksum covers the inner ones.
     #[inline]
     fn render_checksums(&self, end: usize, checksums: Checksums, header: &mut [u8]) {
         let mut from = header.len();

@@ -59,7 +59,7 @@ pub(crate) struct Covering {
     pub(crate) start: u16,
     /// Position of the checksum field.
     pub(crate) at: u16,
-    /// Positions of the addresses in its pseudo-header.
+    /// Positions of the addresses in the pseudo-header.
     pub(crate) ends: Ends,
     /// Protocol in the pseudo-header; zero without a pseudo-header.
     pub(crate) protocol: u8,
@@ -97,8 +97,8 @@ impl Shape {
     }
 
     /// Returns the innermost checksum that is present and depends on the payload; a checksum that the receiver
-    /// completes does not (rule C52). `is_wanted` tells whether the transport's checksum is present even if its field
-    /// is zero.
+    /// completes does not (rule C52). `is_wanted` specifies whether the transport's checksum is present even if its
+    /// field is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {
@@ -146,7 +146,7 @@ impl Shape {
     }
 
     fn enter_checksum(&mut self, layer: &Layer, ends: &Ends, at: u16, cover: Cover) {
-        // The header checksum is written together with the identification, and nothing else needs it.
+        // The header checksum is written together with the identification, so it is not stored here.
         if cover == Cover::Header {
             return;
         }

@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this endpoint sends and accepts packets of such a tunnel.
+    /// Returns whether this endpoint sends and accepts packets of a tunnel of this type.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

@@ -28,7 +28,7 @@ impl CongestionMode {
     }
 }
 
-/// Change of a decapsulated packet's ECN field.
+/// Change to the ECN field of a decapsulated packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Congestion {
     /// No change.
@@ -42,7 +42,7 @@ pub enum Congestion {
     Experienced,
 }
 
-/// Congestion that cannot be signalled: the packet's transport does not support ECN, so the packet itself has to be
+/// Congestion that cannot be signaled: the packet's transport does not support ECN, so the packet itself has to be
 /// dropped (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untold;
@@ -60,8 +60,8 @@ impl Congestion {
         }
     }
 
-    /// Writes the field into the IP header at the front of `packet`, which has this kind. The IPv4 checksum is updated
-    /// instead of recomputed, so that a wrong checksum stays wrong (B27).
+    /// Writes the field into the IP header of this kind at the front of `packet`. The IPv4 checksum is updated instead
+    /// of recomputed, so that a wrong checksum stays wrong (B27).
     pub(crate) fn tell(self, packet: &mut [u8], kind: Kind) {
         let ecn = match self {
             Self::Unchanged | Self::Contradicted => return,
@@ -83,7 +83,7 @@ impl Congestion {
     }
 }
 
-/// Returns DSCP and ECN of the IP header at the front of `packet`, which has this kind.
+/// Returns DSCP and ECN of the IP header of this kind at the front of `packet`.
 pub(crate) fn traffic_class(packet: &[u8], kind: Kind) -> u8 {
     let word = u16_at(packet, 0);
     if kind == Kind::Ipv4 { word as u8 } else { (word >> 4) as u8 }

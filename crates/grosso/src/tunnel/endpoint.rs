@@ -329,7 +329,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Returns the MTU of the tunnel for this path MTU, both in bytes; `None` if nothing remains.
+    /// Returns the MTU of the tunnel for this path MTU, both in bytes; `None` if no bytes remain.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();

@@ -1,13 +1,13 @@
-//! Changes of the link layer in front of a packet when another packet takes its place.
+//! Changes to the link layer in front of a packet that is replaced by another packet.
 
 use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
 
 use crate::bytes::{put_u16, u16_at};
 
-/// Writes the type of the payload into the innermost header of a link layer, for an EtherType.
+/// Writes the payload type, given as an EtherType, into the innermost header of a link layer.
 ///
-/// `None` for the loopback header, whose number differs between systems, for MPLS, which has no such field, and for
-/// payloads that PPP names otherwise.
+/// Returns `None` for the loopback header, whose numbers differ between systems, for MPLS, which has no type field, and
+/// for payloads other than IP in PPPoE.
 pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> Option<()> {
     let (field, name) = payload_name(last.kind, ethertype)?;
     put_u16(prefix, usize::from(last.offset) + field, name);

@@ -17,11 +17,12 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Recognises the outer packets of one tunnel or ESP association, so that a path does not encapsulate them again.
+/// Detector of the outer packets of one tunnel or ESP association, so that a path does not encapsulate them again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
-/// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither port nor SPI:
-/// it is recognised by the identification of a first fragment that was recognised at most [`FRAGMENT_AGE_NS`] ago.
+/// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither the port nor
+/// the SPI: it is recognized by the identification of a first fragment that was recognized at most [`FRAGMENT_AGE_NS`]
+/// ago.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header, LoopGuard};
@@ -45,7 +46,7 @@ use crate::bytes::{u16_at, u32_at};
 pub struct LoopGuard {
     ends: OuterAddresses,
     mark: Mark,
-    /// The first fragments that were recognised last; a ring once it is full.
+    /// First fragments that were recognized most recently; a ring once it is full.
     fragments: Vec<FirstFragment>,
     oldest: usize,
 }

@@ -1,4 +1,4 @@
-//! The IP header that a tunnel puts around its packets.
+//! The outer IP header that a tunnel adds to its packets.
 
 use core::net::IpAddr;
 
@@ -24,8 +24,9 @@ pub(super) struct Fields {
     /// Flow label of 20 bits; for IPv6 only.
     pub(super) flow_label: u32,
     pub(super) hop_limit: u8,
-    /// Identification; for IPv4 only, like the bit below.
+    /// Identification; for IPv4 only.
     pub(super) identification: u16,
+    /// DF bit; for IPv4 only.
     pub(super) dont_fragment: bool,
     pub(super) protocol: u8,
     /// Bytes after the header.
@@ -119,7 +120,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Returns the fields of the header at the front of `packet`, which has this kind.
+    /// Returns the fields of the header of this kind at the front of `packet`.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);

@@ -120,7 +120,8 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
-    /// Length of the packet in bytes from that header on, or from the end of the link layer if there is none.
+    /// Length of the packet in bytes, from the start of its IP header, or from the end of the link layer if there is no
+    /// IP header.
     len: usize,
     /// Bytes of the link layer before the packet that exceed an Ethernet header.
     tags: usize,
@@ -178,7 +179,7 @@ fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &M
     (headers + payload).saturating_sub(start).min(rest)
 }
 
-/// Writes the message; `None` if none may be sent.
+/// Writes the message; returns `None` if no message may be sent.
 fn write(
     head: &[u8],
     stack: &Stack,
@@ -277,7 +278,7 @@ fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> 
     Some(())
 }
 
-/// Writes fragmentation needed (RFC 1191 section 4) or packet too big (RFC 4443 section 3.2).
+/// Writes the ICMP error fragmentation needed (RFC 1191 section 4) or packet too big (RFC 4443 section 3.2).
 fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     let pseudo = match ends {
         OuterEnds::V4 { .. } => {

@@ -31,7 +31,7 @@ pub struct Prober {
     number: u64,
     /// Time of the next round.
     next_ns: u64,
-    /// Time until a narrow path is probed again.
+    /// Interval after which a narrow path is probed again.
     rest_ns: u64,
     /// Time of the last packet.
     sent_ns: Option<u64>,
@@ -138,8 +138,8 @@ impl Prober {
         self.finding.take()
     }
 
-    /// Handles an ICMP message that reports `said` bytes as the longest packet that arrives: starts a probe and changes
-    /// nothing else (section 4.6.2).
+    /// Handles an ICMP message that reports `said` bytes as the longest packet that arrives: starts a probe and does
+    /// not change anything else (section 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
             self.said = Some((said.max(self.base), self.number));
@@ -147,7 +147,7 @@ impl Prober {
     }
 
     /// Returns the echo requests to send now. `top` is the length of the longest sent packets in bytes; `sends_long`
-    /// tells whether packets that routers must not fragment were sent recently.
+    /// specifies whether packets that routers must not fragment were sent recently.
     pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
@@ -193,7 +193,8 @@ impl Prober {
         }
     }
 
-    /// Handles an answer to the longest packet, which does not refute messages that arrived after it was sent.
+    /// Handles an answer to the longest packet. The answer does not refute messages that arrived after the packet was
+    /// sent.
     fn whole(&mut self, now_ns: u64, number: u64) {
         if self.said.take_if(|(_, after)| number >= *after).is_some() {
             self.finding = Some(Finding::Refuted);
@@ -203,7 +204,7 @@ impl Prober {
     }
 
     fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
-        // A path that is no longer than the base needs no search.
+        // A path whose limit does not exceed the base needs no search.
         let is_wanted =
             sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
@@ -249,7 +250,7 @@ impl Prober {
         }
     }
 
-    /// Ends a round without any answer, which proves nothing; the known length is soon forgotten.
+    /// Ends a round without any answer. Silence proves nothing, but the known length expires soon.
     fn silent(&mut self, now_ns: u64) {
         self.said = None;
         self.finding = Some(Finding::Silent);

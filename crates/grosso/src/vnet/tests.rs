@@ -97,7 +97,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let described = case.describe(Form::Short).unwrap();
         let expected = [whole[at], whole[at + 1]];
         assert_eq!(described.pseudo_sum, Some((at, expected)));
-        // Without a segment size it is a packet whose partial checksum has the usual form.
+        // Without a segment size, the frame is a packet whose partial checksum has the usual form.
         case.meta.gso = None;
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
     }
@@ -213,7 +213,7 @@ fn v09_a_superframe_of_one_packet_has_no_type() {
         assert_eq!(header.flags, FLAG_NEEDS_CHECKSUM);
         assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
     }
-    // A reader treats it as a plain packet (rule V6).
+    // A reader treats the frame as a plain packet (rule V6).
     let case = Case::superframe(tcp4().payload_len(1000), 1000);
     let header = VirtioHeader { gso_type: GSO_TCP_IPV4, gso_size: 1000, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso, None);
@@ -457,7 +457,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Checks any header from a guest before any frame.
+    /// Tests arbitrary headers from a guest with arbitrary frames.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],

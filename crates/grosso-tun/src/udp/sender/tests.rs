@@ -9,7 +9,7 @@ const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 const ECONNREFUSED: i32 = 111;
 
-/// A kernel with one answer per call: the number of messages to accept at most, or an error.
+/// A kernel with one answer per call: the maximum number of messages to accept, or an error.
 #[derive(Default)]
 struct Mock {
     answers: VecDeque<Result<usize, i32>>,

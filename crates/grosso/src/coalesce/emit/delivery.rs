@@ -1,4 +1,4 @@
-//! Deliveries: what leaves the coalescer.
+//! Deliveries: the frames that leave the coalescer.
 
 use crate::{
     acknowledge::{Record, Summary},
@@ -14,8 +14,8 @@ pub trait Sink<B> {
     /// Receives one frame: a superframe or an unchanged packet.
     fn deliver(&mut self, delivery: Delivery<'_, B>);
 
-    /// Receives acknowledgments of one flow that leave together. By default each packet is passed to [`Self::deliver`];
-    /// override the function to use their records.
+    /// Receives acknowledgments of one flow that are delivered together. By default each packet is passed to
+    /// [`Self::deliver`]; override the function to use their records.
     fn deliver_vector(&mut self, mut vector: Vector<'_, B>)
     where
         B: AsRef<[u8]>,
@@ -40,8 +40,8 @@ impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
 
 /// A superframe or an unchanged packet: headers and parts, ready for a vectored write.
 ///
-/// The receiver owns the buffers and takes them with [`Delivery::next_part`] or [`Delivery::into_parts`]; the rest is
-/// dropped with the delivery.
+/// The receiver owns the buffers and takes them with [`Delivery::next_part`] or [`Delivery::into_parts`]; buffers that
+/// it does not take are dropped with the delivery.
 ///
 /// ```
 /// use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
@@ -165,9 +165,10 @@ impl<B> Drop for Delivery<'_, B> {
     }
 }
 
-/// Pure acknowledgments of one flow that leave together: the unchanged packets and their records.
+/// Pure acknowledgments of one flow that are delivered together: the unchanged packets and their records.
 ///
-/// The receiver owns the buffers and takes them with [`Vector::next_packet`]; the rest is dropped with the vector.
+/// The receiver owns the buffers and takes them with [`Vector::next_packet`]; buffers that it does not take are dropped
+/// with the vector.
 #[must_use]
 #[derive(Debug)]
 pub struct Vector<'a, B> {
@@ -193,7 +194,8 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
         Self { first: Some(first), rest, pool, records, taken: 0, meta, closed }
     }
 
-    /// Returns the records of the acknowledgments in order of arrival, including those whose packets were taken.
+    /// Returns the records of the acknowledgments in order of arrival, including the records of packets that were
+    /// taken.
     #[must_use]
     pub fn records(&self) -> &'a [Record] {
         self.records

@@ -1,8 +1,8 @@
 //! Names for every decision of a coalescer.
 //!
-//! The four lists answer: why a packet cannot be merged at all ([`Pass`]), why it did not fit the train of its flow
-//! ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for the repair of reordering were
-//! released ([`Release`]).
+//! The four lists answer four questions: why a packet cannot be merged at all ([`Pass`]), why it did not fit the train
+//! of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for the repair of
+//! reordering were released ([`Release`]).
 
 use grosso_wire::Role;
 
@@ -225,7 +225,7 @@ reasons! {
 
 impl NoMerge {
     /// Returns the reason for a difference in a field of this role, in any header. Lengths and sequence numbers have
-    /// laws of their own, which are checked before any field is compared.
+    /// their own laws, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

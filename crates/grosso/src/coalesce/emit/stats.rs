@@ -24,7 +24,7 @@ pub struct CoalesceStats {
     pub packets_out: u64,
     /// Delivered superframes, that is, trains of at least two packets.
     pub superframes: u64,
-    /// Wire packets in those superframes.
+    /// Wire packets in the delivered superframes.
     pub superframe_packets: u64,
     /// Packets that cannot be in a train, by reason.
     pub passed: [u64; Pass::COUNT],
@@ -36,12 +36,12 @@ pub struct CoalesceStats {
     pub filtered: u64,
     /// Queued acknowledgments that were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
-    /// Delivered vectors of acknowledgments: unmerged acknowledgments of one flow that leave together.
+    /// Delivered vectors of acknowledgments: unmerged acknowledgments of one flow that are delivered together.
     pub vectors: u64,
     /// Acknowledgments in the delivered vectors, including vectors of one.
     pub vector_packets: u64,
     /// Delivered frames by their number of wire packets. Bucket `i` counts frames of up to [`SEGMENT_BUCKETS`]`[i]`
-    /// packets, the last bucket all larger ones.
+    /// packets; the last bucket counts all larger frames.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
     /// Counters of reordering repair.
     pub reorder: ReorderStats,
@@ -175,12 +175,12 @@ impl CoalesceStats {
     }
 }
 
-/// Counters of inet_lro, with its own definitions.
+/// Counters as inet_lro defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LroStats {
     /// Packets in trains, including the first of each.
     pub aggregated: u64,
-    /// Trains delivered, including those of one packet.
+    /// Trains delivered, including trains of one packet.
     pub flushed: u64,
     /// Packets that found the table full. Depending on the profile, the packet was delivered alone or a train was
     /// evicted.

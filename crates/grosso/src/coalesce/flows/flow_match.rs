@@ -1,4 +1,4 @@
-//! Result of the look-up of a packet's flow.
+//! Result of looking up a packet's flow.
 
 use crate::{
     coalesce::slots::{prediction_id::PredictionId, shape_id::ShapeId, train_id::TrainId},

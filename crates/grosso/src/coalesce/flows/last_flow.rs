@@ -1,4 +1,4 @@
-//! Last-flow cache: a packet of the same flow need not be hashed.
+//! Last-flow cache: a packet of the same flow as the previous one need not be hashed.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},
@@ -51,5 +51,5 @@ impl LastFlow {
     }
 }
 
-/// Maximum length in bytes of cached headers. Packets with longer ones are hashed each time.
+/// Maximum length in bytes of cached headers. Packets with longer headers are hashed each time.
 const HEADER_BYTES_MAX: usize = 160;

@@ -6,7 +6,7 @@ use crate::{
     meta::Meta,
 };
 
-/// A packet as observed by stages that learn its result.
+/// A packet as observed by stages that record its result.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     pub(crate) flow: FlowHash,
@@ -15,13 +15,13 @@ pub(crate) struct Observed<'a> {
     pub(crate) meta: &'a Meta,
     /// Time of the push.
     pub(crate) now_ns: u64,
-    /// Whether packets with its headers can never be merged.
+    /// Whether packets with these headers can never be merged.
     pub(crate) is_refused: bool,
 }
 
-/// A packet that continues its train, or that resembles those before it.
+/// A packet that continues its train, or that resembles earlier packets.
 ///
-/// The packet is not moved between stages: each reads it in place, and from there it goes to its train.
+/// Each stage reads the packet in place. The packet is moved only once, to its train.
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,

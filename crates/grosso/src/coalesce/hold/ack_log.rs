@@ -22,14 +22,15 @@ pub(crate) struct AckLog {
 }
 
 /// Summary of a train, without trailing packets that repeat the acknowledgment before them. Trains of one packet have
-/// none, so the first packet is read only when needed.
+/// no summary, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
     /// Last packet with new content, with the arrival time of the last packet; `None` until the first packet is read.
     last: Option<Record>,
-    /// Number of repeating packets since then, and the arrival time of the last of them.
+    /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,
+    /// Arrival time of the last repeating packet.
     repeated_ns: u64,
 }
 
@@ -84,7 +85,7 @@ impl AckLog {
         Self { gathers: acknowledgments.are_gathered(), filter, ..Self::default() }
     }
 
-    /// Returns whether a train holds unmerged acknowledgments: only such a train has no payload.
+    /// Returns whether a train holds unmerged acknowledgments; only these trains have no payload.
     pub(crate) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
         self.gathers && train.is_empty()
     }
@@ -102,7 +103,7 @@ impl AckLog {
         (summarized.last, summarized.repeats) = (None, 0);
     }
 
-    /// Adds a packet to the summary of its train; not for the first packet.
+    /// Adds a packet other than the first to the summary of its train.
     pub(crate) fn summarize(
         &mut self,
         slot: TrainId,

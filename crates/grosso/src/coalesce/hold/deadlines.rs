@@ -1,10 +1,10 @@
-//! Deadlines of held trains with different hold times: a heap finds the earliest.
+//! Deadlines of held trains with different hold times, in a heap that finds the earliest.
 
 use alloc::vec::Vec;
 
 use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
-/// Deadlines of held trains by slot, in a heap that knows the position of each slot.
+/// Deadlines of held trains by slot, in a heap with an index of the position of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
@@ -14,7 +14,7 @@ pub(super) struct Deadlines {
     count: u64,
 }
 
-/// Time at which a train must leave.
+/// Time at which a train must be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline {
     at_ns: u64,

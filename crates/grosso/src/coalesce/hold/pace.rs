@@ -10,7 +10,7 @@ pub(super) struct Common {
     pub(super) round_trip_ns: Option<u64>,
 }
 
-/// Pace of a flow. Packets with the same arrival time, for example those of a poll, count as one arrival.
+/// Pace of a flow. Packets with the same arrival time, for example the packets of one poll, count as one arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Time of the latest packet.
@@ -47,8 +47,8 @@ impl Pace {
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet. A packet that arrives later than the maximum hold time after the previous one ends a pause;
-    /// pauses are not averaged with gaps, because no burst would then be waited for.
+    /// Counts a packet. A packet ends a pause if it arrives more than the maximum hold time after the previous one.
+    /// Pauses do not enter the average gap, because trains would then never be held for the rest of a burst.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
@@ -93,8 +93,8 @@ impl Pace {
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// Returns the time at which the next packet is due: one gap after the latest packet, a time by which most packets
-    /// arrive. `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
+    /// Returns the time at which the next packet is due: one gap after the latest packet. Most packets arrive by then.
+    /// `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
@@ -128,7 +128,8 @@ impl Pace {
         }
         let in_flight = self.round.before / u64::from(payload_len.max(1));
         let share = (in_flight / ACKNOWLEDGMENTS_MIN).min(SEGMENTS_MAX.into()) as u16;
-        // In slow start more data is in flight when this train is acknowledged, and each acknowledgment counts.
+        // In slow start, more data is in flight by the time this train is acknowledged, and each acknowledgment opens
+        // the window.
         let share = if self.round.is_growing { share / 2 } else { share };
         share.max(SEGMENTS_MIN)
     }
@@ -165,7 +166,7 @@ const SUPERFRAME_BYTES: u64 = 64 * 1024;
 /// Minimum hold time of a train in nanoseconds: the transmission time of two 1500-byte packets at 10 Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
-/// Divisor: a train is held for at most this fraction of a round trip.
+/// Divisor of the round-trip time that gives the maximum hold time of a train.
 const ROUND_TRIP_SHARE: u64 = 16;
 
 /// Minimum round-trip time of a long path in nanoseconds. On a long path, trains are limited so that the sender still
@@ -173,7 +174,7 @@ const ROUND_TRIP_SHARE: u64 = 16;
 /// would limit throughput.
 pub const LONG_PATH_NS: u64 = 1_000_000;
 
-/// Acknowledgments that a sender needs per round trip, one per train.
+/// Number of acknowledgments that a sender needs per round trip, one per train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
 /// Lower bound of the controller's limit on the packets per train.
@@ -193,7 +194,7 @@ mod tests {
     const HOLD_NS_MAX: u64 = 100_000;
     const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
-    /// Returns a flow of `count` packets that come every `gap_ns`.
+    /// Returns a flow of `count` packets that arrive every `gap_ns`.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
         (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
@@ -282,7 +283,7 @@ mod tests {
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);
-        // The last packet begins the round after the last one.
+        // The last packet starts another round, which ends the one before it.
         for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
             (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, &COMMON));
         }

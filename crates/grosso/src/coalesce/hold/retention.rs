@@ -2,8 +2,8 @@
 //!
 //! A common hold time is too long for flows that will not send again soon, and too short for the others. The controller
 //! decides per flow: it holds a train across the end of a poll only if the flow's next packet is due before the train
-//! must leave, and never longer than a superframe takes to fill or a sixteenth of the round-trip time. On long paths it
-//! limits the length of trains, so that the receiver sends enough acknowledgments per round trip.
+//! must be delivered, and never longer than a superframe takes to fill, or than a sixteenth of the round-trip time. On
+//! long paths it limits the length of trains, so that the receiver sends enough acknowledgments per round trip.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ use crate::{
     flow_memory::FlowMemory,
 };
 
-/// Choice of hold times of a profile.
+/// Method by which a profile chooses hold times.
 #[derive(Debug)]
 pub(crate) enum Retention {
     /// Every train is held for this many nanoseconds.
@@ -38,7 +38,7 @@ impl Retention {
         }
     }
 
-    /// Returns the hold time in nanoseconds, if all trains have the same.
+    /// Returns the hold time in nanoseconds, if all trains have the same one.
     #[inline]
     pub(crate) fn fixed_ns(&self) -> Option<u64> {
         match self {
@@ -65,7 +65,7 @@ impl Retention {
         }
     }
 
-    /// Counts packets that merged at the same time as the packet counted before them.
+    /// Counts packets that merged at the same time as the previously counted packet.
     pub(crate) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
         if let Self::Controlled(controller) = self {
             controller
@@ -102,7 +102,7 @@ impl Retention {
         }
     }
 
-    /// Returns the next train that must leave, if its hold time is over. The caller must then close it.
+    /// Returns the next train whose hold time is over. The caller must then close it.
     pub(crate) fn next_over<B: AsRef<[u8]>>(
         &mut self,
         now_ns: u64,
@@ -117,8 +117,8 @@ impl Retention {
         }
     }
 
-    /// Returns the trains that got a packet in this poll and whose next packet is not due in time, oldest first (P24).
-    /// Return the list with [`Self::give_back`].
+    /// Returns the trains that received a packet in this poll and whose next packet is not due in time, oldest first
+    /// (P24). Return the list with [`Self::give_back`].
     pub(crate) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -133,7 +133,7 @@ impl Retention {
         }
     }
 
-    /// Returns the time at which the next train must leave.
+    /// Returns the time at which the next train must be delivered.
     pub(crate) fn deadline<B: AsRef<[u8]>>(&self, trains: &Trains<B>) -> Option<u64> {
         match self {
             Self::Fixed(hold_ns) => {
@@ -168,7 +168,7 @@ impl Retention {
 pub(crate) struct Controller {
     flows: FlowMemory<FlowHash, Pace>,
     deadlines: Deadlines,
-    /// Slots of the trains that got a packet in this poll.
+    /// Slots of the trains that received a packet in this poll.
     touched: Vec<TrainId>,
     /// Whether a slot is in `touched`.
     is_touched: SlotMap<TrainId, bool>,
@@ -200,7 +200,7 @@ impl Controller {
         pace.arrive(now_ns, payload_len, &self.common);
     }
 
-    /// Records that a train got a packet.
+    /// Records that a train received a packet.
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
@@ -221,15 +221,15 @@ impl Controller {
         self.touch(slot);
     }
 
-    /// Returns whether a train's next packet is due before the train must leave.
+    /// Returns whether a train's next packet is due before the train must be delivered.
     fn is_worth_waiting<B>(&self, slot: TrainId, train: &Train<B>) -> bool {
         let next_ns = self.flows.get(train.flow).and_then(Pace::next_ns);
         let deadline = self.deadlines.of(slot);
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
-    /// Returns the slots of the trains that got a packet in this poll and whose next packet is not due in time, oldest
-    /// first (P24).
+    /// Returns the slots of the trains that received a packet in this poll and whose next packet is not due in time,
+    /// oldest first (P24).
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {

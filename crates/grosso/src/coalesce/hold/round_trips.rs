@@ -9,8 +9,8 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Measures round-trip times where both directions of connections pass, from a packet to its acknowledgment or to the
-/// echo of its timestamp (RFC 7323 section 4).
+/// Meter of round-trip times at a point that both directions of connections pass: the time from a packet to its
+/// acknowledgment or to the echo of its timestamp (RFC 7323 section 4).
 ///
 /// If only one direction passes, the handshake gives a single measurement: the time from an endpoint's SYN to its first
 /// packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a SYN was
@@ -33,9 +33,9 @@ struct End {
     sequence: Option<u32>,
     /// Latest timestamp sent.
     timestamp: Option<u32>,
-    /// Sequence number whose acknowledgment is awaited, and since when.
+    /// Sequence number whose acknowledgment is awaited, and the start of the wait.
     unacknowledged: Option<(u32, u64)>,
-    /// Timestamp whose echo is awaited, and since when.
+    /// Timestamp whose echo is awaited, and the start of the wait.
     unechoed: Option<(u32, u64)>,
     /// Minimum response time.
     answers_ns: Option<u64>,
@@ -47,9 +47,9 @@ struct End {
 enum Opening {
     #[default]
     Unseen,
-    /// The SYN with this sequence number arrived first at this time, and acknowledged this number.
+    /// A SYN with this sequence number first arrived at `since_ns`, and acknowledged `acknowledgment`.
     Sent { sequence: u32, acknowledgment: Option<u32>, since_ns: u64 },
-    /// The SYN with this sequence number was answered.
+    /// A SYN with this sequence number was answered.
     Answered { sequence: u32 },
 }
 
@@ -70,7 +70,7 @@ struct Said {
 }
 
 impl RoundTrips {
-    /// Creates a meter for any connections. `seed` keys the hash of connections and should be random.
+    /// Creates a meter for any number of connections. `seed` keys the hash of connections and should be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { hash: KeyedHash::new(seed), connections: FlowMemory::new(), stack: Stack::new(0) }
@@ -130,8 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns how long the observed packet of this endpoint waited for its answer, if `said`, which the other endpoint
-    /// sent, contains that answer.
+    /// Returns how long the observed packet of this endpoint waited for its answer, if `said`, a packet of the other
+    /// endpoint, contains that answer.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
@@ -238,7 +238,7 @@ mod tests {
             None,
             "the request was already answered"
         );
-        // The other direction: the response times of both endpoints together are one round trip.
+        // In the other direction, the response times of both endpoints together are one round trip.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut observed, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }

@@ -28,7 +28,7 @@ use crate::{
     template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
-/// A train: its first packet, which is the template, and the state that the laws need of the others.
+/// A train: its first packet, which is the template, and the state that the laws need from the other packets.
 #[derive(Debug)]
 pub(crate) struct Train<B> {
     /// First packet, complete.
@@ -52,7 +52,7 @@ pub(crate) struct Train<B> {
     pub(crate) flow: FlowHash,
     /// Prediction of the next packet, if any.
     pub(crate) prediction: PredictionId,
-    /// Number of trains started before.
+    /// Number of trains started before this one.
     number: u64,
     older: TrainId,
     newer: TrainId,
@@ -131,12 +131,12 @@ impl<B: AsRef<[u8]>> Train<B> {
         self.payload_len == 0
     }
 
-    /// Returns the number of trains started before.
+    /// Returns the number of trains started before this one.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Checks the laws of equality between a packet and the train's first. Without masks each law is checked
+    /// Checks the laws of equality between a packet and the train's first packet. Without masks each law is checked
     /// separately.
     #[inline]
     pub(crate) fn agrees(
@@ -185,7 +185,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Compares metadata, and which checksums are present.
+    /// Compares the metadata and the presence of checksums.
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
@@ -216,7 +216,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         })
     }
 
-    /// Counts an admitted packet; returns the reason if nothing may follow it.
+    /// Counts an admitted packet; returns the reason if no packet may follow it.
     #[inline]
     pub(crate) fn join<P: Policy>(
         &mut self,
@@ -328,7 +328,7 @@ pub(crate) struct Trains<B> {
     free: Vec<TrainId>,
     /// Address hashes of the trains that existed at the last ordering flush.
     pairs: AddressPairs,
-    /// Number of trains started before that flush.
+    /// Number of trains started before the last ordering flush.
     noted: u64,
     oldest: TrainId,
     newest: TrainId,
@@ -368,7 +368,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
 
-    /// Adds a train that starts with this packet, as the newest; there must be room.
+    /// Adds a train that starts with this packet, as the newest train. There must be room for it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, examined: Examined<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
@@ -492,8 +492,8 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last one of its train: fields that may grow must not shrink. A timestamp is compared
-/// with the one that the superframe would have.
+/// Compares a TCP packet with the last packet of its train: fields that may grow must not shrink. A timestamp is
+/// compared with the one that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
     last: &[u8],

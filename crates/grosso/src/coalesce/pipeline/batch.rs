@@ -1,6 +1,6 @@
 //! The packets of a poll, sorted by flow.
 //!
-//! If many flows alternate, each packet touches a different train from the packet before it, and a small flow table
+//! If many flows alternate, each packet belongs to a different train than the packet before it, and a small flow table
 //! evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed flow
 //! by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a large
 //! hash (P20). Packets of the first flow come first in any case and need not be collected.
@@ -18,12 +18,13 @@ use crate::{
 pub(crate) struct Batcher<B> {
     packets: Vec<Collect<B>>,
     packets_max: usize,
-    /// First flow, and number of its packets that skipped the batch.
+    /// First flow of the batch.
     leader: FlowHash,
+    /// Number of packets of the first flow that skipped the batch.
     led: usize,
     /// Flows in the order of their first packets.
     chains: Vec<Chain>,
-    /// Hash table from flow to chain; a slot of an earlier round is empty.
+    /// Hash table from flow to chain; a slot from an earlier round counts as empty.
     slots: Vec<ChainSlot>,
     round: u32,
     /// Arrival time of the first packet, used for all packets of the batch, so that no hold time is exceeded and trains
@@ -102,14 +103,14 @@ impl<B> Batcher<B> {
         self.packets.is_empty()
     }
 
-    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, in which each keeps its
-    /// order.
+    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, in which the packets of each
+    /// flow keep their order.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: RxPacket<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;
         let RxPacket { buffer, meta, .. } = packet;
         self.packets.push(Collect { frame: Some(Frame { buffer, meta: *meta }), next: END });
-        // Packets come in bursts.
+        // Consecutive packets often belong to the same flow.
         if let Some(chain) = self.chains.last_mut().filter(|chain| chain.flow == flow) {
             self.packets[usize::from(chain.last)].next = index;
             chain.last = index;

@@ -10,9 +10,9 @@ use crate::{
     meta::Meta,
 };
 
-/// Packets of one prediction with the same arrival time, for example those of a poll. The packet before them passed
-/// through every stage, and each stage returned how many packets may bypass it. The stages are notified once for all
-/// these packets, before any other event.
+/// Packets of one prediction with the same arrival time, for example the packets of one poll. The packet before them
+/// passed through every stage, and each stage returned how many packets may bypass it. The stages are notified once for
+/// all these packets, before any other event.
 #[derive(Debug)]
 pub(crate) struct BurstBypass {
     prediction: PredictionId,

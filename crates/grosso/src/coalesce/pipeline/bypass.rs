@@ -28,10 +28,10 @@ pub(crate) struct Bypasser {
     bypassed: usize,
 }
 
-/// State of a flow.
+/// Trial state of a flow.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
-    /// The flow is tried.
+    /// The flow is on trial.
     Tried { bytes: u32, joined: u32 },
     /// The flow is bypassed for this many more bytes.
     Bypassed { bytes: u32 },
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         is_bypassed.then_some(Pass::Bypass)
     }
 
-    /// Ignores packets whose payload was not read, because they cost nothing.
+    /// Ignores packets whose payload was not read, because their verification costs no time.
     #[inline(always)]
     fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {
@@ -202,7 +202,7 @@ mod tests {
         let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.observed.flow));
         assert_eq!(state(&some), state(&all));
         assert_eq!(Stage::<Vec<u8>>::bypass_max(&some, &predicted), 0);
-        // Checksums that the device verified cost nothing.
+        // Checksums that the device verified cost no time.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
         let trusted =
             Predicted { observed: Observed { meta: &meta, ..predicted.observed }, ..predicted };

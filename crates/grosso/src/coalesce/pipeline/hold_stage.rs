@@ -13,7 +13,8 @@ use crate::coalesce::{
     profile::{Hold, Profile},
 };
 
-/// Counts the mergeable packets of each flow before any stage can delay them: the pace of a flow determines hold times.
+/// Stage that counts the mergeable packets of each flow before another stage can delay them, because the pace of a flow
+/// determines its hold times.
 #[derive(Debug)]
 pub(crate) struct HoldStage(());
 

@@ -1,4 +1,4 @@
-//! The pipeline of stages that a profile asks for, built once.
+//! The pipeline of stages that a profile enables, built once.
 
 mod batch;
 mod burst_bypass;
@@ -67,8 +67,8 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Pushes one packet: directly into the train that it continues, if no stage needs to see it. The exact laws are a
-    /// special case of a profile's rules.
+    /// Pushes one packet: directly into the train that it continues, if no stage needs to see it. That path needs no
+    /// variant for the exact laws, because the rules of a profile include them.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -203,7 +203,8 @@ impl<B: AsRef<[u8]>> Batched<B> {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
-    /// Returns whether a packet of this flow skips the batch: it arrived when the batch began and does not end it.
+    /// Returns whether a packet of this flow skips the batch: it arrived at the start time of the batch and does not
+    /// fill the batch.
     #[inline(always)]
     fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);

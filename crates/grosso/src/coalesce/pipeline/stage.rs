@@ -28,7 +28,7 @@ pub(crate) struct Packet<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
-    /// Returns the packet as observed by stages that learn its result.
+    /// Returns the packet as observed by stages that record its result.
     #[inline(always)]
     pub(crate) fn observed(&self, is_refused: bool) -> Observed<'a> {
         let RxPacket { meta, now_ns, .. } = self.incoming;
@@ -59,7 +59,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         Err(examined)
     }
 
-    /// Releases queued packets of a flow before its unmergeable packet. Returns whether there were any.
+    /// Releases queued packets of a flow before an unmergeable packet of that flow. Returns whether there were any.
     fn flush_flow(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Downstream<B>) -> bool {
         false
     }
@@ -70,7 +70,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         true
     }
 
-    /// Learns the result of a packet that this stage passed on.
+    /// Records the result of a packet that this stage passed on.
     fn learn(&mut self, _seen: &Observed<'_>, _verdict: Verdict) {}
 
     /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
@@ -79,7 +79,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         u32::MAX
     }
 
-    /// Learns of the packets that bypassed the stage.
+    /// Records the packets that bypassed the stage.
     fn learn_run(&mut self, _run: &BurstBypass, _trains: &mut Merger<B>) {}
 
     /// Returns whether prediction is allowed. Prediction verifies the checksums of packets before any stage sees them.
@@ -111,7 +111,7 @@ pub(crate) trait Downstream<B: AsRef<[u8]>> {
     fn trains(&mut self) -> (&mut Merger<B>, &mut Self::Receiver);
 }
 
-/// A downstream for testing a single stage, which records what it gets.
+/// A downstream for testing a single stage, which records its input.
 #[cfg(test)]
 pub(crate) mod probe {
     use std::vec::Vec;
@@ -135,7 +135,7 @@ pub(crate) mod probe {
     pub(crate) struct Probe {
         pub(crate) merger: Merger<Vec<u8>>,
         pub(crate) delivered: Delivered,
-        /// Packets released by the stage, and packets passed by it.
+        /// Number of packets that the stage released or passed on.
         pub(crate) pushed: usize,
         pub(crate) passed: Vec<Pass>,
     }

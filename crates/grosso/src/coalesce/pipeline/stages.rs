@@ -1,4 +1,4 @@
-//! Pipeline of the stages that a profile asks for, before the trains.
+//! Pipeline of the stages that a profile enables, before the trains.
 
 use crate::{
     coalesce::{
@@ -35,7 +35,7 @@ pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
     hold_stage: Option<HoldStage>,
     resequencer: Option<Resequencer<B>>,
-    /// Packets that may bypass the stages, and those that did.
+    /// Burst whose packets may bypass the stages.
     burst: BurstBypass,
 }
 
@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Pushes a packet that resembles those before it, past all stages that allow it.
+    /// Pushes a packet that resembles earlier ones, past all stages that allow it.
     #[inline(always)]
     fn push_resembling(
         &mut self,
@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         None
     }
 
-    /// Pushes a packet to the stage in slot `first` and those after it.
+    /// Pushes a packet to the stage in slot `first` and to all later stages.
     #[inline(never)]
     fn push_packet(
         &mut self,
@@ -278,7 +278,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
     }
 
     /// Delivers an unmergeable packet, after all queued packets of its flow in the stages from `first` on. The stages
-    /// before `end` have already seen it.
+    /// before `end` have already examined it.
     #[inline(always)]
     fn pass(
         &mut self,
@@ -311,8 +311,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.bypass_after(observed, merger);
     }
 
-    /// Starts the bypass for the predicted packets that follow a packet that all stages observed, as many as each stage
-    /// allows.
+    /// After a packet that all stages observed, starts the bypass for as many predicted packets as every stage allows.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {
@@ -363,7 +362,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger.pass(frame, reason, sink)
     }
 
-    /// Pushes a packet whose header stack does not fit into the cache: nothing may refer to a cached stack.
+    /// Pushes a packet whose header stack does not fit into the cache. All packets that refer to a cached stack are
+    /// released first, because the cache is cleared.
     #[cold]
     #[inline(never)]
     fn push_one_too_many(

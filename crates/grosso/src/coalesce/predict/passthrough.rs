@@ -1,4 +1,4 @@
-//! Header shape of consecutive passed packets: small packets with PSH, of any flow.
+//! Header shape of consecutive packets that are passed unmerged: small packets with PSH, of any flow.
 
 use crate::{
     coalesce::{
@@ -34,7 +34,7 @@ impl Passthrough {
         self.len = 0;
     }
 
-    /// Returns headers and pass reason of a packet with the example's shape.
+    /// Returns the headers and the pass reason of a packet with the example's shape.
     #[inline(always)]
     pub(crate) fn of<'a>(
         &self,

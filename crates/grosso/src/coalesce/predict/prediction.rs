@@ -34,11 +34,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
-    /// The flow's train; none after it was delivered.
+    /// The flow's train; none after its delivery.
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction of the packet that followed one of this flow last time.
+    /// Prediction that matched the packet after this flow's previous packet.
     pub(crate) follower: PredictionId,
     /// Length of the packet with its headers; zero if nothing is predicted.
     pub(crate) len: usize,
@@ -85,8 +85,9 @@ pub(crate) struct Joined<'a> {
     pub(crate) is_partial: bool,
     /// Whether the train has state beyond the exact laws.
     pub(crate) is_watched: bool,
-    /// First packet of the train, and the appended packet.
+    /// First packet of the train.
     pub(crate) first: &'a [u8],
+    /// The appended packet.
     pub(crate) last: &'a [u8],
 }
 
@@ -110,12 +111,12 @@ struct Identification {
     step: u64,
 }
 
-/// Word of an IPv4 header that starts with the identification and ends with the checksum; nothing in between varies
-/// along a train.
+/// Word of an IPv4 header that starts with the identification and ends with the checksum; the bytes in between are
+/// constant within a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
 
-/// Permitted value of a checksum field along a train: a value, or anything but that value.
+/// Constraint on a checksum field within a train: one value, or any value but one.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -311,7 +312,7 @@ impl Prediction {
         }
     }
 
-    /// Returns whether length and metadata are equal.
+    /// Returns whether the length and the metadata of a packet are as predicted.
     #[inline(always)]
     fn is_alike_outside(&self, packet: &[u8], meta: &Meta) -> bool {
         self.len == packet.len() && self.vlan == meta.vlan && meta.gso.is_none()
@@ -338,7 +339,7 @@ impl Prediction {
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
             let numbers = IpNumbers::read(packet, next.at.into());
-            // The complement of a header's sum is never all ones, so segmentation would not write this form again.
+            // The complement of a header's sum is never all ones, so segmentation would not reproduce this value.
             if numbers.checksum() == 0xffff || numbers.sum() != next.numbers.sum() {
                 return false;
             }

@@ -69,7 +69,7 @@ impl Predictions {
     }
 
     /// Predicts the packet after one that was appended to a train, unless the slot belongs to another held train.
-    /// Returns the slot, or none.
+    /// Returns the slot of the prediction, or `NONE`.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();

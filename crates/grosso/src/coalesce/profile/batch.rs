@@ -9,8 +9,8 @@ pub enum Batch {
     /// Sorted by flow. Packets of one flow keep their order, while packets of different flows may be reordered. Packets
     /// of the first flow of a batch are merged without delay.
     ByFlow {
-        /// Maximum packets per batch, at most [`Batch::PACKETS_CEILING`]. The end of a poll or a packet without a
-        /// readable flow ends the batch earlier.
+        /// Maximum number of packets per batch, at most [`Batch::PACKETS_CEILING`]. The end of a poll or a packet whose
+        /// flow cannot be read ends the batch earlier.
         packets: u16,
     },
 }

@@ -4,7 +4,8 @@
 /// flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bypass {
-    /// Bytes of a flow to verify before the decision. Bytes that the device verified cost nothing and do not count.
+    /// Bytes of a flow to verify before the decision. Bytes that the device verified do not count, because they cost no
+    /// time.
     pub probe_bytes: u32,
     /// Minimum number of packets that must merge within [`Self::probe_bytes`]; otherwise the flow is bypassed.
     pub joined_min: u32,

@@ -12,9 +12,9 @@ pub struct Limits {
     pub size_bytes: u32,
     /// Maximum payload of a TCP train in bytes, in addition to [`Self::size_bytes`].
     pub payload_bytes: u32,
-    /// Maximum packets per TCP train.
+    /// Maximum number of packets per TCP train.
     pub tcp_segments: u16,
-    /// Maximum packets per UDP train (rule U13).
+    /// Maximum number of packets per UDP train (rule U13).
     pub udp_segments: u16,
     /// Maximum time that a train is held across polls, in nanoseconds from its first packet (rule G74); 0 ends every
     /// train with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] may be longer.

@@ -132,7 +132,7 @@ impl Profile {
         rules.at_limit = AtLimit::Ends;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Limits on bytes and on the count together, with room for one more packet (the review's sixth point).
+        // Limits on bytes and on the count together, with room for one more packet (rule L15).
         profile.limits.size_bytes = 65536 - ETHERNET_MTU;
         profile.limits.tcp_segments = 64;
         profile
@@ -171,7 +171,7 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalises [`Profile::myri10ge`] for all
+    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalizes [`Profile::myri10ge`] for all
     /// drivers.
     #[must_use]
     pub fn freebsd_2011() -> Self {
@@ -365,7 +365,7 @@ impl Default for Profile {
     }
 }
 
-/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps nothing across polls.
+/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps no trains across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// MTU of Ethernet without jumbo frames.
 const ETHERNET_MTU: u32 = 1500;

@@ -9,23 +9,23 @@ pub struct Reorder {
     /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
     /// twice this time, regardless of the number of holes.
     ///
-    /// Keep it below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
+    /// Keep this time below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
     /// section 6.2). Packets on two paths need 2.5 to 6 times the difference in path delay.
     pub hole_ns_max: u64,
     /// Minimum time in nanoseconds to wait for a hole. Between the bounds, each flow waits twice as long as its recent
     /// holes took to fill, and at most an eighth of its round-trip time if
     /// [reported](crate::Coalescer::learn_round_trip). Equal bounds give a fixed time.
     pub hole_ns_min: u64,
-    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. No hole is waited for longer than an
-    /// eighth of it (P52). Controlled holds use it for flows without a measurement.
+    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. The wait for a hole is at most an
+    /// eighth of this time (P52). Controlled holds use it for flows without a measurement.
     pub round_trip_ns: u64,
     /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed waiting at once; the
     /// other entries store the next sequence number of their flows. An evicted flow starts over, which costs one hold
     /// time and no merge.
     pub flows: usize,
-    /// Maximum runs of contiguous segments queued per flow, at most 256; bounds the cost of tiny segments out of order
-    /// (SegmentSmack). Two paths that alternate per packet create a run for every other packet: 64 runs are 150 us at
-    /// 10 Gb/s.
+    /// Maximum number of runs of contiguous segments queued per flow, at most 256. It limits the cost of tiny segments
+    /// that arrive out of order (SegmentSmack). Two paths that alternate per packet create a run for every other
+    /// packet: 64 runs cover 150 us at 10 Gb/s.
     pub flow_runs: usize,
     /// Maximum memory of queued packets per flow in bytes, counted by buffer size (P33).
     pub flow_bytes: usize,

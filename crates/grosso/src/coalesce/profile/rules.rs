@@ -1,8 +1,8 @@
-//! Permitted differences between the packets of a TCP train, beyond those that segmentation restores, as data.
+//! Permitted differences between the packets of a TCP train that segmentation does not restore, as data.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
 //! superframe restores the original packets. Other implementations of receive offload are less strict: later
-//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the law of each such field.
+//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the laws of these fields.
 
 use grosso_wire::Role;
 
@@ -152,19 +152,19 @@ pub enum Push {
 pub enum Acknowledgments {
     /// Pure acknowledgments are delivered alone, and no train is held across them (P10).
     Alone,
-    /// Merges pure acknowledgments that change nothing but the window.
+    /// Pure acknowledgments merge if they change nothing but the window.
     WindowUpdates,
-    /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then gets fewer
-    /// acknowledgments, which clock its transmissions.
+    /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then receives fewer
+    /// acknowledgments to clock its transmissions.
     Join,
-    /// Pure acknowledgments merge if they acknowledge more data; those that change only the window count as
+    /// Pure acknowledgments merge if they acknowledge more data; acknowledgments that change only the window count as
     /// duplicates.
     Newer,
     /// Pure acknowledgments of a flow are delivered together and unchanged, with a record of each: a
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
-    /// Pure acknowledgments are delivered together. Those that a later one makes redundant are dropped, but at least
-    /// one of them is kept ([`AckFiltering::Conservative`]).
+    /// Pure acknowledgments are delivered together. Acknowledgments that a later one makes redundant are dropped, but
+    /// at least one of them is kept ([`AckFiltering::Conservative`]).
     Filter,
     /// Like [`Self::Filter`], but only the newest acknowledgment is kept ([`AckFiltering::Aggressive`]).
     FilterAggressive,
@@ -211,7 +211,7 @@ pub enum Refused {
 pub enum FullTable {
     /// The packet starts a train, and the oldest train of the bucket is delivered (rule G3).
     Evicts,
-    /// The packet is delivered alone, and the held trains stay (rule L10).
+    /// The packet is delivered alone, and the held trains are kept (rule L10).
     Leaves,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Bounds {
     pub(crate) packets_max: u16,
     /// Whether the packet that fills a train ends it.
     pub(crate) ends_full: bool,
-    /// Payload of a full train, if such a packet ends it.
+    /// Payload of a full train, if the packet that fills a train ends it.
     pub(crate) payload_full: usize,
     /// Largest payload that does not end the train.
     pub(crate) payload_open: usize,

@@ -29,7 +29,7 @@ pub(crate) struct Candidate {
     pub(crate) packets: u16,
     /// Payload bytes of every packet but the last.
     pub(crate) size: u16,
-    /// Whether the last segment is shorter than the others, so that nothing may follow it.
+    /// Whether the last segment is shorter than the others, so that no packet may follow it.
     pub(crate) short_tail: bool,
     /// Whether the checksum is partial.
     pub(crate) partial: bool,
@@ -127,8 +127,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Returns whether every length field ends the packet at the end of the frame. A superframe may have a zero length that
-/// does not fit its field.
+/// Returns whether every length field ends the packet at the end of the frame. In a superframe, a length that does not
+/// fit its field may be zero.
 #[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     for length in &shape.lengths {
@@ -190,7 +190,7 @@ pub(crate) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
     if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }
 
-/// Examines a packet by the rules common to all policies. `takes_empty` tells whether packets without payload are
+/// Examines a packet by the rules common to all policies. `takes_empty` specifies whether packets without payload are
 /// allowed.
 #[inline(always)]
 pub(crate) fn examine_alone(
@@ -297,7 +297,7 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     if u16_at(header, ipv4::field::FRAGMENT.start) & RESERVED_BIT != 0 {
         return Err(Pass::Ipv4ReservedBit);
     }
-    // The complement of a header's sum is never all ones, so segmentation would not write this form again.
+    // The complement of a header's sum is never all ones, so segmentation would not reproduce this value.
     if u16_at(header, ipv4::field::CHECKSUM.start) == 0xffff {
         return Err(Pass::ChecksumForm);
     }
@@ -392,7 +392,7 @@ fn verify_tunnels(
     Ok(())
 }
 
-/// Returns the sum of everything from the transport header on, read or derived from the device's sum.
+/// Returns the sum of all bytes from the transport header on, computed from the bytes or derived from the device's sum.
 #[inline]
 fn sum_behind(packet: &[u8], shape: &Shape, state: &Checksum) -> Sum {
     match state {

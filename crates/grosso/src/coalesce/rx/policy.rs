@@ -70,7 +70,7 @@ impl Policy for ByProfile {
 /// runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiers {
-    /// Header prediction: the next packet of a train is known byte for byte.
+    /// Header prediction: the next packet of a train is predicted byte for byte.
     pub(crate) prediction: bool,
     /// Masks: one comparison shows that a packet has known headers or obeys the laws of equality.
     pub(crate) masks: bool,
@@ -79,6 +79,6 @@ pub(crate) struct Tiers {
 impl Tiers {
     pub(crate) const ALL: Self = Self { prediction: true, masks: true };
 
-    /// Dissects every packet and checks each law.
+    /// No fast paths: every packet is dissected, and each law is checked.
     pub(crate) const NONE: Self = Self { prediction: false, masks: false };
 }

@@ -1,7 +1,7 @@
 //! Cache of recent header stacks, so that a packet with a known stack need not be dissected.
 //!
 //! A few bits of a packet determine its headers: EtherTypes, protocols, versions, header lengths, tunnel ports and
-//! flags. A packet that agrees in those bits with a dissected one has the same headers.
+//! flags. A packet that agrees with a dissected packet in those bits has the same headers.
 
 use alloc::boxed::Box;
 use core::ops::{Index, Range};
@@ -112,7 +112,7 @@ impl Shapes {
         self.known.len() >= SHAPES_MAX
     }
 
-    /// Clears the cache; nothing may refer to an entry.
+    /// Clears the cache; no ID of an entry may be in use.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }
@@ -136,7 +136,7 @@ impl Shapes {
 impl Index<ShapeId> for Shapes {
     type Output = CachedStack;
 
-    /// Returns the headers of an ID; entries are removed only while nothing refers to them, so this never fails.
+    /// Returns the headers with this ID. Never fails, because entries are removed only while no ID is in use.
     #[inline(always)]
     fn index(&self, id: ShapeId) -> &CachedStack {
         &self.known[id]
@@ -302,7 +302,7 @@ fn latest(
 }
 
 /// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, options of
-/// that length are recognised by their layout.
+/// that length are recognized by their layout.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {

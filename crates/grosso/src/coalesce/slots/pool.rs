@@ -1,4 +1,4 @@
-//! Buffers of all held trains after the first of each, in one bounded pool.
+//! Buffers of all held trains except the first buffer of each, in one bounded pool.
 
 use alloc::vec::Vec;
 use core::ops::Range;

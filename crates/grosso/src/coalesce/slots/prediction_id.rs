@@ -10,7 +10,8 @@ impl PredictionId {
     /// No slot.
     pub(crate) const NONE: Self = Self(u16::MAX);
 
-    /// Number of predicted flows. If the hashes of two flows select one slot, the flow whose train is held keeps it.
+    /// Number of predicted flows. If the hashes of two flows select the same slot, the flow whose train is held keeps
+    /// it.
     pub(crate) const COUNT: u16 = 512;
 
     /// Last slot.

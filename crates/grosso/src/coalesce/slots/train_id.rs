@@ -7,7 +7,7 @@ use crate::coalesce::slots::slot_map::Id;
 pub(crate) struct TrainId(u32);
 
 impl TrainId {
-    /// No train: above any limit.
+    /// No train: a number above any limit.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 

@@ -84,7 +84,7 @@ impl FragmentHeader {
         self.len - usize::from(self.ip.offset)
     }
 
-    /// Returns the length of the packet in bytes according to its IP header, from that header on.
+    /// Returns the length of the packet in bytes according to its IP header, counted from the start of that header.
     pub(super) fn whole_len(&self) -> usize {
         let start = usize::from(self.ip.offset);
         match self.ip.kind {
@@ -125,7 +125,7 @@ impl FragmentHeader {
     }
 
     /// Returns the fragment size that is always allowed, even if no original fragment was that large: every IPv6 link
-    /// carries it (rule S62).
+    /// carries fragments of this size (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
@@ -136,8 +136,8 @@ impl FragmentHeader {
         self.ip.kind == Kind::Ipv4 && u16_at(&self.bytes, at) & ipv4::DONT_FRAGMENT != 0
     }
 
-    /// Returns whether a router would accept the packet: its header checksum is valid. Zero is accepted too, because a
-    /// driver leaves the checksum to its device.
+    /// Returns whether a router would accept the packet, which requires a valid header checksum. Zero is accepted too,
+    /// because drivers leave the checksum to the device.
     pub(super) fn is_intact(&self) -> bool {
         let header = self.bytes.get(usize::from(self.ip.offset)..self.ip.end()).unwrap_or_default();
         let is_left = || u16_at(header, ipv4::field::CHECKSUM.start) == 0;
@@ -174,7 +174,7 @@ impl FragmentHeader {
     }
 
     /// Writes the headers of the fragment with `len` bytes of data, `before` bytes after the start of the packet's
-    /// data; `more` tells whether other fragments follow.
+    /// data; `more` specifies whether other fragments follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
@@ -228,7 +228,7 @@ impl FragmentHeader {
         self.len += ipv6_fragment::HEADER_LEN;
     }
 
-    /// Overwrites with NOPs the options that only the first fragment has (rule S60, RFC 791).
+    /// Replaces the options that only the first fragment has with NOPs (rule S60, RFC 791).
     fn blank_options(&mut self) {
         let mut at = usize::from(self.ip.offset) + ipv4::HEADER_LEN;
         let end = self.ip.end();
@@ -254,7 +254,7 @@ impl FragmentHeader {
 struct Unfragmentable {
     /// End of these headers.
     end: usize,
-    /// Position of the next-header field in the last of them.
+    /// Position of the next-header field in the last of these headers.
     next_header: usize,
 }
 

@@ -1,7 +1,7 @@
 //! IP fragments of one packet (rules S30 to S32 and S60 to S62).
 //!
 //! Unlike segments, fragments repeat only the headers that every router reads; the rest of the packet is their data.
-//! The checksums in it are therefore completed before the packet is fragmented.
+//! The checksums in this data are therefore completed before the packet is fragmented.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{LinkType, Ports, Stack, dissect, udp};
@@ -29,19 +29,19 @@ pub struct FragmentOptions {
     /// Identification of IPv6 fragments. Use a random value (RFC 7739). Ignored for a reassembled packet, which keeps
     /// its identification, and for IPv4.
     pub identification: u32,
-    /// Fragments IPv4 packets even if DF is set.
+    /// Whether to fragment IPv4 packets even if DF is set.
     pub ignore_dont_fragment: bool,
 }
 
 impl FragmentOptions {
-    /// Creates options for a link with this MTU in bytes; `identification` is that of IPv6 fragments.
+    /// Creates options for a link with this MTU in bytes; `identification` applies to IPv6 fragments.
     #[must_use]
     pub const fn new(mtu: u16, identification: u32) -> Self {
         Self { mtu, identification, ignore_dont_fragment: false }
     }
 }
 
-/// Writes the IP fragments of one packet, in order.
+/// Writer of the IP fragments of one packet, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, segment::{FragmentOptions, Fragments}};
@@ -73,7 +73,7 @@ pub struct Fragments<'a> {
 
 impl<'a> Fragments<'a> {
     /// Prepares the fragmentation of the UDP superframe in `slices`, as its parameters require (UFO, rules S30 to S32).
-    /// `identification` is that of IPv6 fragments and should be random (RFC 7739).
+    /// `identification` applies to IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be fragmented.
@@ -123,12 +123,12 @@ impl<'a> Fragments<'a> {
     }
 
     /// Prepares the fragmentation of the IP packet in `slices`; the first slice must contain all headers. Trailing
-    /// bytes such as Ethernet padding are dropped, and a partial checksum is completed. Of a tunnelled packet, the
+    /// bytes such as Ethernet padding are dropped, and a partial checksum is completed. If the packet is tunneled, its
     /// outermost IP packet is fragmented.
     ///
     /// A reassembled packet ([`Meta::fragmented`]) is split into fragments no larger than the original ones (rules S61,
-    /// S62); DF then only forbids fragments beyond the largest original. Any other IPv6 packet must be the caller's
-    /// own, because routers do not fragment IPv6 (RFC 8200 section 5).
+    /// S62); DF then only forbids fragments longer than the largest original one. Any other IPv6 packet must originate
+    /// from the caller, because routers do not fragment IPv6 (RFC 8200 section 5).
     ///
     /// # Errors
     /// Returns the reason why the packet cannot, must not or need not be fragmented.
@@ -154,7 +154,7 @@ impl<'a> Fragments<'a> {
             return Err(NoFragments::Whole);
         }
         if header.forbids_fragments() && !options.ignore_dont_fragment {
-            // A packet that arrived in fragments may leave in fragments if those fit (rule S61).
+            // A packet that arrived in fragments may be sent in fragments again if they fit (rule S61).
             let may_again = came.is_some_and(|came| came.largest.get() <= options.mtu);
             if !may_again {
                 return Err(NoFragments::DontFragment { mtu: options.mtu });
@@ -239,8 +239,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// Returns the completed form of the partial checksum at `start` and `offset` (rule C3). The data of the frame are
-    /// `data_len` bytes from `data_start` on.
+    /// Returns the completed form of the partial checksum at `start` and `offset` (rule C3). The frame has `data_len`
+    /// bytes of data from `data_start` on.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),
@@ -257,7 +257,7 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes the part of the patch that lies in a fragment with these `data`, which start `before` bytes after the
+    /// Writes the part of the patch that lies in a fragment with this `data`, which starts `before` bytes after the
     /// start of all data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
@@ -313,7 +313,7 @@ mod tests {
         let whole = datagram.payload_len(3000).build();
         let fragments = cut(&whole, 1480).unwrap();
         let words: Vec<_> = fragments.iter().map(|f| u16::from_be_bytes([f[20], f[21]])).collect();
-        // DF stays, MF on all but the last, offsets in units of 8.
+        // DF is kept, MF is set in all fragments but the last, and offsets count 8-byte units.
         assert_eq!(words, [0x6000, 0x6000 | 185, 0x4000 | 370]);
         assert!(fragments.iter().all(|f| f[18..20] == [0, 77]));
         assert!(fragments.iter().all(|f| f[16..18] == ((f.len() - 14) as u16).to_be_bytes()));

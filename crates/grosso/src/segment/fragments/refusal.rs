@@ -11,8 +11,8 @@ pub enum NoFragments {
         /// MTU in bytes.
         mtu: u16,
     },
-    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain: those of IPv6
-    /// (rules S60, S62; RFC 7112), and those of TCP up to its flags (RFC 1858, RFC 3128).
+    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain: all IPv6
+    /// headers (rules S60, S62; RFC 7112), and the TCP header up to its flags (RFC 1858, RFC 3128).
     MtuTooSmall,
     /// The packet has no IP header.
     NotIp,
@@ -24,7 +24,7 @@ pub enum NoFragments {
     HeadersSplit,
     /// The headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
     HeaderTooLong,
-    /// The packet is shorter than its IP header or than the length in it.
+    /// The packet is shorter than its IP header or than the length stated there.
     BytesMissing,
     /// The packet is longer than IP fragments can express (rule F13).
     TooLong,

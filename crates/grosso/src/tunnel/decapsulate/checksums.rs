@@ -1,4 +1,4 @@
-//! The checksums of a tunnel: their verification if no device has done it, and the state of the inner checksums.
+//! Verification of the checksums of a tunnel that no device has verified, and the state of the inner checksums.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
@@ -54,7 +54,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // If the outermost checksum is hidden, the first verified level is that one.
+        // If the outermost checksum is hidden, it is the first verified level.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;

@@ -34,7 +34,7 @@ pub(super) struct OuterHeaders {
 }
 
 impl OuterHeaders {
-    /// Finds the headers. A superframe may have zero in a length that does not fit its field.
+    /// Finds the headers. In a superframe, a length that does not fit its field may be zero.
     pub(super) fn find(
         frame: &[u8],
         stack: &Stack,
@@ -215,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a header that a receiver removes, if the receiver accepts it. A header that stays with the packet is
-    /// the first inside the tunnel.
+    /// Steps over a header that a receiver removes, if the receiver accepts it. A header that remains with the packet
+    /// is the first header inside the tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the tunnel that an IP protocol number announces: GRE, which is stepped over, or a packet without a
+    /// Returns the tunnel that an IP protocol number announces: GRE, whose header is skipped, or a packet without a
     /// tunnel header.
     fn protocol(
         &mut self,
@@ -261,7 +261,7 @@ impl Walk<'_> {
         self.stack.layers().get(self.next).copied()
     }
 
-    /// Returns the reason why nothing follows an IP header and its extension headers.
+    /// Returns the reason why no header follows an IP header and its extension headers.
     fn refusal_behind_ip(&self) -> Refusal {
         let before = self.next.checked_sub(1).and_then(|last| self.stack.layers().get(last));
         let protocol = before.map_or(0, |layer| {
@@ -287,7 +287,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why nothing follows a UDP header: most ports belong to no tunnel, and the port of ESP also
+    /// Returns the reason why no header follows a UDP header: most ports belong to no tunnel, and the port of ESP also
     /// carries IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
         if ports.on(port).is_some() && self.stack.stop != Stop::Payload {
@@ -297,7 +297,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why nothing follows a tunnel header.
+    /// Returns the reason why no header follows a tunnel header.
     fn refusal_inside(&self) -> Refusal {
         match self.stack.stop {
             Stop::Truncated => Refusal::Truncated,
@@ -309,7 +309,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns class and type of the first option that a tunnel endpoint must understand.
+/// Returns the class and type of the first option that a tunnel endpoint must understand.
 fn critical_option(frame: &[u8], headers: &[Layer]) -> Option<(u16, u8)> {
     let layer = headers.iter().find(|layer| layer.kind == Kind::Geneve)?;
     let header = frame.get(usize::from(layer.offset)..layer.end())?;

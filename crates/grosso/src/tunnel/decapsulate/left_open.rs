@@ -9,7 +9,7 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Returns the partial checksum of an inner packet that ends at `end` and whose checksum field holds only the
+/// Returns the partial checksum of an inner packet that ends at `end`, if its checksum field holds only the
 /// pseudo-header sum, and not by chance. A virtual link between two hosts on one machine carries such packets, and a
 /// socket does not report that the checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {

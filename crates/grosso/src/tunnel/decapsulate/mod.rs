@@ -1,6 +1,6 @@
 //! Decapsulation of packets, one tunnel at a time.
 //!
-//! Only the link header is moved, towards the inner packet; nothing else is copied, and nothing is allocated.
+//! Only the link header is moved, towards the inner packet; no other bytes are copied, and no memory is allocated.
 //! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
 //! reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
@@ -60,7 +60,7 @@ use crate::{
     },
 };
 
-/// Rules of a receiver of tunnelled packets.
+/// Rules of a receiver of tunneled packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulationRules {
@@ -74,14 +74,14 @@ pub struct DecapsulationRules {
     pub outer_checksum: OuterChecksum,
     /// Link type of the decapsulated packet.
     pub presented: Presented,
-    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. For
-    /// observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
+    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. Intended
+    /// for observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
     pub critical_options: bool,
     /// Whether an inner checksum field that holds only the pseudo-header sum counts as partial. Packets from a
     /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
     /// such packets.
     pub completes_left_open: bool,
-    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5), which Linux does not (rule W30).
+    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses them (rule W30).
     /// [`Details::reserved_bits`] reports them.
     pub reserved_bits: bool,
 }
@@ -125,7 +125,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns Linux's defaults, which accept nothing that needs configuration.
+    /// Returns Linux's defaults, which accept no feature that needs configuration.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -152,9 +152,9 @@ pub struct Decapsulation {
     /// ECN change that the tunnel imposes on the packet.
     pub congestion: Congestion,
     /// Metadata of the decapsulated packet (rule W4): state of the inner checksums, segmentation, and the VLAN tag if
-    /// the link header stays. The receive hash is dropped, because it was computed for the outer packet.
+    /// the link header is kept. The receive hash is dropped, because it was computed for the outer packet.
     pub meta: Meta,
-    /// Part of the link layer that stays, if any.
+    /// Part of the link layer that is kept, if any.
     front: Front,
     /// Start and end of the packet after the link layer, in bytes from the start of the frame.
     start: usize,
@@ -213,11 +213,11 @@ impl Details {
     };
 }
 
-/// Part of the link layer that stays in front of the packet.
+/// Part of the link layer that is kept in front of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     len: usize,
-    /// The header that names the type of the packet, and the name.
+    /// Header that contains the type of the packet, and the type to write.
     named: Option<(Layer, u16)>,
     /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
@@ -357,14 +357,15 @@ impl Decapsulation {
         self.end - self.start + self.front.len
     }
 
-    /// Returns the range of the packet in the original frame, without the link header if that is the frame's own.
+    /// Returns the range of the packet in the original frame; excludes the link header if it belongs to the outer
+    /// frame.
     #[must_use]
     pub const fn inner(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// Updates a sum over the packet for a changed traffic class of IPv6; in IPv4 the header checksum compensates the
-    /// change.
+    /// Updates a sum over the packet for a changed traffic class of IPv6; in IPv4 the header checksum compensates for
+    /// the change.
     fn follow_congestion(&mut self, frame: &[u8]) {
         let (Checksum::Complete { sum }, Some(network)) = (self.meta.checksum, self.network) else {
             return;
@@ -475,7 +476,7 @@ impl InnerPacket {
             let is_on_links = !spec.announced.ethertypes.is_empty();
             layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
         };
-        // Without a link header that names the payload, only IP can be recognised.
+        // Without a link header that names the payload, only IP can be recognized.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
             first
@@ -510,7 +511,7 @@ impl InnerPacket {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// Returns the part of the link layer that stays in front of the packet.
+    /// Returns the part of the link layer that is kept in front of the packet.
     fn front(
         &self,
         frame: &[u8],
@@ -534,7 +535,8 @@ impl InnerPacket {
         if link == LinkType::Null && !is_same || last.kind == Kind::Mpls && !is_ip_type(ethertype) {
             return Err(Refusal::LinkFamily);
         }
-        // The bottom label of an MPLS stack names nothing: the packet's first bits determine its version.
+        // The bottom label of an MPLS stack does not state the payload type: the packet's first bits determine its
+        // version.
         let named = named.filter(|_| last.kind != Kind::Mpls);
         if named.is_some_and(|(layer, name)| !link::can_name(layer.kind, name)) {
             return Err(Refusal::LinkFamily);
@@ -562,7 +564,7 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// Returns the EtherType for a field. A length in its place means that LLC follows, for which Linux has its own number.
+/// Returns the EtherType for a field. If the field holds a length, LLC follows, for which Linux has its own number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }

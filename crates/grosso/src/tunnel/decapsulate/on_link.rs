@@ -22,7 +22,7 @@ pub(super) struct Labeled {
 }
 
 impl Labeled {
-    /// Finds the stack; `None` if the link layer has none, as with nearly all packets.
+    /// Finds the stack; `None` if the link layer has none, as in nearly all packets.
     #[inline]
     pub(super) fn find(stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
@@ -44,7 +44,7 @@ impl Labeled {
         link: LinkType,
         presented: Presented,
     ) -> Result<Decapsulation, Refusal> {
-        // Only Ethernet has a place for the addresses of the frame.
+        // Only an Ethernet link can keep the addresses of the frame.
         if presented == Presented::OnItsLink && link != LinkType::Ethernet {
             return Err(Refusal::LinkFamily);
         }
@@ -87,7 +87,7 @@ fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Check
             }
             Some(Checksum::Partial { start: u16::try_from(start).ok()?, offset })
         }
-        // The sum starts at the first IP header, which stays.
+        // The sum starts at the first IP header, which is kept.
         kept => Some(kept),
     }
 }

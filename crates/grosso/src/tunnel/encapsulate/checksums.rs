@@ -1,4 +1,4 @@
-//! The checksums around a packet: computed without its payload, or left to the sender of the packet.
+//! The checksums around a packet: computed without its payload, or left for the device that sends it.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};
@@ -69,7 +69,7 @@ pub(super) fn seal(
 }
 
 /// Returns the sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to
-/// the complement of the pseudo-header sum (rule C40). `None` if no checksum is partial.
+/// the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
@@ -82,7 +82,7 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
     match meta.checksum {
         Checksum::Partial { start, offset } => {
             let start = usize::from(start) - inside.start + header_len;
-            // A frame whose headers reach that far was refused before.
+            // A frame with headers of that length was refused earlier.
             Checksum::Partial { start: start as u16, offset }
         }
         unnecessary @ Checksum::Unnecessary { .. } if is_bare => unnecessary,

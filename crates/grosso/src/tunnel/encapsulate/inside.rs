@@ -14,9 +14,9 @@ use crate::{
 /// The inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    /// Start of the part of the frame that stays, in bytes from the start of the frame.
+    /// Start of the carried part of the frame, in bytes from the start of the frame.
     pub(super) start: usize,
-    /// End of that part in bytes from the start of the frame. Bytes after the end are padding.
+    /// End of the carried part, in bytes from the start of the frame. Bytes after the end are padding.
     pub(super) end: usize,
     /// Kind of the packet: Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
@@ -119,7 +119,7 @@ impl Inside {
         }
         self.start = usize::from(ip.offset);
         self.kind = ip.kind;
-        // The lengths of a superframe may have any value (rules S5, G50), so the number of bytes counts.
+        // The lengths of a superframe may have any value (rules S5, G50), so only the number of bytes counts.
         if meta.gso.is_none() {
             let end = declared_end(head, ip).ok_or(Refusal::LengthZero)?;
             if end > self.end {
@@ -182,7 +182,7 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
 }
 
 /// Returns the number of packets that a superframe of `len` bytes is segmented into, independent of the count that its
-/// source gave.
+/// source reported.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
     match gso.size {
         GsoSize::Every(size) => {

@@ -51,7 +51,7 @@ use crate::{
     },
 };
 
-/// Encapsulates frames for one tunnel. The [module documentation](self) has an example.
+/// Encapsulator of frames for one tunnel. The [module documentation](self) has an example.
 #[derive(Debug)]
 pub struct Encapsulator {
     endpoint: Endpoint,
@@ -111,8 +111,8 @@ impl Encapsulator {
     ///
     /// For a packet with a partial checksum, the outer checksums are complete and computed from the headers alone (rule
     /// C40), or the inner checksum is left to the receiver if the endpoint uses remote checksum offload (rule C52).
-    /// Otherwise the outer checksum is partial. The outer checksums of a superframe are pseudo-header sums, like its
-    /// own.
+    /// Otherwise the outer checksum is partial. The outer checksums of a superframe are pseudo-header sums, like the
+    /// inner checksum.
     ///
     /// # Errors
     /// Returns the reason why the tunnel cannot carry the frame, which is then not counted as sent.

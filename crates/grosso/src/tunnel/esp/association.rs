@@ -82,7 +82,7 @@ impl SecurityAssociation {
 /// Encrypted part of a packet (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EspMode {
-    /// Transport mode: the payload of the IP packet is encrypted and its header stays.
+    /// Transport mode: the payload of the IP packet is encrypted, and the IP header is kept.
     Transport,
     /// Tunnel mode: the whole IP packet is encrypted, inside an outer IP packet with these addresses.
     Tunnel(Outer),
@@ -125,8 +125,8 @@ impl UdpPorts {
 
 /// Length of the integrity check value (RFC 4106 section 6).
 ///
-/// Use 8 or 12 bytes only if the peer requires it: such a key tolerates a limited number of forgery attempts (NIST SP
-/// 800-38D appendix C).
+/// Use 8 or 12 bytes only if the peer requires it: a key with a short ICV tolerates only a limited number of forgery
+/// attempts (NIST SP 800-38D appendix C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IcvLength {
     /// 8 bytes.
@@ -274,7 +274,7 @@ pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;
 /// RFC 4303 appendix A2.1.
 pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
 
-/// Bytes of the salt (RFC 4106 section 4).
+/// Length of the salt in bytes (RFC 4106 section 4).
 pub(super) const SALT_BYTES: usize = 4;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) trait Cipher: fmt::Debug + Send + Sync {
     /// Encrypts `text` and writes the ICV; returns `false` if either length is invalid.
     fn seal(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &mut [u8]) -> bool;
 
-    /// Verifies the ICV and decrypts `text` if it is valid; otherwise returns `false` and writes nothing.
+    /// Verifies the ICV and decrypts `text` if it is valid; otherwise returns `false` and leaves `text` unchanged.
     fn open(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &[u8]) -> bool;
 }
 
@@ -62,7 +62,7 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
     }
 }
 
-/// Returns address and length of the key state in memory.
+/// Returns the address and length of the key state in memory.
 pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
     (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }

@@ -63,12 +63,12 @@ pub struct Decrypted {
     pub sequence: u64,
     /// State of the plaintext frame's checksums.
     ///
-    /// In transport mode over UDP they count as verified: a NAT changed the addresses that they cover, and the ICV
-    /// protects the rest (RFC 3948 section 3.1.2). Otherwise their state is unknown.
+    /// In transport mode over UDP the checksums count as verified: a NAT changed the addresses that they cover, and the
+    /// ICV protects the rest (RFC 3948 section 3.1.2). Otherwise their state is unknown.
     pub checksum: Checksum,
 }
 
-/// Decrypts the packets of one association. The [module documentation](super) has an example.
+/// Decryptor of the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Decryptor {
     spi: u32,
@@ -84,7 +84,7 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// Creates a decryptor for an association that has received nothing.
+    /// Creates a decryptor for an association that has received no packets.
     ///
     /// # Errors
     /// Returns the first contradiction found in the association.
@@ -295,8 +295,8 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// Returns the payload of UDP. Its checksum is ignored: the ICV is stronger, and translators are known to leave a wrong
-/// checksum behind (RFC 3948 section 2.1).
+/// Returns the payload of UDP. Its checksum is ignored: the ICV is stronger, and address translators are known to leave
+/// a wrong checksum (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
         return Err(Refusal::Short);

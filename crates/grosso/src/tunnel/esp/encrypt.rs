@@ -31,7 +31,7 @@ pub struct Encrypted {
     pub meta: Meta,
 }
 
-/// Encrypts the packets of one association. The [module documentation](super) has an example.
+/// Encryptor of the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Encryptor {
     spi: u32,
@@ -128,7 +128,8 @@ impl Encryptor {
     /// padding and ICV (rule S46).
     ///
     /// # Errors
-    /// [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; none is sent.
+    /// [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; no packet is
+    /// sent.
     pub fn encrypt_segments<'e, 'a>(
         &'e mut self,
         segments: Segments<'a>,
@@ -146,7 +147,7 @@ impl Encryptor {
         self.headroom() + self.trailer_max()
     }
 
-    /// Returns the sequence number of the last encrypted packet; 0 before the first.
+    /// Returns the sequence number of the last encrypted packet; 0 before the first packet.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.last_sequence
@@ -160,7 +161,7 @@ impl Encryptor {
         max.saturating_sub(self.last_sequence)
     }
 
-    /// Returns address and length of the expanded key in memory, for `mlock(2)`.
+    /// Returns the address and length of the expanded key in memory, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
@@ -228,7 +229,7 @@ impl Encryptor {
         }
         complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
 
-        // From here on, only a link layer can cause a refusal: it is too small, or has no number for the address
+        // From here on, only the link layer can cause a refusal: it is too short, or has no number for the address
         // family.
         let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
         out.copy_within(headroom..headroom + prefix_len, 0);
@@ -413,7 +414,7 @@ fn write_trailer(out: &mut [u8], padding: usize, next_header: u8) {
     out[padding + 1] = next_header;
 }
 
-/// Writes the UDP header. Over IPv4 it has no checksum (RFC 3948 section 2.1), over IPv6 it must have one (RFC 8200
+/// Writes the UDP header. Over IPv4 it has no checksum (RFC 3948 section 2.1); over IPv6 it must have one (RFC 8200
 /// section 8.1).
 fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: UdpPorts) {
     let len = frame.len() - at;

@@ -13,8 +13,8 @@
 //! | `reason` | names and counters of all refusals |
 //!
 //! The module has no key exchange, no policy and no SA database; a caller with several associations gets the SPI from
-//! [`classify`]. No packet allocates. Encryption copies the text once, into the output buffer; decryption does not copy
-//! it.
+//! [`classify`]. Packets are processed without allocation. Encryption copies the text once, into the output buffer;
+//! decryption does not copy it.
 //!
 //! ```
 //! use grosso::{

@@ -1,4 +1,4 @@
-//! The IP header around a tunnelled packet, and the congestion that the inner packet inherits from it.
+//! The IP header around a tunneled packet, and the congestion that the inner packet inherits from it.
 
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
@@ -24,8 +24,8 @@ impl Outer {
     /// 5.1.2).
     ///
     /// DSCP, ECN, the DF bit and the flow label are copied from the inner packet (RFC 6040 section 4.1 for the first
-    /// two). An inner IPv6 packet has no DF bit and sets the outer one, because IPv6 routers never fragment. The
-    /// identification is the low part of the sequence number.
+    /// two). For an inner IPv6 packet, which has no DF bit, the outer DF bit is set, because IPv6 routers never
+    /// fragment. The identification is the low part of the sequence number.
     pub(super) fn emit(
         &self,
         header: &mut [u8],
@@ -58,7 +58,7 @@ impl Outer {
     }
 }
 
-/// Applies the congestion that was signalled in the tunnel to the decapsulated packet: `class` is the traffic class of
+/// Applies the congestion that was signaled in the tunnel to the decapsulated packet: `class` is the traffic class of
 /// the outer header.
 pub(super) fn tell_congestion(
     packet: &mut [u8],

@@ -49,7 +49,7 @@ pub(super) enum Side {
     /// Destination options after a routing header are for the last destination only and are encrypted; the other
     /// extension headers, which nodes on the path read, are not (RFC 4303 section 3.1.1).
     Encrypting,
-    /// All extension headers that the peer left unencrypted.
+    /// All extension headers that the peer left unencrypted stay in front.
     Decrypting,
 }
 

@@ -13,7 +13,7 @@ use super::reason::Refusal;
 pub(super) struct ReplayWindow {
     /// Number of packets that are remembered; 0 if replay protection is off.
     packets: u64,
-    /// The highest accepted sequence number; 0 before the first.
+    /// The highest accepted sequence number; 0 before the first packet.
     top: u64,
     /// The ring of bits: bit `n` belongs to every number that is `n` modulo the length of the ring.
     accepted: Box<[u64]>,
@@ -91,7 +91,7 @@ impl ReplayWindow {
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 
-    /// Returns the highest accepted sequence number; 0 before the first.
+    /// Returns the highest accepted sequence number; 0 before the first packet.
     pub(super) const fn top(&self) -> u64 {
         self.top
     }

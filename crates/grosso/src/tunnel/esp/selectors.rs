@@ -64,7 +64,7 @@ impl Prefix {
     }
 }
 
-/// Returns whether two addresses belong to one family and start with the same bits.
+/// Returns whether two addresses belong to the same family and start with the same bits.
 fn shares(own: &[u8], other: &[u8], bits: u32) -> bool {
     let (bytes, rest) = (bits as usize / 8, bits % 8);
     if own.len() != other.len() || own[..bytes] != other[..bytes] {

@@ -16,7 +16,7 @@ const STEP_NS: u64 = SECOND / 10;
 struct Path {
     prober: Prober,
     now_ns: u64,
-    /// The longest packet that arrives; `None` if the remote endpoint answers nothing.
+    /// The longest packet that arrives; `None` if the remote endpoint does not answer.
     mtu: Option<usize>,
     /// Round-trip time in polls.
     delay: u64,
@@ -71,7 +71,8 @@ proptest! {
         prop_assert!(!path.prober.is_questioned());
     }
 
-    /// RFC 8899 sections 4.3 and 5.3: a black hole is found without any message, and the search ends near its length.
+    /// RFC 8899 sections 4.3 and 5.3: a black hole is found without any message, and the search ends close to the path
+    /// MTU.
     #[test]
     fn a_black_hole_is_found_and_measured(mtu in BASE..TOP, delay in 0u64..9, begun in 0u64..20) {
         let mut path = Path::new(Some(TOP), delay);
@@ -122,7 +123,7 @@ proptest! {
         prop_assert!(settled <= mtu - less, "{settled} of {}", mtu - less);
     }
 
-    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that becomes wide again is used again, without traffic.
+    /// RFC 8899 section 5.1.1, `PMTU_RAISE_TIMER`: a path that becomes wide again is detected without traffic.
     #[test]
     fn a_path_that_is_wide_again_is_found(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -144,7 +145,7 @@ proptest! {
         }
     }
 
-    /// RFC 8899 section 5.1.2, `MAX_PROBES`: two lost probes in a row are no proof.
+    /// RFC 8899 section 5.1.2, `MAX_PROBES`: two consecutive lost probes prove nothing.
     #[test]
     fn fewer_than_three_lost_probes_prove_nothing(lost in prop::collection::vec(0u8..3, 1..30)) {
         let mut path = Path::new(Some(TOP), 1);

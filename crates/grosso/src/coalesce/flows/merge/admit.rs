@@ -225,7 +225,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, None, sink)
     }
 
-    /// Starts a train with a packet, unless nothing may follow it (rule G37).
+    /// Starts a train with a packet, unless no packet may follow it (rule G37).
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,
@@ -287,7 +287,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns a free entry of the flow table, closing the oldest train of the bucket if needed (rule G3), unless the
-    /// policy evicts none.
+    /// policy never evicts trains.
     #[cold]
     fn room_for<P: Policy>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Look-up of the flow of a packet, and of the train of that flow.
+//! Lookup of a packet's flow, and of the train of that flow.
 //!
 //! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. An earlier
 //! tier gives the same answer as a later one, only sooner:
@@ -7,7 +7,7 @@
 //!    ([`Merger::expect`]).
 //! 2. It continues the train of the flow that is expected next: that flow's prediction fits byte for byte.
 //! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
-//! 4. Its headers agree, under a mask, with those of the train of that flow, or of a guessed flow.
+//! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, its flow is irrelevant if it is unmergeable for the same reason as the packet before it.
 //! 7. Its header stack is cached: the flow is hashed from it.
@@ -69,8 +69,8 @@ pub(crate) struct Guess {
 }
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Returns the prediction that a packet may match, from the packets before it. Returns none if prediction is
-    /// disabled.
+    /// Returns the prediction that a packet may match, based on the packets before it. Returns `Nothing` if prediction
+    /// is disabled.
     #[inline(always)]
     pub(crate) fn expect(&self, packet: &[u8], meta: &Meta) -> ExpectedFlow {
         let id = self.predictions.latest();
@@ -147,7 +147,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns metadata and reason for a packet with the same header shape as the previous passed packet.
+    /// Returns the metadata and the pass reason of a packet with the same header shape as the last packet that was
+    /// passed.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;
@@ -159,7 +160,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns the headers of a packet that is unmergeable because of its headers or flags, if the previous packet had
-    /// the same headers. While no train is held, its flow is irrelevant.
+    /// the same headers. The flow of such a packet is irrelevant while no train is held.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -197,7 +198,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by its headers, known or dissected.
+    /// Finds the flow of a packet, whose headers are taken from the cache or dissected.
     #[inline(always)]
     pub(crate) fn parse<P: Policy>(
         &mut self,
@@ -232,7 +233,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged stay as they are.
+    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged keep their
+    /// padding.
     pub(crate) fn trims(&self) -> bool {
         let Rules { padding, acknowledgments, .. } = self.profile.rules;
         padding == Padding::Trim && !acknowledgments.are_gathered()
@@ -284,7 +286,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         verdict
     }
 
-    /// Finds the flow of a packet with this expectation, without parsing it.
+    /// Finds the flow of a packet that may match a prediction, without parsing the packet.
     #[inline(always)]
     pub(crate) fn look_up<P: Policy>(
         &self,
@@ -318,7 +320,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
 
-    /// Finds the flow of a packet that may match this prediction, whose train may have been looked up.
+    /// Finds the flow of a packet that may match this prediction. The caller may already have looked up the
+    /// prediction's train.
     #[inline(always)]
     fn look_up_expected(
         &self,
@@ -351,7 +354,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Lookup::Guessed(Guess::NONE)
     }
 
-    /// Returns the headers of a packet, known or dissected.
+    /// Returns the headers of a packet, from the cache or by dissection.
     #[inline(always)]
     pub(crate) fn headers<P: Policy>(
         &mut self,
@@ -366,7 +369,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.dissect(packet, meta)
     }
 
-    /// Locates a predicted packet by the train that it continues.
+    /// Returns headers, flow and train of a predicted packet, as the train that it continues determines them.
     #[inline(always)]
     pub(crate) fn match_of(&self, next: PredictionId) -> FlowMatch {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
@@ -377,7 +380,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         FlowMatch { known, flow, found, agrees, resembled: PredictionId::NONE }
     }
 
-    /// Guesses the flow of a packet by the headers of the packet before it.
+    /// Guesses the flow of a packet from the headers of the previous packet.
     #[inline(always)]
     fn guess<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Guess {
         let latest = self.shapes.latest();
@@ -390,7 +393,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Locates a packet by the train of a guessed flow, if its headers agree with the train's.
+    /// Finds the flow of a packet through the train of a guessed flow, if its headers agree with the train's.
     #[inline(always)]
     fn locate_by_train(
         &self,

@@ -80,12 +80,12 @@ pub(crate) struct Merger<B> {
     pub(crate) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
     acknowledgments: AckLog,
-    /// Result of the latest dissection, reused so that nothing is cleared per packet.
+    /// Result of the latest dissection, reused so that it need not be cleared for each packet.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// Unknown headers.
+/// Reason why a packet's headers are not in the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unknown {
     /// Packets with these headers cannot be merged.
@@ -176,7 +176,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Works like [`Self::might_be_of`], for a packet of another flow than the packet before it.
+    /// Works like [`Self::might_be_of`], for a packet whose flow differs from the previous packet's.
     #[inline(never)]
     fn might_be_of_another(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         let Some(known) = self.shapes.find(packet) else {
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Works like [`Self::might_be_of`], for the packet that was just dissected.
     pub(crate) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.cuts_around(&self.stack) {
-            // The datagrams of one superframe may belong to any inner flows.
+            // The datagrams of one superframe may belong to any inner flow.
             return Some(FlushScope::All);
         }
         let keys = Keys::of(self.stack.layers(), packet);
@@ -254,8 +254,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Closes all trains and clears the cache of header stacks, because it overflowed. No queued packet may refer to a
-    /// stack.
+    /// Closes all trains and clears the cache of header stacks, because the cache overflowed. No queued packet may
+    /// refer to a stack.
     #[cold]
     pub(crate) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);
@@ -343,7 +343,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
 
-    /// Delivers a train: a single packet unchanged, several as a superframe.
+    /// Delivers a train: a single packet unchanged, several packets as a superframe.
     #[inline]
     pub(crate) fn close(
         &mut self,
@@ -409,7 +409,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             *flags |= train.ending_flags;
         }
         let fixed_ids = train.fixed_ids;
-        // `header` already has the identifications of the packet that the rules name.
+        // `header` already has the identifications of the packet that the rules select.
         let template = Template {
             shape,
             header: template_header,
@@ -457,9 +457,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules ask for that and
-/// the train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets,
-/// so payload is not read.
+/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules require it and the
+/// train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets, so the
+/// payload is not read.
 #[inline(never)]
 fn complete_checksum<B: AsRef<[u8]>>(
     known: &CachedStack,

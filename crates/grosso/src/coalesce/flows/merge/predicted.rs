@@ -1,4 +1,4 @@
-//! Packets that were predicted, on their way into the train.
+//! Predicted packets, from the stages to their train.
 
 use super::Merger;
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Starts predicting for a new train: after a packet that resembles those before it, the next one is known.
+    /// Starts predicting for a new train: after a packet that resembles earlier ones, the next packet is predictable.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held_mut(slot) else { return };
@@ -136,8 +136,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Processes a packet that was predicted for a missing train by the other tiers; this should be unreachable. The
-    /// exact laws are a special case of a profile's rules.
+    /// Processes a packet whose predicted train is missing, with the other tiers; this should be unreachable. The rules
+    /// of a profile include the exact laws, so this one function serves both.
     #[cold]
     #[inline(never)]
     fn take_unpredicted(

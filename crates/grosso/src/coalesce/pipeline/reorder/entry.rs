@@ -30,7 +30,7 @@ pub(super) struct Entry {
     /// Hash of the outermost addresses, for ordering flushes.
     pub(super) address_pair: u32,
     pub(super) phase: Phase,
-    /// Neighbours in the queue of its phase.
+    /// Neighbors in the queue of its phase.
     pub(super) link: Link,
     /// Time of the last packet.
     pub(super) seen_ns: u64,
@@ -38,7 +38,8 @@ pub(super) struct Entry {
     pub(super) bytes: usize,
     /// Next sequence number.
     pub(super) next: u32,
-    /// Start of the waiting time for a hole: the time at which the hole appeared, or at which the last packet left.
+    /// Start of the waiting time for a hole: the time at which the hole appeared, or at which the last packet was
+    /// released.
     progress_ns: u64,
     /// Queued runs in sequence, disjoint and not adjacent.
     runs: Vec<Run>,
@@ -50,7 +51,7 @@ pub(super) struct Entry {
     missing_since_ns: u64,
     /// Number of consecutive late packets.
     late: u32,
-    /// Smoothed time that holes took to fill; 0 before the first.
+    /// Smoothed time that holes took to fill; 0 before the first hole.
     fill_ns: u64,
     /// Round-trip time; 0 if unknown.
     round_trip_ns: u64,
@@ -99,10 +100,10 @@ pub(super) enum Standing {
     Overlaps,
 }
 
-/// Neighbours of a queued packet.
+/// Neighbors of a queued packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
-    /// The packet is a run of its own.
+    /// The packet forms a new run.
     Alone,
     /// The packet follows this one.
     Behind(u32),
@@ -142,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// Inserts packet `packet` into the runs and returns its neighbours.
+    /// Inserts packet `packet` into the runs and returns its neighbors.
     pub(super) fn insert(&mut self, span: &Span, index: usize, packet: u32) -> Joint {
         self.late = 0;
         if self.phase == Phase::Build {
@@ -220,7 +221,7 @@ impl Entry {
         self.runs = runs;
     }
 
-    /// Averages how long holes take to fill: with weight 1/2 when rising, 1/8 when falling.
+    /// Updates the average time that holes take to fill, with weight 1/2 when it rises and 1/8 when it falls.
     pub(super) fn learn(&mut self, run: &Run, now_ns: u64) {
         self.learn_time(now_ns.saturating_sub(run.since_ns));
     }
@@ -241,8 +242,8 @@ impl Entry {
         self.given_up_ns = now_ns;
     }
 
-    /// Counts a late packet; returns whether enough consecutive ones show that the flow has restarted at an earlier
-    /// number.
+    /// Counts a late packet; returns whether there were enough consecutive ones to show that the flow has restarted at
+    /// an earlier number.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
@@ -297,26 +298,26 @@ impl Entry {
             && (self.is_quiet() || self.phase_now(now_ns, reorder) == self.phase)
     }
 
-    /// Returns whether nothing is queued or missing.
+    /// Returns whether no packet is queued or missing.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.phase == Phase::Idle && self.runs.is_empty() && self.lost == self.resume
     }
 
-    /// Returns the phase of the flow after packets arrived or left.
+    /// Returns the phase of the flow after packets arrived or were released.
     pub(super) fn phase_now(&self, now_ns: u64, reorder: &Reorder) -> Phase {
         let is_missing = since(self.resume, self.lost) > 0;
         let is_recent = now_ns.saturating_sub(self.given_up_ns) < reorder.idle_ns;
         match (self.runs.is_empty(), self.phase) {
             (false, Phase::Build) => Phase::Build,
             (false, _) => Phase::Active,
-            // A sender that never retransmits what was given up must not stay in this phase forever.
+            // A flow whose sender never retransmits the missing data must not stay in this phase forever.
             (true, _) if is_missing && is_recent => Phase::Recovery,
             (true, _) => Phase::Idle,
         }
     }
 
-    /// Returns when and why queued packets leave if nothing else happens; trains are held for `hold_ns`.
+    /// Returns when and why queued packets are released if no other event comes first; trains are held for `hold_ns`.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
         // A packet that leaves this queue may still be held in a train.

@@ -96,14 +96,14 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         }
     }
 
-    /// Releases the packets that have waited long enough, longest waiting flow first.
+    /// Releases the packets that have waited long enough, starting with the flow that has waited longest.
     fn expire(&mut self, now_ns: u64, seen_ns: u64, next: &mut impl Downstream<B>) {
         self.tick_seen(now_ns, seen_ns);
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            // Packets ahead of a hole leave first; packets behind it leave at once if the profile does not wait for
-            // holes.
+            // One flush releases the packets up to the next hole; the packets after the hole are released at once if
+            // the profile does not wait for holes.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
-                // No packet has left since its train was looked up.
+                // No packet was released after the train was looked up.
                 let (merger, sink) = next.trains();
                 let &FlowMatch { found, agrees, .. } = flow_match;
                 let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);
@@ -179,7 +179,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         !is_quiet
     }
 
-    /// Starts tracking a flow, whose first packet waits: an earlier one may follow.
+    /// Starts tracking a flow. Its first packet waits, because an earlier one may still arrive.
     fn remember(
         &mut self,
         examined: Examined<B>,
@@ -209,7 +209,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let flags = examined.candidate.flags;
         let flow = examined.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
-        // The packet that continues the flow may end its train before the rest leaves.
+        // The packet that continues the flow may end its train before the remaining packets are released.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
             let verdict = admit(examined, next);
             self.flush_before(flow, flags, next);
@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         *bytes_max = (*bytes_max).max(self.bytes() as u64);
     }
 
-    /// Flushes all queued packets of a flow, or only those that continue it if its start is unknown.
+    /// Flushes all queued packets of a flow or, if its start is unknown, only the packets that continue it.
     fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Downstream<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
@@ -270,7 +270,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 }
 
-/// Passes a packet whose turn has come to the train of its flow.
+/// Passes a released packet to the train of its flow.
 fn admit<B: AsRef<[u8]>>(examined: Examined<B>, next: &mut impl Downstream<B>) -> Verdict {
     let (merger, sink) = next.trains();
     merger.admit_anew::<ByProfile>(examined, sink)
@@ -306,7 +306,7 @@ fn span<B: AsRef<[u8]>>(examined: &Examined<B>, next: &mut impl Downstream<B>) -
     })
 }
 
-/// Returns the sequence range of a predicted TCP packet. PSH is ignored, because nothing of its flow is queued.
+/// Returns the sequence range of a predicted TCP packet. PSH is ignored, because no packet of its flow is queued.
 #[inline(always)]
 fn span_of(predicted: &Predicted<'_>) -> Option<Span> {
     let &Predicted { observed: Observed { now_ns, .. }, sequence, payload_len, .. } = predicted;

@@ -1,4 +1,4 @@
-//! Tracked flows and queued packets: which packets leave next, and why.
+//! Tracked flows and queued packets: which packets are released next, and why.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,8 @@ use crate::{
 
 /// Flows with queued or possibly late packets, and the queued packets.
 ///
-/// The resequencer decides and the stage acts: packets to release are in a queue of their own, in order.
+/// The resequencer makes the decisions and queues the packets to release, in order; the stage carries the decisions
+/// out.
 #[derive(Debug)]
 pub(crate) struct Resequencer<B> {
     reorder: Reorder,
@@ -98,7 +99,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     }
 
     /// Continues a flow without queued packets, the common case, in place of [`Self::visit`], [`Self::standing`] and
-    /// [`Self::advance`]. Returns whether that applied.
+    /// [`Self::advance`]. Returns whether this was possible.
     #[inline(always)]
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
         let entry = self.find(flow);
@@ -117,15 +118,16 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow was the last to be continued and such a packet continues it again.
+    /// Returns whether this flow was the last to be continued, and a packet with this sequence range would continue it
+    /// again.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
-    /// Refreshes a flow without queued or missing packets, which a flush would not change. Returns whether that
-    /// applied.
+    /// Refreshes a flow without queued or missing packets, which a flush would not change. Returns whether this was
+    /// possible.
     pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
         let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
         if is_quiet {
@@ -134,7 +136,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_quiet
     }
 
-    /// Continues the flow of the last packet with further packets at the same time.
+    /// Continues the flow of the last packet with further packets that arrived at the same time.
     pub(super) fn went_on(&mut self, flow: FlowHash, payload_bytes: u32) {
         if let Some(known) = self.entries.get_mut(self.latest).filter(|known| known.flow == flow) {
             known.advance(known.next.wrapping_add(payload_bytes), self.now_ns);
@@ -195,7 +197,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Queues a packet in the gap before run `index`.
     pub(super) fn wait(&mut self, entry: u32, examined: Examined<B>, span: &Span, index: usize) {
         let bytes = self.memory(&examined);
-        // By the time that the packet leaves, another flow may use the slot of its prediction.
+        // By the time the packet is released, another flow may use the slot of its prediction.
         let examined = Examined { resembles: false, ..examined };
         let packet = self.waiting.insert(Waiting { examined, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };
@@ -248,7 +250,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. Missing data is given up if `is_given_up`, otherwise not expected at all.
+    /// Releases all packets of a flow. If `is_given_up` is set, missing data counts as given up; otherwise it is no
+    /// longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
@@ -333,7 +336,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Returns the flow with this hash, which is not the latest.
+    /// Returns the flow with this hash, which is known not to be the latest flow.
     #[inline(never)]
     fn look_up(&self, flow: FlowHash) -> Option<u32> {
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
