@@ -66,8 +66,10 @@ fn c01_what_the_device_verified_is_not_verified_again() {
 #[test]
 fn c01_levels_count_from_the_outside() {
     let level = |levels| Checksum::Unnecessary { levels };
-    assert_eq!(verdict(&vxlan(1, 0), level(0)), Verdict::Held);
+    assert_eq!(verdict(&vxlan(0, 0), level(0)), Verdict::Held);
     assert_eq!(verdict(&vxlan(0, 1), level(0)), WRONG);
+    // Rule C30: the inner checksum is compared with the outer one, which the device verified.
+    assert_eq!(verdict(&vxlan(1, 0), level(0)), WRONG);
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 

@@ -44,6 +44,17 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
+/// Tests that a superframe's outer checksum gives no sum of the packet inside: the device verified the checksums of its
+/// packets, and wrote no checksum of the whole.
+#[test]
+fn c30_the_checksum_around_a_superframe_gives_no_sum() {
+    let mut stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);
+    stack.tunnels.push((Network::Ipv6, Through::VxlanPolicy));
+    let (_, frame, meta) = train(&stack);
+    let taken = take(&frame, &Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta });
+    assert_eq!(taken.unwrap().meta.checksum, Checksum::None);
+}
+
 /// Tests that segmenting the decapsulated superframe gives the same packets as decapsulating them one by one.
 #[test]
 fn w04_a_superframe_is_cut_after_the_tunnel_as_before() {

@@ -404,3 +404,29 @@ fn every_reason_to_close_is_produced() {
     let produced = BTreeSet::from_iter(scenarios.iter().map(|(reason, _)| *reason));
     assert_eq!(produced, BTreeSet::from_iter(Close::ALL.iter().copied()));
 }
+
+/// Tests that an outer checksum verified by the device gives the sum that the inner checksum covers: the inner checksum
+/// is verified without reading the payload.
+#[test]
+fn c30_a_verified_checksum_around_a_packet_verifies_the_inner_one() {
+    let verdicts = |wrong: u16, flip: u8, state: Checksum| {
+        let mut engine = Engine::new(Profile::linux());
+        for number in 0..3_u16 {
+            let packet = geneve(|g| g).ipv4(|ip| ip.id(number));
+            let tcp = |t: Tcp| t.sequence(100 * u32::from(number)).checksum_xor(wrong);
+            let mut packet = known(&packet.tcp(tcp).payload_len(100));
+            *packet.buffer.last_mut().unwrap() ^= flip;
+            engine.push_frame(with_meta(packet, |meta| meta.checksum = state), 0);
+        }
+        engine.verdicts
+    };
+    let refused = vec![Verdict::Passed(Pass::Checksum); 3];
+    for state in [Checksum::None, Checksum::Unnecessary { levels: 0 }] {
+        assert!(!verdicts(0, 0, state).contains(&refused[0]), "{state:?}");
+        assert_eq!(verdicts(1, 0, state), refused, "{state:?}");
+    }
+    assert_eq!(verdicts(0, 1, Checksum::None), refused);
+    // The device vouches for the payload.
+    let merged = verdicts(0, 1, Checksum::Unnecessary { levels: 0 });
+    assert_eq!(merged, verdicts(0, 0, Checksum::None));
+}

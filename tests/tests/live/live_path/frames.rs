@@ -1,10 +1,10 @@
 //! Single frames and their metadata, through the kernel and back.
 
 use core::cell::Cell;
-use std::process::Command;
+use std::{io, process::Command};
 
 use grosso::{
-    Frame, Meta,
+    Frame, Meta, Profile,
     checksum::Checksum,
     meta::{Gso, VlanTag},
 };
@@ -12,6 +12,7 @@ use grosso_io::{
     Port, Transmitted,
     live::{LiveEvent, PacketOptions, PacketPort, TapOptions, TapPort},
 };
+use grosso_rig::engine::Engine;
 use grosso_sys::{
     interface::{Control, InterfaceName},
     tun::TunBuilder,
@@ -274,6 +275,47 @@ fn v06_verified_packets_are_partial_for_the_kernel_and_unverified_ones_are_not()
         let expected = [(kind.build(), Meta::default())];
         assert_eq!(pass(&mut tap, &mut packet, &kind.build(), &Meta::default()), expected);
     }
+}
+
+/// Tests a device that verifies the outer checksum of tunnel packets: here the kernel's GRO does. A packet socket
+/// reports it, and it verifies the inner checksum: a payload that changes later is not read.
+#[test]
+fn c30_a_packet_socket_reports_a_verified_checksum_that_verifies_the_inner_one() {
+    let Some(world) = World::new() else { return };
+    let device = || {
+        let builder = TunBuilder::tap(name("b0")).virtio_header(true).napi(true);
+        let device = builder.nonblocking(true).open()?;
+        Control::new()?.set_up(device.name(), true)?;
+        let port = PacketPort::open("b0", &PacketOptions::default());
+        Ok::<_, io::Error>((device, port.map_err(io::Error::other)?))
+    };
+    let (device, mut port) = world.b.run(device).unwrap().unwrap();
+    let mut engine = Engine::new(Profile::linux());
+    for number in 0..3_u16 {
+        let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).geneve(|g| g);
+        let packet = packet.ethernet(|e| e).ipv4(|ip| ip.id(number));
+        let packet = packet.tcp(|t| t.sequence(u32::from(number) * 700)).payload_len(700);
+        let sent = packet.build();
+        device.write(&[&[0; 10], &sent[..]].concat()).unwrap();
+        let mut received = None;
+        until(|| {
+            let mut each = |frame: Frame<_>| {
+                let buffer = AsRef::<[u8]>::as_ref(&frame.buffer).to_vec();
+                if buffer == sent {
+                    received = Some(Frame { buffer, meta: frame.meta });
+                }
+            };
+            port.receive(0, 100, &mut each).unwrap();
+            received.is_some()
+        });
+        let mut frame = received.unwrap();
+        assert_eq!(frame.meta.checksum, Checksum::Unnecessary { levels: 0 });
+        *frame.buffer.last_mut().unwrap() ^= 1;
+        engine.push_frame(frame, 0);
+    }
+    engine.poll_end(0);
+    assert_eq!(engine.delivered.len(), 1);
+    assert_eq!(engine.delivered[0].packets, 3);
 }
 
 #[test]

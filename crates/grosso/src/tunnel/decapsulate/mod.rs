@@ -274,8 +274,7 @@ impl Decapsulation {
         let start = inside.first().map_or(outer.end, |layer| usize::from(layer.offset));
         let network = packet.network.map(|layer| usize::from(layer.offset));
         let covered = checksums::Covered { start, network, end: packet.end };
-        let verified =
-            checksums::verify(frame, &outer, &meta.checksum, &covered, rules.outer_checksum)?;
+        let verified = checksums::verify(frame, &outer, meta, &covered, rules.outer_checksum)?;
         let may_lack_checksum = outer.ip.kind == Kind::Ipv4 || rules.ipv6_without_checksum;
         if verified.lacks_udp_checksum && !may_lack_checksum {
             return Err(Refusal::UdpChecksumNone);
