@@ -627,9 +627,13 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // The first command of README.md writes such a page.
         let is_page = name.starts_with("grosso-lab") && name.ends_with(".html");
-        if path.is_dir() && !MADE.contains(&name) {
+        // In a linked worktree, `.git` is a file.
+        if MADE.contains(&name) || is_page {
+            continue;
+        }
+        if path.is_dir() {
             found.extend(files(&path));
-        } else if path.is_file() && !is_page {
+        } else if path.is_file() {
             found.push(path);
         }
     }

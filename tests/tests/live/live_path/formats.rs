@@ -17,7 +17,7 @@ use super::{
     sockets::exchange,
     tunnel::{assert_nothing_lost, checksum_errors, count, device, over_ip, over_udp},
     tunnels::INSIDE,
-    vxlan::{capture, tshark},
+    vxlan::{capture, end_capture, tshark},
     world::{A, B, Running, World, name, start},
 };
 
@@ -213,7 +213,7 @@ fn tshark_dissects_every_format_directly_in_ip() {
             let (near, far) = (format.endpoint(a, b), format.endpoint(b, a));
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("wire.pcap");
-            let Some(mut capture) = capture(&world, &file) else { return };
+            let Some(capture) = capture(&world, &file) else { return };
             let paths = between(&world, [&near, &far]);
             for (a, b) in INSIDE[0].into_iter().zip(INSIDE[1]) {
                 exchange((&world.a, a), (&world.b, b), BYTES / 4);
@@ -221,8 +221,7 @@ fn tshark_dissects_every_format_directly_in_ip() {
             for path in paths {
                 path.stop();
             }
-            capture.kill().unwrap();
-            capture.wait().unwrap();
+            end_capture(capture, &file, BYTES);
             let there = |filter: &str| tshark(&file, filter);
             let name = (format.name, a);
             // A sum of zero is written as 0xffff (rule C3); tshark expects zero.

@@ -6,6 +6,7 @@
 //! ```
 
 use std::{
+    fs,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -129,10 +130,9 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
         let Some(world) = World::with_addresses() else { return };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("wire.pcap");
-        let Some(mut capture) = capture(&world, &file) else { return };
+        let Some(capture) = capture(&world, &file) else { return };
         let Some(_) = beside_the_kernel(&world, case, BYTES / 4) else { return };
-        capture.kill().unwrap();
-        capture.wait().unwrap();
+        end_capture(capture, &file, BYTES);
         let there = |filter: &str| tshark(&file, filter);
         let wrong = "ip.checksum.status == Bad || udp.checksum.status == Bad || _ws.malformed";
         assert_eq!(there(wrong), [""; 0], "{case:?}");
@@ -153,6 +153,13 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
     }
 }
 
+/// Ends tcpdump once its file has `bytes` bytes: it reads the packets later than the hosts if the machine is busy.
+pub(crate) fn end_capture(mut tcpdump: Child, file: &Path, bytes: usize) {
+    until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() >= bytes as u64));
+    tcpdump.kill().unwrap();
+    tcpdump.wait().unwrap();
+}
+
 /// Starts tcpdump at the first host's side of the link, and waits until it runs.
 pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     let mut command = Command::new("tcpdump");
@@ -164,7 +171,7 @@ pub(crate) fn capture(world: &World, file: &Path) -> Option<Child> {
     };
     until(|| {
         assert!(tcpdump.try_wait().unwrap().is_none(), "tcpdump does not run");
-        std::fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
+        fs::metadata(file).is_ok_and(|metadata| metadata.len() >= 24)
     });
     Some(tcpdump)
 }
