@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests the coalescers of DPDK, wireguard-go, its Tailscale fork, gVisor, tun-rs and mycelium with `grosso conform`.
-# Needs jq, and a C compiler with libdpdk, Go, or Rust:
+# Needs jq, and for each program its toolchain: a C compiler with libdpdk, Go, or Rust:
 #
 #   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
