@@ -2,16 +2,16 @@
 # Measures the cost and the losses of a monitor at the receiver of one TCP stream, as root, with the tools ip,
 # ethtool, iperf3, jq and tcpdump:
 #
-#   benches/monitor.sh GROSSO [MBIT...]   at each rate (default 500, 1000, 2000 and 4000), in three rounds in turn:
-#                                         tcpdump  offloads on: the monitor sees superframes, not packets on the wire
-#                                         grosso   offloads on: `grosso capture --wire`, the packets on the wire
+#   benches/monitor.sh GROSSO [MBIT...]   at each rate (default 500, 1000, 2000 and 4000), three alternating rounds of:
+#                                         tcpdump  offloads on: the monitor receives superframes, not wire packets
+#                                         grosso   offloads on: `grosso capture --wire` supplies wire packets
 #                                         off      tcpdump with TSO, GSO and GRO off, as monitors recommend
 #
-#   benches/monitor.sh GROSSO highest     the highest rate without loss in two runs for each of them, to 6 %
+#   benches/monitor.sh GROSSO highest     for each of them, the highest rate without loss in two runs, to within 6 %
 #
-# Each line has the reached rate, the packets per second that the monitor received, those that it lost, and its CPU
-# seconds per GB of payload. The highest rate is followed by what ended the search: loss, or the maximum rate of the
-# hosts.
+# Each line has the reached rate, the packets per second that the monitor received, the packets that it lost, and its
+# CPU seconds per GB of payload. After the highest rate, the line names the end of the search: loss, or the maximum rate
+# of the hosts.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -43,7 +43,7 @@ offloads() {
     ip netns exec "$b" ethtool -K b0 tso "$1" gso "$1" gro "$1" >/dev/null
 }
 
-# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of both to files.
+# watched NAME COMMAND...: runs a stream and the monitor, and writes the output of each to a file.
 watched() {
     local name=$1
     shift
@@ -85,7 +85,8 @@ by() {
     fi
 }
 
-# holds NAME: checks that the monitor loses nothing in two runs at the rate; $why has the reason if not, $best the line.
+# holds NAME: succeeds if the monitor loses no packets in two runs at the rate, and sets $best to the line; otherwise
+# sets $why to the reason.
 holds() {
     local run name got packets lost cost
     for run in 1 2; do

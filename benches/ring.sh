@@ -4,17 +4,17 @@
 #
 #   benches/ring.sh quiet GROSSO [OPTION...]   loss of a flow of 500 datagrams/s next to two TCP senders of single
 #                                              packets, in nine runs of four seconds
-#   benches/ring.sh xdp GROSSO [OPTION...]     the same loss through a bridge of AF_XDP ports, with checksum offload
+#   benches/ring.sh xdp GROSSO [OPTION...]     the loss through a bridge of AF_XDP ports, with checksum offload
 #                                              off on the hosts
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
-#                                              bridge and over a veth alone, in turn
-#   benches/ring.sh tunnel GROSSO WORDS        the same loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
+#                                              bridge and over only a veth, alternating
+#   benches/ring.sh tunnel GROSSO WORDS        the loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
 #                                              between the two hosts, and where either end dropped packets
 #
-# GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of
-# runs. Each end of a veth pair is served by one CPU, so that a sender that moves between CPUs does not reorder its own
-# packets, and senders send no probe for a tail that is only late (`tcp_early_retrans`): a plain veth pair causes both
-# kinds of retransmissions.
+# GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of runs.
+# Each end of a veth pair is served by one CPU, so that a sender that moves between CPUs does not reorder its own
+# packets. Tail loss probes are off (`tcp_early_retrans`), because a late tail is not lost. Without these settings, even
+# a plain veth pair causes retransmissions.
 set -eu
 what=$1 grosso=$2
 shift 2
@@ -52,7 +52,7 @@ bridged() {
     sleep 1
 }
 
-# plain: creates the same hosts, connected directly.
+# plain: creates two hosts that are connected directly.
 plain() {
     for n in "$a" "$b"; do ip netns add "$n"; done
     ip link add a0 netns "$a" type veth peer name b0 netns "$b"
@@ -64,7 +64,7 @@ hosts() {
     end "$b" b0 10.9.0.2/24
 }
 
-# tunnelled WORDS: creates two hosts and a tunnel between them, which gets single packets.
+# tunnelled WORDS: creates two hosts and a tunnel between them, and sends single packets into the tunnel.
 tunnelled() {
     plain
     joined "$a" 10.9.0.1 10.9.0.2 "$@"
@@ -81,7 +81,7 @@ joined() {
     ip -n "$n" addr add "10.8.${local#10.9.}/24" dev t0
 }
 
-# drops NAMESPACE NAME: prints the drops of a tunnel endpoint, of its device and of its sockets.
+# drops NAMESPACE NAME: prints the drops at a tunnel endpoint, at its device and at its sockets.
 drops() {
     device=$(ip -n "$1" -s -j link show t0 | jq -c '.[0].stats64 | [.rx.dropped, .tx.dropped]')
     tunnel=$(ip netns exec "$1" "$grosso" tunnel show t0 --json | jq -c '.tunnels[0].drops')

@@ -1,4 +1,4 @@
-//! Nanoseconds per packet of segmenting superframes: headers written, payload copied, checksums computed.
+//! Nanoseconds per packet of segmenting superframes: writing headers, copying payload, and computing checksums.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, Cache, SEED, SEGMENTED, Sender, configuration, group};

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests the coalescers of DPDK, wireguard-go, Tailscale's fork of it, gVisor, tun-rs and mycelium with `grosso conform`.
-# Needs jq, and a C compiler with libdpdk, Go, or Rust:
+# Tests the coalescers of DPDK, wireguard-go, its Tailscale fork, gVisor, tun-rs and mycelium with `grosso conform`.
+# Needs jq, and for each program its toolchain: a C compiler with libdpdk, Go, or Rust:
 #
 #   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
-# prints a row of docs/conformance.md for each, and fails if one of their known faults is not found. GROSSO is the
-# program, and MYCELIUM a checkout of mycelium, which is in no registry. Programs that cannot be built are left out,
-# with a note.
+# prints a row of docs/conformance.md for each of them, and fails if a known fault is not found. GROSSO is the program,
+# and MYCELIUM is a checkout of mycelium, which is not in a registry. Programs that cannot be built are skipped with a
+# note.
 set -eu
 grosso=$(realpath "$1")
 mycelium=${2:+$(realpath "$2")}

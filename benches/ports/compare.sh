@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Compares a VPN with its port to grosso-tun: fetches the source, applies the patch, builds all, runs the program's own
-# tests, and measures all in turn between two network namespaces.
+# Compares a VPN with its port to grosso-tun: fetches the source, applies the patch, builds all variants, runs the
+# program's own tests, and measures the variants in alternating runs between two network namespaces.
 # `benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]`
 #
 # Cargo downloads the source from the registry. The patch and the devices in the directories are ours; the rest of the
-# program is unchanged. If something is not available, it is named and the comparison skipped.
+# program is unchanged. If a requirement is missing, the script names it and skips the comparison.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 port=${1:?usage: benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]}
@@ -45,7 +45,7 @@ apply() {
     (cd "$tree" && cargo add --quiet "$@")
 }
 
-# build NAME [OPTION...]: builds the program in a directory of that name.
+# build NAME [OPTION...]: builds the program in the directory NAME.
 build() {
     local name=$1
     shift
@@ -54,7 +54,7 @@ build() {
         { tail -n 20 "$work/$name.log"; skip "$name cannot be built"; }
 }
 
-# Prints the lines of the port: those of the patch, and the device.
+# Prints the lines of the port: the lines of the patch, and the lines of the device.
 count_lines() {
     local patch=$here/$port/port.patch
     printf '%s: the patch adds %d lines and removes %d; the new files have %d\n' "$port" \

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures two endpoints of each program, in turn, between two network namespaces: compare.sh runs this in new
-# namespaces. `measure.sh NAME...`: `$work/NAME/bin/$binary` is the program; `$arguments`, `$rounds` and `$seconds` are
-# set. A round measures one TCP connection in both directions, 100 connections, and pings without other traffic.
+# Measures two endpoints of each program, in alternating runs, between two network namespaces. compare.sh runs this
+# script in new namespaces. `measure.sh NAME...`: `$work/NAME/bin/$binary` is the program; the caller sets `$arguments`,
+# `$rounds` and `$seconds`. A round measures one TCP connection in both directions, 100 connections, and pings without
+# other traffic.
 set -euo pipefail
 contenders=("$@")
 # Control sockets and namespace names belong to this mount namespace.
@@ -55,8 +56,8 @@ cpu() {
     echo "scale=3; $ticks / $(getconf CLK_TCK)" | bc
 }
 
-# stream NAME KIND OPTION...: measures TCP with options of iperf3, and writes a row: throughput, CPU time, and segments
-# that were retransmitted.
+# stream NAME KIND OPTION...: measures TCP with options of iperf3, and writes a row: throughput, CPU time, and
+# retransmitted segments.
 stream() {
     local name=$1 kind=$2 before after
     shift 2

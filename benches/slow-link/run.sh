@@ -5,15 +5,16 @@
 #
 #   benches/slow-link/run.sh GROSSO [OPTION...]      the options are those of `grosso bridge`
 #
-# RATE in the environment is the rate in Mb/s (default 300), SECONDS_EACH the duration of each run in seconds (default
-# 8), LIMIT the bytes that the shaper queues (default 4000000: the send buffer fills first; with 60000 the shaper drops
-# first, which is ENOBUFS). BURST is the burst of the shaper (default 256k: it passes superframes whole; with 64k the
-# kernel splits them, and the receiver acknowledges every second packet, which the path carries too). TSO=on leaves
-# segmentation to the device, by default (off) the kernel segments. Superframes leave by a socket (sendmmsg), single
-# packets by the transmit ring (sendto). ROOTLESS=1 runs everything in a new user namespace.
+# Environment: RATE is the rate in Mb/s (default 300). SECONDS_EACH is the duration of each run in seconds (default 8).
+# LIMIT is the number of bytes that the shaper queues (default 4000000: the send buffer fills first; with 60000 the
+# shaper drops packets first, which causes ENOBUFS). BURST is the burst of the shaper (default 256k: superframes pass
+# unsplit; with 64k the kernel splits them, and the receiver acknowledges every second packet, so the path also carries
+# these acknowledgments). TSO=on leaves segmentation to the device; by default (off), the kernel segments. Superframes
+# are sent through a socket (sendmmsg), and single packets through the transmit ring (sendto). ROOTLESS=1 runs
+# everything in a new user namespace.
 #
-# Prints one line per run: CPU seconds per GB of the path, from the scheduler, without strace; and one line for the
-# shaped run under strace: sends, and how many of them returned EAGAIN and ENOBUFS.
+# Prints one line per run, with the CPU seconds per GB of the path, measured by the scheduler without strace. Prints one
+# line for the shaped run under strace, with the number of sends, and how many of them returned EAGAIN and ENOBUFS.
 set -eu
 if [ "${ROOTLESS:-}" = 1 ]; then
     ROOTLESS=inside exec unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' sh "$0" "$@"
@@ -33,7 +34,7 @@ clean() {
 }
 trap 'clean; rm -rf "$scratch"' EXIT
 
-# lay: creates three hosts; the path of host g leads from the TAP of host b to host a.
+# lay: creates three hosts. The path runs on host g and leads from the TAP of host b to host a.
 lay() {
     clean
     for host in $a $b $g; do

@@ -6,7 +6,7 @@ use criterion::{BenchmarkGroup, Criterion, SamplingMode, measurement::WallTime};
 
 use crate::step::{Cache, Step};
 
-/// Benchmarks of steps, added to a group.
+/// Extension of Criterion's groups for benchmarks of steps.
 pub trait Bench {
     /// Times `work`; one iteration is one packet.
     fn packets(&mut self, name: &str, cache: Cache, work: &mut impl Step);
@@ -32,7 +32,7 @@ impl Bench for BenchmarkGroup<'_, WallTime> {
     }
 }
 
-/// Returns the configuration of criterion for every benchmark here: 30 rounds of equal length.
+/// Returns the Criterion configuration of all benchmarks: 30 rounds of equal length.
 #[must_use]
 pub fn configuration() -> Criterion {
     Criterion::default()

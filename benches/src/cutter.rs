@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Fragments whole datagrams repeatedly: headers written, data copied.
+/// Fragments whole datagrams repeatedly, writing headers and copying data.
 #[derive(Debug)]
 pub struct Cutter {
     datagrams: Vec<Vec<u8>>,
@@ -19,7 +19,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Creates a cutter of the datagrams whose fragments the workload contains.
+    /// Creates a cutter for the datagrams whose fragments the workload contains.
     ///
     /// # Panics
     /// Panics if the workload has no fragments.
@@ -30,7 +30,7 @@ impl Cutter {
         Self { datagrams, fragment: vec![0; 1 << 16], next: 0 }
     }
 
-    /// Creates the fragments of every datagram once.
+    /// Fragments every datagram once.
     pub fn trace(&mut self) -> usize {
         (0..self.datagrams.len()).map(|_| self.step()).sum()
     }

@@ -9,14 +9,14 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Forms in which a reassembled datagram is delivered.
+/// Form in which a reassembled datagram is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// Copied together: the delivery consists of pages.
+    /// Fragments are copied into pages, which are delivered.
     Coalesce,
-    /// Copied together, with the transport checksum of the datagram verified from the sums of the copies.
+    /// Fragments are copied into pages, and the transport checksum is verified from the sums of the copies.
     Verify,
-    /// Kept in the original buffers: the delivery refers to them.
+    /// Fragments stay in the original buffers, to which the delivery refers.
     KeepGeometry,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Step for Joiner<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the fragments pushed.
+    /// Does one poll. Returns the number of fragments pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();

@@ -1,10 +1,10 @@
-//! Work of the benchmarks and the instruction counts: the workloads of `grosso-testkit`, run through the engine.
+//! Work for the benchmarks and the instruction counts: the engine processes the workloads of `grosso-testkit`.
 //!
 //! | item | work that it repeats |
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
 //! | [`Sender`] | segments the superframes of a workload into complete packets |
-//! | [`Scatterer`] | the same, with the payload left in place |
+//! | [`Scatterer`] | segments superframes and leaves the payload in place |
 //! | [`Joiner`] | reassembles the fragments of a workload, poll by poll |
 //! | [`Terminator`] | decapsulates a workload and coalesces it, in either order |
 //! | [`Cutter`] | fragments the datagrams of a workload |
@@ -39,7 +39,7 @@ pub use sender::{Scatterer, Sender};
 pub use step::{Cache, Step, touch};
 pub use terminator::{Ends, Terminator};
 
-/// The coalesced workloads. Fragments are not among them: they pass the coalescer unchanged.
+/// The coalesced workloads, without fragments, which pass through the coalescer unchanged.
 pub const COALESCED: &[&str] = &[
     "tcp4_1",
     "tcp4_jumbo",

@@ -12,17 +12,17 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// The verifier of the checksums.
+/// Verifier of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, at every level.
     Trusted,
-    /// The engine, which reads the payload to verify checksums that nothing has verified before.
+    /// The engine, which reads the payload to verify checksums that have not been verified before.
     Verified,
 }
 
 impl Trust {
-    /// Both variants, the cheaper first.
+    /// Both verifiers, the cheaper one first.
     pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
 
     /// Returns the name in reports.
@@ -103,7 +103,7 @@ impl<'a> Receiver<'a> {
         (0..self.frames.len().div_ceil(POLL)).map(|_| self.step()).sum()
     }
 
-    /// Returns the packets pushed per delivered frame.
+    /// Returns the number of packets pushed per delivered frame.
     #[must_use]
     pub fn packets_a_frame(&self) -> f64 {
         let stats = self.coalescer.stats();
@@ -120,7 +120,7 @@ impl<'a> Step for Receiver<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the packets pushed.
+    /// Does one poll. Returns the number of packets pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();

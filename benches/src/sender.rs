@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// Segments superframes into complete packets, repeatedly: payload copied, checksums computed.
+/// Segments superframes into complete packets, repeatedly, copying payload and computing checksums.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -52,7 +52,7 @@ impl Step for Sender<'_> {
         core::iter::once(self.superframes.upcoming())
     }
 
-    /// Segments one superframe. Returns the packets written.
+    /// Segments one superframe. Returns the number of packets written.
     #[inline]
     fn step(&mut self) -> usize {
         let packet = &mut self.packet;
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Segments superframes repeatedly: headers written, checksums computed, payload left in place.
+/// Segments superframes repeatedly, writing headers and computing checksums, with the payload left in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,

@@ -1,8 +1,8 @@
-//! Work in steps, on bytes that are in the cache or not.
+//! Work in steps, on bytes that are either in the cache or not.
 
 use std::hint::black_box;
 
-/// Work that is done step by step, endlessly.
+/// Work that is repeated endlessly, step by step.
 pub trait Step {
     /// Returns the frames that the next step reads.
     fn upcoming(&self) -> impl Iterator<Item = &[u8]>;

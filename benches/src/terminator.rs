@@ -1,4 +1,4 @@
-//! Coalescing of tunnelled traffic.
+//! Coalescing of tunneled traffic.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta,
@@ -32,7 +32,7 @@ impl Ends {
     }
 }
 
-/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksum was verified before.
+/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksums were verified before.
 #[derive(Debug)]
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
@@ -83,7 +83,7 @@ impl<'a> Step for Terminator<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the packets received.
+    /// Does one poll. Returns the number of packets received.
     fn step(&mut self) -> usize {
         let poll = self.poll();
         let Self { ends, rules, stack, coalescer, whole, delivered_bytes, delivered, .. } = self;

@@ -1,5 +1,5 @@
-/* The minimum that merges TCP over IPv4 between an interface and a TAP device: the cost of a single-purpose program,
- * with which benches/tap/run.sh compares `grosso bridge`.
+/* A minimal program that merges TCP over IPv4 between an interface and a TAP device. benches/tap/run.sh compares the
+ * cost of this single-purpose program with `grosso bridge`.
  *
  *     prototype IFACE TAP SLOTS
  *

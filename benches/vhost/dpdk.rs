@@ -23,8 +23,8 @@ impl Tester {
         Command::new("dpdk-testpmd").arg("--version").output().is_ok()
     }
 
-    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set it sends frames of that many
-    /// bytes, otherwise it receives frames.
+    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set, the program sends frames of
+    /// `gives` bytes; otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
         // The program uses no huge pages, which few hosts have configured. The thread that reads commands sleeps.
@@ -49,7 +49,7 @@ impl Tester {
         Self { child, input, lines: BufReader::new(output).lines() }
     }
 
-    /// Returns the frames that arrive in this time, counted from the first one.
+    /// Returns the number of frames that arrive in this time, which starts with the first frame.
     pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
         while self.packets() == 0 {
             thread::sleep(Duration::from_millis(50));

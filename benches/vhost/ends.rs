@@ -1,4 +1,4 @@
-//! One of two endpoints, in its own process on its own CPU.
+//! One of two endpoints, each in a separate process on a separate CPU.
 
 use std::{
     path::PathBuf,
@@ -21,7 +21,7 @@ use grosso_testkit::Packet;
 /// First argument of an endpoint process.
 pub(super) const WORD: &str = "end";
 
-/// Frames and bytes that arrived, and the elapsed time in seconds.
+/// Number of frames and bytes that arrived, and the elapsed time in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) frames: f64,
@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames per batch: as many as in a poll of a path.
+/// Frames per batch, the same number as in a poll of a path.
 const BATCH: usize = 64;
 /// Time after the first frame that is not measured.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -2,11 +2,11 @@
 //!
 //! *Two endpoints*: one process sends frames and another receives them, each on its own CPU. They are connected by
 //! vhost-user, as Grosso or as DPDK's `testpmd` if that is installed, and by two TAP devices on a kernel bridge if the
-//! user may create them. *A path*: two VMs without CPUs, connected by a path with one thread; both drivers share
-//! another thread.
+//! user may create them. *A path*: a path with one thread connects two VMs without CPUs, whose drivers share another
+//! thread.
 //!
 //! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default with 3 seconds and 3 rounds. The rows
-//! of a round are measured in turn, so that other load on the machine affects all of them.
+//! of a round are measured one after the other, so that other load on the machine affects all of them.
 
 #[cfg(target_os = "linux")]
 mod dpdk;

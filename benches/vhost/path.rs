@@ -39,7 +39,7 @@ pub(super) fn run(lasts: Duration) {
     }
 }
 
-/// Measures the number of frames and bytes that arrived, and the seconds.
+/// Returns the number of frames and bytes that arrived, and the elapsed seconds.
 fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let folder = std::env::temp_dir().join(format!("grosso-vhost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -72,7 +72,7 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     assert!(frames > 0, "no frame came through the path");
     handle.stop();
     runs.join().expect("a path").result.expect("a path that ends well");
-    // A remaining directory does no harm.
+    // It does no harm if the directory remains.
     let _ = std::fs::remove_dir_all(folder);
     (frames as f64, bytes as f64, seconds)
 }
@@ -122,7 +122,7 @@ impl Driver {
         }
     }
 
-    /// Makes every entry available that the back end has used, or that was collected.
+    /// Makes all entries available that the back end has used or that were collected.
     fn offer(&mut self, ring: usize) {
         let [_, available, used] = rings(ring).map(|at| GUEST + at);
         if ring == FROM_GUEST {

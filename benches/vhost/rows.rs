@@ -15,7 +15,7 @@ use crate::{
     path,
 };
 
-/// Payload lengths; a frame has 54 bytes more.
+/// Payload lengths in bytes; a frame is 54 bytes longer.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
@@ -155,11 +155,11 @@ impl Drop for Running {
     }
 }
 
-/// A separate network with two TAP devices on a bridge.
+/// A network namespace with two TAP devices on a bridge.
 struct Bridge(NetworkNamespace);
 
 impl Bridge {
-    /// Creates the bridge; `None` if the user may not create it, or without `ip(8)`.
+    /// Creates the bridge; `None` if the user may not create it, or if `ip(8)` is missing.
     fn new() -> Option<Self> {
         let bridge = Self(NetworkNamespace::new().ok()?);
         let commands = [
@@ -185,6 +185,6 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK, as the driver and as the device, which creates the socket.
+/// Ports of DPDK: the driver, and the device, which creates the socket.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

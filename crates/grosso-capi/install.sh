@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs the library for C: install.sh [--from FOLDER] PREFIX
 #
-# Without --from it is built first, by cargo alone. PREFIX gets include/grosso.h, lib/libgrosso.so and .a, and
-# lib/pkgconfig/grosso.pc. `cargo cinstall -p grosso-capi` (cargo-c) does the same where it is installed.
+# Without --from, the script first builds the library, with cargo only. It installs include/grosso.h, lib/libgrosso.so
+# and .a, and lib/pkgconfig/grosso.pc below PREFIX. If cargo-c is installed, `cargo cinstall -p grosso-capi` does the
+# same.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 from=

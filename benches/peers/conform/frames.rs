@@ -1,4 +1,4 @@
-//! The input and output of a program that `grosso conform` examines: docs/conformance.md has the format.
+//! The input and output of a program that `grosso conform` tests. docs/conformance.md describes the format.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 

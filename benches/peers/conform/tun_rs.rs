@@ -21,7 +21,7 @@ fn main() -> std::io::Result<()> {
         // The types of the tables are not public.
         let (mut tcp, mut udp, mut written) = (Default::default(), Default::default(), Vec::new());
         let result = handle_gro(&mut buffers, VIRTIO_BYTES, &mut tcp, &mut udp, true, &mut written);
-        // A caller that gets an error has nothing to write.
+        // A caller that gets an error does not write.
         result
             .map_or(Vec::new(), |()| written.iter().map(|index| buffers[*index].clone()).collect())
     })

@@ -28,7 +28,7 @@ enum {
 	POLL = 64,
 	/* Exceeds the segments of any superframe in a workload. */
 	SEGMENTS_MAX = 64,
-	/* A packet of Ethernet's MTU, if the workload has no longer one, and the longest superframe. */
+	/* The longest packet, at least that of an Ethernet MTU, and the longest superframe. */
 	PACKET_ROOM = 2048,
 	SUPERFRAME_ROOM = 65535,
 	POOL_BUFFERS = 2047,
@@ -77,7 +77,7 @@ static struct rte_gso_ctx gso;
 static void *gro_context;
 static struct rte_ip_frag_tbl *fragments;
 static struct rte_ip_frag_death_row death_row;
-/* The output of a turn. */
+/* The output of a poll. */
 static struct rte_mbuf *out[POLL * 2];
 static uint32_t out_count;
 /* The last checksum, as an output without a buffer. */
@@ -347,7 +347,7 @@ static const struct work works[] = {
 	{ .name = "checksum", .turn = checksum },
 };
 
-/* The frames of one turn. */
+/* The frames of one poll. */
 static uint32_t turn_frames(const struct work *work)
 {
 	return work->turn == segment || work->turn == checksum ? 1 : POLL;
@@ -415,7 +415,7 @@ static void start_dpdk(char *program)
 	char *arguments[] = { program, "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
 		"-m", "256", "--lcores", lcores, "--log-level", "error", NULL };
 
-	/* EAL pins the thread to a CPU: its current one. */
+	/* EAL pins the thread to its current CPU. */
 	snprintf(lcores, sizeof(lcores), "0@%d", sched_getcpu());
 	if (rte_eal_init(RTE_DIM(arguments) - 1, arguments) < 0)
 		fail("EAL does not start");

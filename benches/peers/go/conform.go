@@ -94,8 +94,9 @@ func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) 
 	}
 }
 
-// conformGvisor merges a poll. gVisor does not report the segment size: it is that of the input packet that starts the
-// same way. gVisor does not compute checksums of merged packets either, because it verified those of the input.
+// conformGvisor merges a poll. gVisor does not report the segment size, so it is taken from the input packet that
+// starts the same way. gVisor does not compute checksums of merged packets either, because it verified those of the
+// input.
 func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	c := newGvisorCoalescer(&workload{frames: frames}, false)
 	var elapsed time.Duration

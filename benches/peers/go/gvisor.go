@@ -55,7 +55,7 @@ func (c *gvisorCoalescer) turn(first int, elapsed *time.Duration) (int, int) {
 	}
 	c.gro.Flush()
 	*elapsed += time.Since(begin)
-	// Packets that one Flush leaves in the table are not lost, but wait for the next one.
+	// Packets that one Flush leaves in the table are not lost, but wait for the next Flush.
 	for range gvisorBucketPackets {
 		c.gro.Flush()
 	}

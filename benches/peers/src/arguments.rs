@@ -6,23 +6,23 @@ use clap::{Parser, builder::PossibleValuesParser};
 
 use crate::contender::Peer;
 
-/// Compare Grosso with its alternatives: the same packets, one core, rounds in turn.
+/// Compare Grosso with its alternatives on the same packets, on one core, in alternating rounds.
 ///
-/// A row is a kind of work on a workload. All installed peers take part; for each of the others the report says how to
-/// get it.
+/// A row is a kind of work on a workload. All installed peers take part; for each missing peer, the report says how to
+/// install it.
 #[derive(Debug, Parser)]
 #[command(name = "grosso-peers", max_term_width = 80, after_help = HELP)]
 pub(crate) struct Arguments {
     /// Rounds of each contender; all rows of 15 take two to four minutes
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Only rows whose name contains this: coalesce-verified, hot/tcp4_1, checksum
+    /// Measure only rows whose name contains this text, such as coalesce-verified, hot/tcp4_1 or checksum
     #[arg(long, value_name = "ROW")]
     pub(crate) only: Option<String>,
-    /// Leave out a peer; may be repeated
+    /// Skip a peer; may be repeated
     #[arg(long, value_name = "PEER", value_parser = PossibleValuesParser::new(Peer::OTHERS.map(Peer::name)))]
     pub(crate) without: Vec<String>,
-    /// List the rows and their contenders, and measure nothing
+    /// List the rows and their contenders without measuring
     #[arg(long)]
     pub(crate) list: bool,
     /// Write all measurements as JSON; with - to standard output instead of the tables

@@ -2,9 +2,9 @@
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
-//! once the output frames are in that file. Any answer may be `error REASON` instead. A file of frames contains, for
-//! each frame, its length as four bytes, little-endian, and its bytes. PACKETS is the number of packets in a round;
-//! SIZE, START and OFFSET are the segment size of a superframe and the position of its checksum, or zeros.
+//! once the output frames are in that file. Instead of any answer, it may print `error REASON`. A file of frames
+//! contains, for each frame, its length as four bytes, little-endian, and its bytes. PACKETS is the number of packets
+//! in a round; SIZE, START and OFFSET are the segment size of a superframe and the position of its checksum, or zeros.
 
 use std::{
     fs,
@@ -121,7 +121,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.questions = None;
-        // The child has nothing left to do, so its exit status does not matter.
+        // The child has no more work, so its exit status does not matter.
         let _ = self.process.wait();
     }
 }

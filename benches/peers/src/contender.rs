@@ -1,4 +1,4 @@
-//! Contenders: Grosso, or a peer, doing one kind of work on one workload.
+//! Contenders: Grosso or a peer that does one kind of work on one workload.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// The machine itself: the cost of only reading the bytes.
+    /// The machine itself, which only reads the bytes.
     Machine,
 }
 
 impl Peer {
-    /// Peers that can be left out, by name.
+    /// Peers that can be skipped, by name.
     pub(crate) const OTHERS: [Self; 8] = [
         Self::Dpdk,
         Self::TunRs,
@@ -98,7 +98,7 @@ impl Round {
 pub(crate) trait Contender {
     fn about(&self) -> About;
 
-    /// Does the whole workload once. After an error the contender does no more rounds.
+    /// Processes the whole workload once. After an error, the contender runs no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
     /// Returns the output as Ethernet frames, for the checks; for a checksum, its two bytes.
@@ -108,16 +108,16 @@ pub(crate) trait Contender {
 /// A contender of any kind.
 pub(crate) type Boxed<'a> = Box<dyn Contender + 'a>;
 
-/// Work in turns, each after an untimed preparation.
+/// Work in timed parts, each after an untimed preparation.
 pub(crate) trait Turns {
-    /// Prepares the input of the next turn.
+    /// Prepares the input of the next part.
     fn prepare(&mut self);
 
-    /// Does one turn and returns the number of packets that it processed.
+    /// Processes one part and returns the number of packets.
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, whose frames are optionally read beforehand.
+/// A step of the benches, optionally with its frames read into the cache beforehand.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,

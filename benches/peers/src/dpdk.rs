@@ -28,13 +28,13 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     compiler
         .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
         .arg(source);
-    // The package's flags select its baseline CPU; ours come later and override that.
+    // The package's flags select its baseline CPU; our flags come later and override that.
     compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
     run(&mut compiler).map_err(|why| Missing { why, hint })?;
     Ok(program)
 }
 
-/// Returns DPDK's contenders for a workload, if DPDK does that kind of work.
+/// Returns DPDK's contenders for a workload; empty if DPDK does not do this kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

@@ -23,7 +23,7 @@ pub(crate) struct Field<'a> {
     go: Option<Program>,
     /// Peers that do not take part.
     pub(crate) absent: Vec<Absent>,
-    /// Directory for the frames of child processes, which exists as long as the run.
+    /// Directory for the frames of child processes, removed at the end of the run.
     folder: TempDir,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Field<'a> {
         Ok(field)
     }
 
-    /// Builds the program of some peers, if one of them is wanted.
+    /// Builds the program of several peers, if one of them is requested.
     fn program(
         &mut self,
         peers: &[Peer],
@@ -65,7 +65,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the contenders of a row: everyone for its workload, or only Grosso with each of several workloads.
+    /// Returns the contenders of a row: all contenders for one workload, or only Grosso for each of several workloads.
     pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
         match workloads {
             [workload] => self.contenders(row.work, row.cache, workload),
@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns every contender that does this work on this workload, Grosso first.
+    /// Returns all contenders that do this work on this workload, Grosso first.
     pub(crate) fn contenders<'w>(
         &self,
         work: Work,

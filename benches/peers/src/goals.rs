@@ -33,7 +33,7 @@ pub(crate) struct Verdict {
     pub(crate) aim: Aim,
     pub(crate) wanted: f64,
     pub(crate) measured: f64,
-    /// Contender whose figure decides.
+    /// Contender whose figure decides whether the goal is met.
     pub(crate) beside: String,
     pub(crate) met: bool,
 }

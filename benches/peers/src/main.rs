@@ -1,17 +1,17 @@
-//! Grosso compared with its alternatives: the same packets, one core, rounds in turn.
+//! Compares Grosso with its alternatives on the same packets, on one core, in alternating rounds.
 //!
 //! | module | job |
 //! |---|---|
 //! | `work` | the rows: a kind of work on a workload, hot or cold |
 //! | `contender` | participants of a row; `polls`, `sums`, `frame`: helpers that contenders share |
-//! | `ours` | Grosso, and the cost of reading the bytes alone |
+//! | `ours` | Grosso, and the cost of only reading the bytes |
 //! | `crates` | peers that are crates, in this process |
 //! | `tool`, `child`, `dpdk`, `go` | peers in other languages: their compilers, and each as a child process |
 //! | `field` | participants of a run, and the reasons why others are missing |
-//! | `measure` | rounds in turn, medians, ratios |
+//! | `measure` | alternating rounds, medians, ratios |
 //! | `goals` | goals for Grosso's speed |
 //! | `check`, `semantics` | checks of the output |
-//! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms |
+//! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their output formats |
 //! | `progress` | a bar during the run |
 
 #![forbid(unsafe_code)]

@@ -11,15 +11,15 @@ pub(crate) struct Figures {
     pub(crate) median: f64,
     /// Median distance from the median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time: the median over the rounds, each divided by the first's round of the same
-    /// turn.
+    /// Ratio to the first contender's time: the median over the rounds, each divided by the first contender's time in
+    /// the same round.
     pub(crate) ratio: f64,
 }
 
-/// Runs every contender's workload `rounds` times, in turn, after one uncounted turn.
+/// Runs every contender's workload `rounds` times, alternating, after one uncounted round.
 ///
-/// A contender that fails has its error instead of figures. If the first one fails, all do, because the others are
-/// measured against it.
+/// A contender that fails has its error instead of figures. If the first contender fails, all fail, because their
+/// ratios refer to it.
 pub(crate) fn alternate(
     contenders: &mut [Boxed<'_>],
     rounds: usize,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// A contender that reports configured nanoseconds and records its turns.
+    /// A contender that reports configured nanoseconds and records its rounds.
     struct Told {
         name: char,
         ns: Vec<u64>,
@@ -103,7 +103,7 @@ mod tests {
         let told = |name, ns: &[u64]| -> Boxed<'static> {
             Box::new(Told { name, ns: ns.to_vec(), turns: Rc::clone(&turns) })
         };
-        // The turns are taken from the end: the last one is the uncounted turn.
+        // The times are taken from the end: the last one belongs to the uncounted round.
         let mut contenders =
             [told('a', &[100, 200, 300, 9000]), told('b', &[300, 200, 600, 9000]), told('c', &[5])];
         let figures = alternate(&mut contenders, 3);

@@ -1,4 +1,4 @@
-//! Grosso itself, as the benches run it, and the cost of only reading its bytes.
+//! Grosso, as the benches run it, and the cost of only reading the bytes.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use crate::{
     work::Work,
 };
 
-/// Returns Grosso's contenders for a kind of work; the others are measured against the first one.
+/// Returns Grosso's contenders for a kind of work; the first one is the reference for all ratios.
 pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -> Vec<Boxed<'a>> {
     let about = |variant, inside| About::new(Peer::Grosso, variant, inside);
     let packets = workload.packets;

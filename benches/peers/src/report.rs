@@ -28,9 +28,10 @@ pub(crate) struct Report {
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) kernel: String,
-    /// The core to which everything was pinned; `None` if pinning was refused.
+    /// The core to which all contenders were pinned; `None` if pinning was refused.
     pub(crate) core: Option<usize>,
-    /// CPU features for which the Rust contenders were compiled, beyond those that each detects at run time.
+    /// CPU features for which the Rust contenders were compiled, in addition to the features that they detect at run
+    /// time.
     pub(crate) compiled_for: &'static str,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Command that installs the peer; empty if the peer was left out deliberately.
+    /// Command that installs the peer; empty if the user skipped the peer.
     pub(crate) hint: &'static str,
 }
 
@@ -62,7 +63,7 @@ impl Report {
     /// Schema identifier of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
-    /// Returns the faults of Grosso's own output, which must be empty.
+    /// Returns the faults in Grosso's own output; there must be none.
     pub(crate) fn own_faults(&self) -> Vec<String> {
         let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
         let faults = lines.filter(|(_, line)| line.is_grosso()).flat_map(|(row, line)| {

@@ -33,12 +33,12 @@ pub(crate) struct Line {
     pub(crate) spread_ns: f64,
     /// Ratio of the contender's time to Grosso's.
     pub(crate) ratio: f64,
-    /// Gigabytes per second, of checksums.
+    /// Gigabytes per second, for checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gigabytes_a_second: Option<f64>,
     /// Frames delivered in one pass.
     pub(crate) frames: usize,
-    /// Faults of these frames.
+    /// Faults in the delivered frames.
     pub(crate) wrong: Vec<String>,
     /// Nanoseconds per packet of each round.
     pub(crate) rounds_ns: Vec<f64>,

@@ -21,7 +21,7 @@ pub(crate) struct Finding {
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// Several packets, and the check of the frames made from them.
+/// Several packets, and the check of the frames that a contender makes from them.
 struct Case {
     name: &'static str,
     workload: Workload,
@@ -150,7 +150,7 @@ impl Segment {
 /// An ordinary packet with data.
 const DATA: Segment = Segment { len: SEGMENT_BYTES, ip: |ip| ip, tcp: |tcp| tcp };
 
-/// Creates a case of packets in sequence. Every payload byte of the first packet is 1, of the second 2, and so on.
+/// Creates a case of packets in sequence. Every payload byte is 1 in the first packet, 2 in the second, and so on.
 fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     let mut sequence = 1;
     let numbered = segments.iter().zip(1_u8..);

@@ -1,4 +1,4 @@
-//! The report as coloured text of 80 columns; the caller strips unwanted colours.
+//! The report as colored text in 80 columns; the caller strips unwanted colors.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! boringtun's TUN device on `grosso-tun`: receives superframes, and sends a batch of packets as superframes.
 //!
-//! The type has the interface of the device that it replaces, one packet per call, so nothing else changes: the packets
-//! of a superframe wait here for the next calls, and written packets wait until `flush`.
+//! The type has the interface of the device that it replaces, one packet per call, so no other code changes: the
+//! packets of a superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
 use grosso_tun::{Batch, Queues, Trust, Tun, TunOptions, TunReceiver, TunSender};
@@ -19,7 +19,7 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Packets of superframes back to back, and the end of each.
+    /// Packets of superframes, back to back, and the end offset of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     next: usize,

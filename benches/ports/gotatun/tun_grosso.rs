@@ -32,7 +32,7 @@ pub struct TunDevice {
 }
 
 impl TunDevice {
-    /// Opens the device of this name.
+    /// Opens the device with this name.
     pub fn from_name(name: &str) -> Result<Self, Error> {
         // The peer has authenticated every packet of the tunnel.
         let options = TunOptions::new().trust(Trust::Authenticated);

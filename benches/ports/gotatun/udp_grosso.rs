@@ -1,4 +1,4 @@
-//! gotatun's UDP sockets on `grosso-tun`: equal datagrams share a message in both directions.
+//! gotatun's UDP sockets on `grosso-tun`: datagrams of equal size share a message in both directions.
 //!
 //! Each task has its own buffers, which hold its half of the socket.
 
@@ -18,7 +18,7 @@ use crate::{
     udp::{UdpRecv, UdpSend},
 };
 
-/// Maximum number of packets of a call.
+/// Maximum number of packets per call.
 const PACKETS_MAX: usize = 100;
 
 /// The sending half of a socket, after the first call.
@@ -33,7 +33,7 @@ fn adopt(socket: &tokio::net::UdpSocket) -> io::Result<Udp> {
     Udp::adopt(socket.as_fd().try_clone_to_owned()?, &UdpOptions::new())
 }
 
-/// Returns `WouldBlock` if nothing was sent or received.
+/// Returns `WouldBlock` if no datagram was sent or received.
 fn some(count: usize) -> io::Result<()> {
     if count == 0 { Err(WouldBlock.into()) } else { Ok(()) }
 }

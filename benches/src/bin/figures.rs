@@ -14,7 +14,7 @@ use serde_json::Value;
 /// The rows of each group, by the name of the group.
 type Groups = BTreeMap<String, BTreeMap<Row, Figure>>;
 
-/// Name of a benchmark, sorted numerically by its number.
+/// Name of a benchmark, sorted numerically by the number that it contains.
 type Row = (u64, String);
 
 /// Measurement of one benchmark.
@@ -46,7 +46,7 @@ fn default_target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
 }
 
-/// Collects the last run of every benchmark, which criterion keeps in a directory `new`.
+/// Collects the last run of every benchmark, which Criterion keeps in a directory `new`.
 fn collect(folder: &Path, groups: &mut Groups) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {

@@ -1,4 +1,4 @@
-//! etherparse's pool of datagrams, after its parser: no limits, no time, no checksums, no overlap policy.
+//! etherparse's parser and its pool of datagrams, which has no limits, timeouts, checksums or overlap policy.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
-//! smoltcp's interface, which reassembles only for a socket, so its figure contains the copy of each datagram into that
-//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option also the datagrams'
-//! checksums.
+//! smoltcp's interface. It reassembles only for a socket, so its figure includes the copy of each datagram into the
+//! buffer of that socket. It verifies IPv4 header checksums, as the engine does, and optionally the checksums of the
+//! datagrams.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};
