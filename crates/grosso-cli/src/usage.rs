@@ -24,7 +24,7 @@ pub(crate) fn message(error: &clap::Error, grosso: &Command) -> Option<String> {
     })
 }
 
-/// Returns the message for a key of configuration files that `bridge` has under another name.
+/// Returns a message with the right option if an argument is a configuration key that `bridge` names differently.
 fn named_otherwise(error: &clap::Error) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
@@ -78,7 +78,7 @@ fn example(usage: &str, grosso: &Command) -> (String, String) {
     (path, example.unwrap_or_else(|| usage.to_owned()))
 }
 
-/// Returns the first line in the help of a command that calls it, without the explanation after it.
+/// Returns the first line in a command's help that calls the command, without the explanation after it.
 fn first_example(command: &Command, path: &str) -> Option<String> {
     let help = command.get_after_long_help()?.to_string();
     let call = format!("grosso {path} ");

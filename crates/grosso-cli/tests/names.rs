@@ -1,4 +1,5 @@
-//! Names come from untrusted sources: output must not move the cursor, change the colours of the screen or forge lines.
+//! Names come from untrusted sources: printing a name must not move the cursor, change the colours of the screen or
+//! forge lines.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
@@ -50,7 +51,7 @@ fn d16_names_of_files_are_shown_without_their_control_characters() {
         "explain FILE -n 300",
         "whatif FILE",
         "whatif FILE --html OUT",
-        // Errors name files too.
+        // Error messages contain file names too.
         "inspect NONE",
         "wire -r NONE -w OUT",
         "wire -r FILE -w FILE",

@@ -134,7 +134,8 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
-    // Port unreachable is not a packet of the flow. A datagram without payload is, and flushes its train.
+    // An ICMP "port unreachable" message is not a packet of the flow. A datagram without payload is one, and flushes
+    // the flow's train.
     sender.send_to(&[], (B[0], 9)).unwrap();
     until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);

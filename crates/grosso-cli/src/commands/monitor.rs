@@ -170,8 +170,8 @@ enum Keyboard {
     Gone,
 }
 
-/// Waits for a key. Reads from a disconnected terminal return nothing forever, and the library of [`event`] would read
-/// again and again, so it is called only while the terminal is connected.
+/// Waits for a key. Reads from a disconnected terminal return nothing forever, and [`event`] would read again and
+/// again, so this function uses it only while the terminal is connected.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];

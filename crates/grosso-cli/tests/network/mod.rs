@@ -75,8 +75,8 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
-/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it. A
-/// machine without udev has one only for root. The process keeps its ID; only root may do this.
+/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it.
+/// Without udev, only root may open it. The process keeps its ID; only root may do this.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";

@@ -224,7 +224,7 @@ pub(super) const FAULTS: [Situation; 21] = [
     },
     Situation {
         name: "small receive window",
-        // Much longer than a reader waits for a CPU.
+        // The delay is much longer than the time for which a reader waits for a CPU.
         impairment: "delay 15ms",
         setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'", ""],
         is_made: |counters| counters.is_clean() && counters.is_mostly_window_limited(),
@@ -331,7 +331,7 @@ pub(super) const LIMITS: [Situation; 2] = [
 pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
     sysctl -qw net.ipv4.tcp_early_retrans=0";
 
-/// A first receive window that limits no sender.
+/// An initial receive window that limits no sender.
 pub(super) const WIDE_RECEIVER: &str = "sysctl -qw net.ipv4.tcp_rmem='4096 4194304 8388608'";
 pub(super) const ROUTED_SENDER: &str = "ip route add 10.10.0.0/24 via 10.9.0.2 dev a0";
 pub(super) const ROUTER: &str = "sysctl -qw net.ipv4.ip_forward=1 && \
@@ -363,7 +363,7 @@ const CLAMP_MSS: &str = "nft add table ip t && \
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
-/// Number of events that make a fault.
+/// Minimum number of events that count as a fault.
 pub(super) const MANY: u64 = 4;
 /// A pause that is longer than any round trip here.
 const PAUSE: Duration = Duration::from_millis(50);
