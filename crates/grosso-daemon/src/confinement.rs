@@ -86,12 +86,12 @@ impl Confinement {
 /// Confinement of this process at the last update.
 static KNOWN: Mutex<Confinement> = Mutex::new(Confinement { landlock: false, threads: Vec::new() });
 
-/// Returns the last known confinement of this process.
+/// Returns the recorded confinement of this process.
 pub fn known() -> Confinement {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Updates the known confinement of this process after paths have started or ended.
+/// Updates the recorded confinement of this process after paths have started or ended.
 pub fn look() {
     // Threads are not reported if `/proc` is hidden.
     let threads = sandbox::own_threads().unwrap_or_default();

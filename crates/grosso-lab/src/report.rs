@@ -107,7 +107,7 @@ impl fmt::Display for FailedRow {
 pub struct Environment<P> {
     /// The kernel's release.
     pub kernel: String,
-    /// The CPU's name, as it reports it.
+    /// The CPU's name, as reported by the CPU.
     pub processor: String,
     /// The number of CPUs that the lab may use.
     pub processors: usize,

@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// Records the positions of the packets that left, in order.
+/// Positions of the packets that left, in order.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,
