@@ -34,7 +34,7 @@ impl Suspicions {
         }
     }
 
-    /// Returns whether no such packet was observed.
+    /// Returns whether no packet is suspected to be in a tunnel.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

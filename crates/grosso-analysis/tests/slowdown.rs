@@ -325,7 +325,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
         let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
         frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
     });
-    // The right edge of the first SACK block changes, which then looks like duplicate data.
+    // The right edge of the first SACK block changes, and the block then looks like a report of duplicate data.
     let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
     let right = frame.len() - 4;
     frame[right] ^= 0x80;

@@ -30,7 +30,7 @@ struct State<'a> {
     encap: Option<(u16, u16)>,
     /// Prefixes of the source and the destination.
     selector: Option<(&'a str, &'a str)>,
-    /// Whether the association's counters have begun.
+    /// Whether the parser has reached the association's counters.
     has_counters: bool,
     /// Whether the association has sent or received packets.
     is_used: bool,

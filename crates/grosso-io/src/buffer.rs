@@ -174,7 +174,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. More are left only after a burst.
+/// Maximum number of spare buffers of a port. More buffers are unused only after a burst.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 

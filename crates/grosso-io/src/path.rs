@@ -63,10 +63,9 @@ pub struct Direction {
     coalescer: Option<PortCoalescer>,
     done: Done,
     egress: Egress,
-    /// Measurement of round trips, shared by both directions; present while this one moves frames.
+    /// Measurement of round trips, shared by both directions; present while this direction moves frames.
     round_trips: Option<Box<RoundTrips>>,
-    /// Record of the trains delivered, shared by both directions; present while this one moves
-    /// frames.
+    /// Record of the trains delivered, shared by both directions; present while this direction moves frames.
     expander: Option<Box<Expander>>,
     /// Whether the port accepted frames that it could not send yet.
     is_blocked: bool,

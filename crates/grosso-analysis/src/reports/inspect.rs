@@ -74,7 +74,7 @@ pub struct InspectInput {
     pub truncated: Option<String>,
     /// Packets that were not captured completely.
     pub cut_packets: u64,
-    /// Captured and original length of the first such packet.
+    /// Captured and original length of the first packet that was not captured completely.
     pub first_cut: Option<(u64, u64)>,
 }
 

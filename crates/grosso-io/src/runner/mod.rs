@@ -178,7 +178,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
-        // A thread that gets stuck before the first request then has counters to show.
+        // With this snapshot, a thread that gets stuck before the first request still has counters to report.
         let first = self.snapshot();
         self.shared.publish(first);
         let mut result = self.work();

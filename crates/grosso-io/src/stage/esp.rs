@@ -641,8 +641,7 @@ impl<P: Port> EspStage<P> {
         count
     }
 
-    /// Returns the time at which numbers recorded ahead are reduced to the received ones, because no further packet
-    /// arrived.
+    /// Returns the time at which numbers recorded ahead are reduced to the received ones, if no further packet arrives.
     fn settles_at(&self) -> Option<u64> {
         let is_ahead = self.held.is_empty() && self.pair.is_ahead();
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
@@ -736,7 +735,7 @@ impl Pair {
     /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
     /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
     /// have arrived so far, up to the default number. After a crash, the numbers recorded ahead are rejected and must
-    /// be retransmitted, so there are only few of them for a quiet peer.
+    /// be retransmitted, so only a few are recorded for a quiet peer.
     fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -817,8 +816,7 @@ impl Drop for Pair {
     }
 }
 
-/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
-/// limits their bytes.
+/// Maximum number of decrypted packets that wait until their numbers are recorded, and of their bytes; more are dropped.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive

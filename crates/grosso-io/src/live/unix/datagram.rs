@@ -107,7 +107,7 @@ impl DatagramEnd {
         }
     }
 
-    /// Connects to the known address of the peer, again if it has restarted.
+    /// Connects to the known address of the peer; reconnects if the peer has restarted.
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
             Other::Unknown => {}
