@@ -183,7 +183,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     }
 }
 
-/// Tests encapsulation and decapsulation: single packets, those with partial checksums, superframes, and refused
+/// Tests encapsulation and decapsulation: single packets, packets with partial checksums, superframes, and refused
 /// packets.
 #[test]
 fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {

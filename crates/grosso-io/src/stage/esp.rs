@@ -816,7 +816,8 @@ impl Drop for Pair {
     }
 }
 
-/// Maximum number of decrypted packets that wait until their numbers are recorded, and of their bytes; more are dropped.
+/// Maximum number of decrypted packets that wait until their numbers are recorded, and maximum number of their bytes;
+/// further packets are dropped.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive

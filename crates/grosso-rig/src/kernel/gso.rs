@@ -27,7 +27,7 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
         let setup = move || {

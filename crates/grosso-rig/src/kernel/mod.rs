@@ -73,7 +73,7 @@ pub fn skip(why: &str) {
 ///
 /// # Errors
 ///
-/// Fails with a sentence for `skipped:` that names the oracle and the refusal.
+/// Fails with the text after `skipped:`, which names the oracle and the system's error.
 pub fn probe() -> Result<(), String> {
     GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
     GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;

@@ -252,7 +252,7 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
         "fragment" => true,
         "tcp" => layer.number("offset_flags") >> 12 != layer.len as u64 / 4,
-        // GRE with only C and K (rule T21).
+        // GRE may have only the flags C and K (rule T21).
         "gre" => layer.number("flags") & !0xa000 != 0,
         // Control packets never merge (rule T6).
         "geneve" => layer.number("bits") & 0x80 != 0,
