@@ -1,4 +1,4 @@
-//! Every reason that the engine can report has an example.
+//! An example for every reason that the engine can report.
 
 use std::collections::BTreeSet;
 
@@ -345,7 +345,8 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// Tests that the headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
+/// Tests that a train is not found after it left because the cache of header stacks was full, although the headers of
+/// the next packet get the same position in the cache as the headers of this train.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();
