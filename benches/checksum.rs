@@ -1,5 +1,5 @@
-//! Bytes per second of the checksum as the engine calls it. `grosso-checksum` has its own bench that compares its
-//! backends.
+//! Bytes per second of the checksum, called in the same way as by the engine. A benchmark in `grosso-checksum` compares
+//! its backends.
 
 use std::hint::black_box;
 
@@ -7,7 +7,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use grosso_benches::{configuration, group};
 use grosso_checksum::{Sum, copy};
 
-/// Lengths of an IPv4 header, a small packet, payload and packet of Ethernet's MTU, a jumbo packet, and a superframe.
+/// Lengths of an IPv4 header, a small packet, the payload and the packet for an Ethernet MTU, a jumbo packet, and a
+/// superframe.
 const LENGTHS: [usize; 6] = [20, 64, 1448, 1500, 9000, 65536];
 
 fn sum(criterion: &mut Criterion) {

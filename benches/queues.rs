@@ -1,7 +1,7 @@
-//! Nanoseconds per packet of coalescing on several CPUs at once, with one queue each, and of choosing the queue.
+//! Nanoseconds per packet of coalescing on several CPUs at once, with one queue for each, and of choosing the queue.
 //!
-//! A thousand connections are distributed by their flow hash, and every thread coalesces the packets of its queue. Half
-//! the time on two CPUs means that they share nothing.
+//! A thousand connections are distributed by their flow hash, and every thread coalesces the packets of its queue. If
+//! two CPUs need half the time of one, they share nothing.
 
 use std::{
     hint::black_box,
@@ -65,7 +65,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Returns the time in which all queues together coalesce their packets.
+/// Returns the time in which the threads of all queues together coalesce their packets.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());
@@ -91,7 +91,8 @@ fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     })
 }
 
-/// Pins the thread to its own CPU: the thread that wakes it at a barrier would otherwise pull it to its own CPU.
+/// Pins the thread to its own CPU. Otherwise, the thread that wakes it at a barrier might pull it to the CPU of that
+/// thread.
 fn stay(processor: usize) {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()

@@ -10,7 +10,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Fragments whole datagrams repeatedly: headers written, data copied.
+/// Fragments whole datagrams repeatedly: writes the headers, and copies the data.
 #[derive(Debug)]
 pub struct Cutter {
     datagrams: Vec<Vec<u8>>,

@@ -14,7 +14,7 @@ use crate::{SEED, step::Step};
 pub enum Join {
     /// Copied together: the delivery consists of pages.
     Coalesce,
-    /// Copied together, with the transport checksum of the datagram verified from the sums of the copies.
+    /// Copied together, and the transport checksum of the datagram is verified from the sums of the copies.
     Verify,
     /// Kept in the original buffers: the delivery refers to them.
     KeepGeometry,

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// Segments superframes into complete packets, repeatedly: payload copied, checksums computed.
+/// Segments superframes into complete packets, repeatedly: copies the payload, and computes the checksums.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Segments superframes repeatedly: headers written, checksums computed, payload left in place.
+/// Segments superframes repeatedly: writes the headers, computes the checksums, and leaves the payload in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,
@@ -167,7 +167,7 @@ impl<'a> Superframes<'a> {
         cut(&mut self.plan(&slices))
     }
 
-    /// Calls `cut` with each superframe, to assemble its packets.
+    /// Calls `cut` with each superframe, and assembles the resulting packets.
     fn cut_all(&self, mut cut: impl FnMut(&mut Segments<'_>, &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         for frame in self.frames {

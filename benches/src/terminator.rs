@@ -1,4 +1,4 @@
-//! Coalescing of tunnelled traffic.
+//! Coalescing of tunneled traffic.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta,
@@ -32,7 +32,8 @@ impl Ends {
     }
 }
 
-/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksum was verified before.
+/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksum has been verified
+/// before.
 #[derive(Debug)]
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
@@ -108,7 +109,7 @@ impl<'a> Step for Terminator<'a> {
                 coalescer.poll_end(0, &mut sink);
             }
             Ends::Superframes => {
-                // A superframe is planned as one piece, so its payload is copied.
+                // A superframe is decapsulated as one piece, so its payload is copied.
                 let mut sink = |delivery: Delivery<'_, &'a [u8]>| {
                     whole.clear();
                     delivery.copy_to(whole);

@@ -23,11 +23,12 @@ impl Tester {
         Command::new("dpdk-testpmd").arg("--version").output().is_ok()
     }
 
-    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set it sends frames of that many
-    /// bytes, otherwise it receives frames.
+    /// Starts the program with this port, whose socket is in `folder`. If `gives` is set, the program sends frames of
+    /// that many bytes, otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // The program uses no huge pages, which few hosts have configured. The thread that reads commands sleeps.
+        // The program does not use huge pages, because few hosts have configured any. The thread that reads commands
+        // sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
         command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);
@@ -49,7 +50,7 @@ impl Tester {
         Self { child, input, lines: BufReader::new(output).lines() }
     }
 
-    /// Returns the frames that arrive in this time, counted from the first one.
+    /// Counts the frames that arrive in this time, which begins shortly after the first frame.
     pub(super) fn takes(&mut self, lasts: Duration, bytes: usize) -> Arrived {
         while self.packets() == 0 {
             thread::sleep(Duration::from_millis(50));

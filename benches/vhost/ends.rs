@@ -1,4 +1,4 @@
-//! One of two endpoints, in its own process on its own CPU.
+//! An endpoint, in a separate process on a separate CPU.
 
 use std::{
     path::PathBuf,
@@ -71,7 +71,7 @@ pub(super) fn heard(words: &str) -> Arrived {
     Arrived { frames: next(), bytes: next(), seconds: next() }
 }
 
-/// Runs one endpoint, as these arguments specify.
+/// Runs one endpoint as specified by these arguments.
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
@@ -102,7 +102,7 @@ fn work(port: impl Port, gives: bool, last: &str) {
     }
 }
 
-/// Sends batches of frames endlessly, polling its own ring in between, as a path does.
+/// Sends batches of frames endlessly, and polls its own ring in between, as a path does.
 fn give(mut port: impl Port, payload: usize) {
     let (frame, meta) = frame(payload);
     let (header, rest) = frame.split_at(54);
@@ -118,7 +118,7 @@ fn give(mut port: impl Port, payload: usize) {
     }
 }
 
-/// Receives frames until the measured time is over, which begins some time after the first frame.
+/// Receives frames until the measured time is over. The measured time begins a fixed time after the first frame.
 fn take(mut port: impl Port, lasts: f64) -> Arrived {
     let mut buffers = Vec::with_capacity(BATCH);
     while look(&mut port, &mut buffers).0 == 0 {}
@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames per batch: as many as in a poll of a path.
+/// Frames per batch, which is the size of a path's poll.
 const BATCH: usize = 64;
 /// Time after the first frame that is not measured.
 const WARM_UP: Duration = Duration::from_millis(200);

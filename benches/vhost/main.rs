@@ -5,8 +5,8 @@
 //! user may create them. *A path*: two VMs without CPUs, connected by a path with one thread; both drivers share
 //! another thread.
 //!
-//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default with 3 seconds and 3 rounds. The rows
-//! of a round are measured in turn, so that other load on the machine affects all of them.
+//! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default with 3 seconds and 3 rounds. Each round
+//! measures all rows in turn, so that other load on the machine affects all of them.
 
 #[cfg(target_os = "linux")]
 mod dpdk;

@@ -25,7 +25,7 @@ use grosso_testkit::{
 };
 use grosso_vhost::memory::{Memory, RegionPlace};
 
-/// Measures a path for this duration, for each length.
+/// Measures a path for this duration with each length.
 pub(super) fn run(lasts: Duration) {
     for (name, len, merges) in [
         ("superframes of 60000 bytes", 60_000, true),
@@ -39,7 +39,7 @@ pub(super) fn run(lasts: Duration) {
     }
 }
 
-/// Measures the number of frames and bytes that arrived, and the seconds.
+/// Measures a path. Returns the number of frames and bytes that arrived, and the seconds.
 fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     let folder = std::env::temp_dir().join(format!("grosso-vhost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -72,12 +72,12 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     assert!(frames > 0, "no frame came through the path");
     handle.stop();
     runs.join().expect("a path").result.expect("a path that ends well");
-    // A remaining directory does no harm.
+    // A directory that is left over does no harm.
     let _ = std::fs::remove_dir_all(folder);
     (frames as f64, bytes as f64, seconds)
 }
 
-/// Returns a frame after its virtio header.
+/// Returns a frame with its virtio header.
 fn frame(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     if len <= 1460 {
@@ -91,7 +91,7 @@ fn frame(len: usize) -> Vec<u8> {
     [header, bytes].concat()
 }
 
-/// A driver that has its VM's memory mapped, and frames prepared in advance.
+/// A driver that has mapped the memory of its VM, and has prepared frames in advance.
 struct Driver {
     front: FrontEnd,
     memory: Arc<Memory>,
@@ -122,7 +122,7 @@ impl Driver {
         }
     }
 
-    /// Makes every entry available that the back end has used, or that was collected.
+    /// Makes every entry available again that the back end has used, or that was collected.
     fn offer(&mut self, ring: usize) {
         let [_, available, used] = rings(ring).map(|at| GUEST + at);
         if ring == FROM_GUEST {

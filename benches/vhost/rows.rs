@@ -15,7 +15,7 @@ use crate::{
     path,
 };
 
-/// Payload lengths; a frame has 54 bytes more.
+/// Payload lengths. A frame is 54 bytes longer.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
@@ -185,6 +185,6 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK, as the driver and as the device, which creates the socket.
+/// DPDK's ports: as the driver, and as the device, which creates the socket.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

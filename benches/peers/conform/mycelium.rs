@@ -16,7 +16,7 @@ fn main() -> std::io::Result<()> {
         let (mut rest, mut written) = (&sorted[..], Vec::new());
         while let Some(first) = rest.first() {
             let mut header = [0; VIRTIO_BYTES];
-            // As mycelium writes to its device: packets that cannot be merged are written one by one.
+            // As in mycelium's own device code, packets that cannot be merged are written one by one.
             let (packet, count) = match offload::gro_coalesce(rest, &mut buffer, true) {
                 Ok((len, virtio, count)) => {
                     virtio.encode(&mut header);

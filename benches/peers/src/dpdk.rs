@@ -28,7 +28,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     compiler
         .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
         .arg(source);
-    // The package's flags select its baseline CPU; ours come later and override that.
+    // The flags of the package select a baseline CPU. Our flag comes later and overrides this selection.
     compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
     run(&mut compiler).map_err(|why| Missing { why, hint })?;
     Ok(program)
@@ -77,7 +77,7 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// Returns the names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
+/// Returns the names of the headers in the first frame. For the bytes of a checksum, the result has no meaning.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

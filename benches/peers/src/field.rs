@@ -23,7 +23,7 @@ pub(crate) struct Field<'a> {
     go: Option<Program>,
     /// Peers that do not take part.
     pub(crate) absent: Vec<Absent>,
-    /// Directory for the frames of child processes, which exists as long as the run.
+    /// Directory for the frames of child processes, which is removed after the run.
     folder: TempDir,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Field<'a> {
         Ok(field)
     }
 
-    /// Builds the program of some peers, if one of them is wanted.
+    /// Builds the program that runs some of the peers, if any of these peers is requested.
     fn program(
         &mut self,
         peers: &[Peer],
@@ -65,7 +65,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the contenders of a row: everyone for its workload, or only Grosso with each of several workloads.
+    /// Returns the contenders of a row: all contenders on its workload, or only Grosso on each of several workloads.
     pub(crate) fn row<'w>(&self, row: &Row, workloads: &'w [Workload]) -> Vec<Boxed<'w>> {
         match workloads {
             [workload] => self.contenders(row.work, row.cache, workload),
@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         workload: &'w Workload,
     ) -> Vec<Boxed<'w>> {
         let mut contenders = ours::contenders(work, cache, workload);
-        // Peers use their own buffers: filling these brings the bytes into the cache.
+        // Peers use their own buffers. Filling these buffers brings the bytes into the cache.
         if cache == Cache::Hot {
             if let Some(program) = &self.dpdk {
                 contenders.extend(dpdk::contenders(program, work, workload));

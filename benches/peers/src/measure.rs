@@ -1,4 +1,4 @@
-//! Rounds that alternate between the contenders of a row, and the statistics of their times.
+//! Rounds in which the contenders of a row take turns, and the statistics of their times.
 
 use crate::contender::{Boxed, Round};
 
@@ -11,15 +11,15 @@ pub(crate) struct Figures {
     pub(crate) median: f64,
     /// Median distance from the median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time: the median over the rounds, each divided by the first's round of the same
-    /// turn.
+    /// Ratio to the first contender's time. Each round is divided by the first contender's round of the same turn, and
+    /// the ratio is the median of the results.
     pub(crate) ratio: f64,
 }
 
-/// Runs every contender's workload `rounds` times, in turn, after one uncounted turn.
+/// Runs every contender `rounds` times, in turn, after one uncounted turn.
 ///
-/// A contender that fails has its error instead of figures. If the first one fails, all do, because the others are
-/// measured against it.
+/// If a contender fails, its result is the error. If the first contender fails, all results are its error, because the
+/// others are measured against it.
 pub(crate) fn alternate(
     contenders: &mut [Boxed<'_>],
     rounds: usize,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::contender::{About, Contender, Peer};
 
-    /// A contender that reports configured nanoseconds and records its turns.
+    /// A contender that reports the given nanoseconds, and records its turns.
     struct Told {
         name: char,
         ns: Vec<u64>,
@@ -103,7 +103,7 @@ mod tests {
         let told = |name, ns: &[u64]| -> Boxed<'static> {
             Box::new(Told { name, ns: ns.to_vec(), turns: Rc::clone(&turns) })
         };
-        // The turns are taken from the end: the last one is the uncounted turn.
+        // Turns are removed from the end of the list, so the last entry is the uncounted turn.
         let mut contenders =
             [told('a', &[100, 200, 300, 9000]), told('b', &[300, 200, 600, 9000]), told('c', &[5])];
         let figures = alternate(&mut contenders, 3);

@@ -30,7 +30,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The core to which everything was pinned; `None` if pinning was refused.
     pub(crate) core: Option<usize>,
-    /// CPU features for which the Rust contenders were compiled, beyond those that each detects at run time.
+    /// CPU features for which the Rust contenders were compiled. The contenders also use features that they detect at
+    /// run time.
     pub(crate) compiled_for: &'static str,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Command that installs the peer; empty if the peer was left out deliberately.
+    /// Command that installs the peer. Empty if the user excluded the peer.
     pub(crate) hint: &'static str,
 }
 

@@ -1,4 +1,5 @@
-//! Correctness cases: packets that must not be merged, reordered or split carelessly, and each contender's result.
+//! Correctness cases: packets that must not be merged, reordered or split without care, and the result of each
+//! contender.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -21,17 +22,17 @@ pub(crate) struct Finding {
     pub(crate) wrong: Option<&'static str>,
 }
 
-/// Several packets, and the check of the frames made from them.
+/// Several packets, and the check of the resulting frames.
 struct Case {
     name: &'static str,
     workload: Workload,
     judge: Judge,
 }
 
-/// Compares the output frames, the second argument, with the input frames and returns the fault, if any.
+/// Compares the input frames with the output frames, which are the second argument. Returns the fault, if there is one.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
-/// Passes the cases of a kind of work to the contenders that `contenders` creates for each case.
+/// Runs the cases of a kind of work through the contenders that `contenders` creates for each case.
 pub(crate) fn examine(
     work: Work,
     contenders: impl Fn(Work, Cache, &Workload) -> Vec<Boxed<'_>>,
@@ -39,7 +40,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // The row already reports a contender without output.
+            // The report of the row already shows that a contender has no output.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();
@@ -150,7 +151,8 @@ impl Segment {
 /// An ordinary packet with data.
 const DATA: Segment = Segment { len: SEGMENT_BYTES, ip: |ip| ip, tcp: |tcp| tcp };
 
-/// Creates a case of packets in sequence. Every payload byte of the first packet is 1, of the second 2, and so on.
+/// Creates a case of consecutive packets. Every payload byte of the first packet is 1, every payload byte of the second
+/// is 2, and so on.
 fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     let mut sequence = 1;
     let numbered = segments.iter().zip(1_u8..);

@@ -52,13 +52,13 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) work: Work,
-    /// One workload, or several that only Grosso runs, next to each other.
+    /// One workload, or several workloads that only Grosso runs, one next to the other.
     pub(crate) workloads: &'static [&'static str],
     pub(crate) cache: Cache,
 }
 
 impl Row {
-    /// Returns the name that `--only` is matched against.
+    /// Returns the name that `--only` is compared with.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}/{}", self.work.name(), self.cache.name(), self.traffic())
     }
@@ -123,7 +123,7 @@ const EACH: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// Bytes that one round of a checksum sums, so that all lengths take about the same time.
+/// Number of bytes that one round of a checksum sums, so that all lengths take about the same time.
 const CHECKSUM_BYTES_A_ROUND: usize = 64 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The same device on tun-rs with its offload, for comparison.
+//! boringtun's TUN device on tun-rs with its offload, for comparison.
 
 use super::Error;
 use parking_lot::Mutex;

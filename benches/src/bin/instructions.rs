@@ -1,8 +1,8 @@
 //! Instructions per packet, counted by callgrind and compared with `benches/instructions.toml`.
 //!
 //! The counts do not depend on the load of the machine, and little on the machine: valgrind offers AVX2 to the program
-//! if the CPU has it, and never AVX-512. The program starts itself under valgrind for each count, which covers only the
-//! calls of [`measured`]. With `--record` it writes the recorded file instead of comparing.
+//! if the CPU has it, and never AVX-512. For each count, the program starts itself under valgrind, which counts only
+//! the calls of [`measured`]. With `--record`, the program writes the file instead of comparing the counts with it.
 
 #![forbid(unsafe_code)]
 
@@ -75,7 +75,7 @@ fn names() -> impl Iterator<Item = String> {
         .chain(ends)
 }
 
-/// Runs under valgrind: does the named work twice, measures the second time, and prints the number of packets.
+/// Runs under valgrind. Does the named work twice, measures the second time, and prints the number of packets.
 fn run(name: &str) -> Result<(), String> {
     let (kind, name) = name.rsplit_once('/').ok_or("no name")?;
     let mut workload = workload(name, SEED);
@@ -139,7 +139,7 @@ fn measured(work: &mut dyn FnMut() -> usize) -> usize {
     black_box(work())
 }
 
-/// Counts all workloads, one per CPU at a time: other programs do not influence the counts.
+/// Counts all workloads in parallel, one per CPU. Other programs do not influence the counts.
 fn count_all() -> Result<Counts, String> {
     let names: Vec<String> = names().collect();
     let next = AtomicUsize::new(0);

@@ -9,7 +9,7 @@
 //! | main | capabilities to open devices | opening, for a reload |
 //! | main, in `capture` | none | frames of an open ring, open files and sockets |
 //! | `pcap-listener` | none | clients of `capture --listen` |
-//! | `capture-files` | the capability for directories of other users | opening files in the directories of the outputs |
+//! | `capture-files` | the capability for directories of other users | opening files in the output directories |
 //!
 //! Threads of paths are confined before their first packet, the main thread once the devices are open, and the main
 //! thread of `capture` before its first packet.

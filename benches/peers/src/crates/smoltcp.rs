@@ -1,6 +1,6 @@
-//! smoltcp's interface, which reassembles only for a socket, so its figure contains the copy of each datagram into that
-//! socket's buffer. It verifies IPv4 header checksums, as the engine does, and with an option also the datagrams'
-//! checksums.
+//! smoltcp's interface. It reassembles only for a socket, so its figure contains the copy of each datagram into that
+//! socket's buffer. Like the engine, it verifies IPv4 header checksums, and an option makes it verify the datagrams'
+//! checksums as well.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};
@@ -88,7 +88,7 @@ fn reassembled(workload: &Workload, udp: Checksum) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A device that yields the frames of a poll and discards everything sent.
+/// A device that returns the frames of a poll and discards everything that is sent.
 struct Trace<'a> {
     polls: Polls<'a>,
     poll: core::slice::Iter<'a, Vec<u8>>,
