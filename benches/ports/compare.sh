@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Compares a VPN with its port to grosso-tun: fetches the source, applies the patch, builds all, runs the program's own
-# tests, and measures all in turn between two network namespaces.
+# Compares a VPN with its port to grosso-tun: fetches the source, applies the patch, builds both, runs their own
+# tests, and measures the programs in turn between two network namespaces.
 # `benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]`
 #
 # Cargo downloads the source from the registry. The patch and the devices in the directories are ours; the rest of the
-# program is unchanged. If something is not available, it is named and the comparison skipped.
+# program is unchanged. If a part is not available, it is named, and the comparison is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 port=${1:?usage: benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]}

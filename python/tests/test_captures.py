@@ -1,4 +1,4 @@
-"""Tests of captures created from captures, of reports and of failures."""
+"""Tests of captures that are created from other captures, and of reports and failures."""
 
 import ast
 import copy

@@ -1,4 +1,4 @@
-"""Tables written by four worker processes, one of which dies, compared with those of a single run."""
+"""Tables written by four worker processes, one of which dies, compared with the tables of a single run."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def traffic():
-    """Returns packets of 24 flows in both directions with holes, losses and lone datagrams, all at different times."""
+    """Returns packets of 24 flows in both directions, with holes, losses and lone datagrams, all at different times."""
     print("seed", seed := random.randrange(1 << 32))
     chance = random.Random(seed)
     sequences = dict.fromkeys(range(24), 1)
@@ -57,7 +57,7 @@ def traffic():
 
 
 def cut(packets, chance, folder):
-    """Writes the same packets to several files, split anywhere."""
+    """Writes the same packets to several files, split at arbitrary positions."""
     folder.mkdir()
     places = sorted({0, len(packets), *(chance.randrange(1, len(packets)) for _ in range(5))})
     for number, (start, end) in enumerate(zip(places, places[1:])):

@@ -1,4 +1,4 @@
-"""The table of packets, compared with what scapy reads from the same files."""
+"""The table of packets, compared with the packets that scapy reads from the same files."""
 
 import pyarrow
 import pytest

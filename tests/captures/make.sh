@@ -38,10 +38,10 @@ done
 on b iperf3 -s -D
 sleep 1
 
-# On the sender, its offloads on: what tcpdump sees before the device segments it.
+# Captured on the sender with its offloads on: tcpdump sees frames before the device segments them.
 take host a 34 tcp -c 192.0.2.2 -n 2M
 
-# On the receiver, all offloads off: the wire.
+# Captured on the receiver with all offloads off: tcpdump sees the packets on the wire.
 for host in a b; do
     for device in $host v$host; do
         on $host ethtool -K $device tso off gso off gro off tx off rx off > /dev/null

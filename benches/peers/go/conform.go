@@ -58,7 +58,7 @@ func conform(name string) {
 				os.Exit(1)
 			}
 			frame := record[virtioNetHdrLen:]
-			// The libraries have no link layer: frames with another Ethernet header start another poll.
+			// The libraries have no link layer, so a frame with a different Ethernet header starts another poll.
 			if len(frames) > 0 && !bytes.Equal(frames[0][:ethernetBytes], frame[:ethernetBytes]) {
 				work()
 			}
@@ -94,8 +94,8 @@ func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) 
 	}
 }
 
-// conformGvisor merges a poll. gVisor does not report the segment size: it is that of the input packet that starts the
-// same way. gVisor does not compute checksums of merged packets either, because it verified those of the input.
+// conformGvisor merges a poll. gVisor does not report the segment size, so it is that of the input packet with the
+// same start. gVisor does not compute checksums of merged packets either, because it verified the input's checksums.
 func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	c := newGvisorCoalescer(&workload{frames: frames}, false)
 	var elapsed time.Duration
@@ -107,7 +107,7 @@ func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	}
 }
 
-// gvisorHeader returns the virtio header of a frame: a merged one starts as one of `frames` and is longer.
+// gvisorHeader returns the virtio header of a frame. A merged frame starts like one of `frames`, and is longer.
 func gvisorHeader(frames [][]byte, frame []byte) []byte {
 	header := make([]byte, virtioNetHdrLen)
 	start, kind, protocol := ethernetBytes+20, virtioNetHdrTCPv4, frame[ethernetBytes+9]

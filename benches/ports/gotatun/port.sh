@@ -17,6 +17,6 @@ place() {
 
 # own_tests MANIFEST: runs gotatun's tests.
 own_tests() {
-    # Optimised, so that the compiled cryptography is reused.
+    # Optimized, so that the compiled cryptography is reused.
     cargo test --quiet --release --manifest-path "$1" --features device,tun --lib
 }

@@ -8,13 +8,13 @@ for wire in udp esp xdp; do
 done
 ip addr add 192.0.2.1/24 dev w-udp
 ip -n peer addr add 192.0.2.2/24 dev p-udp
-# The peers: for UDP the kernel's own tunnel; for AF_XDP the other end of the wire.
+# The peer for UDP is the kernel's own tunnel, and the peer for AF_XDP is the other end of the wire.
 ip -n peer link add vx type vxlan id 42 local 192.0.2.2 remote 192.0.2.1 dstport 4789
 ip -n peer addr add 10.1.1.2/24 dev vx
 ip -n peer link set vx up
 ip -n peer addr add 10.1.2.2/24 dev p-xdp
-# For ESP another Grosso process, with the same keys in reverse. The wire has no addresses, and must not answer ARP
-# requests for those of others.
+# The peer for ESP is another Grosso process, with the same keys in reverse. The wire has no addresses, and must not
+# answer ARP requests for addresses of other devices.
 for host in "" "ip netns exec peer"; do
     $host sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore'
 done
