@@ -32,7 +32,7 @@ fn count_threads_of_tests() {
 }
 
 /// Sets the commit that reports contain: the value of the environment variable if it is set. Otherwise only an
-/// optimised build asks git, because a command that contains the commit has to be compiled again after every commit
+/// optimized build asks git, because a command that contains the commit has to be compiled again after every commit
 /// (ADR 0290).
 fn record_commit() {
     println!("cargo::rerun-if-env-changed={COMMIT}");

@@ -29,7 +29,7 @@ const BYTES_MAX: usize = 65_535;
 /// Reason why the kernel and the engine segment a superframe into different packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
-    /// The payload of a tunnelled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
+    /// The payload of a tunneled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
     /// reader without support for tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
     /// The payload fits into one packet, but not together with the TCP options. The kernel counts the options as

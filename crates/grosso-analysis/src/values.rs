@@ -127,7 +127,7 @@ pub fn tunnel_ports(named: &[TunnelPort], l2tp: Option<Pseudowire>) -> Result<Po
     Ok(ports)
 }
 
-/// Returns the reason why two tunnels cannot be recognised at the same time; `None` if they can.
+/// Returns the reason why two tunnels cannot be recognized at the same time; `None` if they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;

@@ -472,7 +472,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
         while payload.len() < sent.len() {
             let received = machine.receive();
             let (header, frame) = received.split_at(header_len);
-            // Other packets are ARP, IPv6 neighbour discovery and the like.
+            // Other packets are ARP, IPv6 neighbor discovery and the like.
             if frame[12..14] != [8, 0] || frame[23] != 17 || frame[34..36] != [0x0f, 0xa0] {
                 continue;
             }

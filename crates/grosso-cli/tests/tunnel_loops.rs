@@ -172,7 +172,7 @@ const TYPES: [(&str, usize); 17] = [
 ];
 
 /// Maximum number of packets that the host sends into a tunnel for one datagram: two fragments, a few of their
-/// fragments, and neighbour discovery. A tunnel without a guard sends hundreds of thousands.
+/// fragments, and neighbor discovery. A tunnel without a guard sends hundreds of thousands.
 const PACKETS_MAX: u64 = 100;
 
 #[test]

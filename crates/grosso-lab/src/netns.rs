@@ -337,7 +337,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgement on
+    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgment on
     /// the CPU that sent it, and the CPU time would be accounted there. Needs root; returns whether it succeeded.
     ///
     /// # Errors

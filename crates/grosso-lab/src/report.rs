@@ -352,7 +352,7 @@ fn shortened(claim: &str) -> String {
 /// Characters of a row's name in a chart.
 const NAME: usize = 44;
 
-/// Formats an answer, in its colour.
+/// Formats an answer, in its color.
 fn answered(answer: Answer) -> String {
     let class = match answer {
         Answer::Reproduced => "yes",

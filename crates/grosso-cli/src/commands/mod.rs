@@ -281,7 +281,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     })
 }
 
-/// Returns the colour of help, which is printed instead of parsing the other arguments.
+/// Returns the color of help, which is printed instead of parsing the other arguments.
 fn help_color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().map(|word| word.to_string_lossy());
     let mut when = Color::Auto;

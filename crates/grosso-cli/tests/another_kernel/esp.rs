@@ -65,7 +65,7 @@ impl Wire {
 }
 
 /// Returns the guest's script that creates its associations and policies. The policies reject unencrypted TCP and UDP
-/// and accept neighbour discovery.
+/// and accept neighbor discovery.
 fn associations(version: usize, [out, back]: &[String; 2]) -> String {
     let (guest, host) = (A[version], B[version]);
     let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();

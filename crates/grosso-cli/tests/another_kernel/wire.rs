@@ -136,7 +136,7 @@ impl Drop for Wire {
     }
 }
 
-/// Adds a neighbour behind the host. The host's device on the link to it computes checksums; the neighbor's device does
+/// Adds a neighbor behind the host. The host's device on the link to it computes checksums; the neighbor's device does
 /// not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {

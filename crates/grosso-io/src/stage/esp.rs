@@ -116,7 +116,7 @@ impl EspOptions {
 
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
-/// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
+/// ARP and IPv6 neighbor discovery pass unencrypted in both directions, because hosts could not be found without them;
 /// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
 /// counted by reason.
 ///
@@ -854,7 +854,7 @@ fn open(
     }
 }
 
-/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link. Without them no packet could
+/// Returns whether a frame is ARP or IPv6 neighbor discovery, which find hosts on a link. Without them no packet could
 /// be sent, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);
@@ -864,7 +864,7 @@ fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> boo
             let is_outermost = stack.layers().iter().filter(|layer| is_ip(layer.kind)).count() == 1;
             let message = frame.get(usize::from(icmp.offset)).copied().unwrap_or_default();
             let hops = usize::from(ip.offset) + ipv6::field::HOP_LIMIT.start;
-            // Only a neighbour can send such a packet (RFC 4861 section 6.1).
+            // Only a neighbor can send such a packet (RFC 4861 section 6.1).
             is_outermost && NEIGHBOUR_DISCOVERY.contains(&message) && frame.get(hops) == Some(&255)
         }
         [.., last] if matches!(last.kind, Kind::Ethernet | Kind::Vlan | Kind::Sll) => {

@@ -1,4 +1,4 @@
-//! Growth of a modelled sender's window if acknowledgments arrive one by one, merged, or merged with a count.
+//! Growth of a modeled sender's window if acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;

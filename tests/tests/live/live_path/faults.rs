@@ -113,7 +113,7 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         line.split_whitespace().nth(12).unwrap().parse::<u64>().unwrap()
     };
     let sender = world.b.run(|| UdpSocket::bind((B[0], 0))).unwrap().unwrap();
-    // No host resolves this address, so the neighbour entry is set explicitly.
+    // No host resolves this address, so the neighbor entry is set explicitly.
     let target = SocketAddr::new(A[0], 9);
     let answer = || {
         let netlink = Netlink::new()?;

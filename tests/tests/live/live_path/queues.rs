@@ -120,7 +120,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
     group.stop_and_join(far()).0.unwrap();
 }
 
-/// Length of a stream in bytes: longer than any handshake and neighbour discovery.
+/// Length of a stream in bytes: longer than any handshake and neighbor discovery.
 const BYTES: u64 = 1 << 20;
 
 #[test]
