@@ -141,7 +141,7 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     Some(Guess { tunnel, header_len: 0, link: LinkType::Raw })
 }
 
-/// The first packet in a tunnel, as far as it can be checked.
+/// The first packet in a tunnel, with the properties that can be checked.
 struct Inside {
     /// Length of the packet in bytes, including the link header.
     len: usize,

@@ -178,7 +178,7 @@ fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network
         .run(|| {
-            // A client that does not read stalls after few bytes.
+            // With a small buffer, a client that does not read stalls after a few bytes.
             std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 4096 4096").unwrap();
             std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096").unwrap();
             Control::new().unwrap().set_up(&name("lo"), true)

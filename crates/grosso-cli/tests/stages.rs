@@ -100,7 +100,7 @@ impl Esp {
         let running = Running::spawn(self.space(host).host(&mut command).unwrap());
         running.said("esp: ");
         let addresses = [A, B][host];
-        // The device already has them if the program was killed and is started again.
+        // If the program was killed and is started again, the device already has the addresses.
         let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
         let is_again = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
         assert!(addressed.as_ref().err().is_none_or(is_again), "{addressed:?}");

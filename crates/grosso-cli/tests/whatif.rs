@@ -104,7 +104,7 @@ fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
     assert_eq!(live[0], "echo 50000 > /sys/class/net/DEV/gro_flush_timeout");
     assert!(live.contains(&"ethtool -C DEV rx-usecs 50"), "{live:?}");
     assert_eq!(live.last(), Some(&"grosso bridge DEV tap:NAME --hold 50us"));
-    // A poll that includes all of them needs no hold.
+    // A poll that includes all packets needs no hold.
     let report = bench.ok("whatif --json --profile linux --hold 0,50us --batch 1ms a").json();
     assert_eq!(report["best"]["live"], serde_json::json!([]), "{report}");
 }
@@ -204,7 +204,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
     let ended = |setting: &Value| setting["closed"]["ack_clock"].as_u64().unwrap_or(0);
 
-    // With round-trip times of microseconds, no acknowledgment clock must be preserved.
+    // With round-trip times of microseconds, there is no acknowledgment clock to preserve.
     let setting = auto("whole");
     assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
     // Without the handshakes, the round-trip times could have any length.
@@ -305,7 +305,7 @@ fn packets_that_are_taken_flow_by_flow_wait_for_the_end_of_their_poll() {
         let setting = only(&bench, &format!("a --profile freebsd {options}"));
         assert_eq!(setting["packets_up"], 2, "{options}");
         assert_eq!(quantiles(&setting["segments_per_train"]), [10, 10, 10]);
-        // The capture ends with the poll: 19, 18, ... 0 us.
+        // The capture ends with the poll, so the packets wait 19, 18, ... 0 us.
         assert_eq!(setting["held_ns"]["max"], 19_000);
         assert_eq!(quantiles(&setting["held_ns"])[0].div_ceil(100), 91, "{setting}");
     }
@@ -418,13 +418,14 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     // Packets delivered, median and maximum of segments per train, the longest wait in microseconds, and the waits by
     // reason.
     let expected = [
-        // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
+        // One train in each poll: segments 0 to 2, then 4 to 6, then 3 and 7.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
-        // The trains are the same as with "off"; 3 is late, because the segments after it have been delivered.
+        // The trains are the same as with "off". Segment 3 is late, because the segments after it have been delivered.
         ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll_end": 3 })),
-        // 3 fills the hole before 4 to 6, which arrived 32 us before the end of the capture, and 7 is merged with them.
+        // Segment 3 fills the hole before segments 4 to 6, which arrived 32 us before the end of the capture, and
+        // segment 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
-        // 4 to 6 waited until the hole time was over.
+        // Segments 4 to 6 waited until the hole time was over.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();

@@ -67,7 +67,7 @@ impl PortBuffer {
         Self::new(Memory::Made(bytes), frame)
     }
 
-    /// Creates a buffer from memory of a stage that the frame fills.
+    /// Creates a buffer from memory of a stage that contains only the frame.
     pub(crate) fn made_whole(bytes: Vec<u8>) -> Self {
         let frame = 0..bytes.len();
         Self::made(bytes, frame)

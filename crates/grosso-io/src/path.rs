@@ -217,7 +217,7 @@ impl Direction {
         self.expander.take()
     }
 
-    /// Sends queued frames as far as the port has room, without receiving.
+    /// Sends queued frames while the port has room, without receiving.
     ///
     /// # Errors
     /// Returns the error of a port that failed.

@@ -51,7 +51,7 @@ impl CaptureCommand for Reassemble {
         let given = self.ports;
         let packets = learn(&mut input, given, &mut survey, &mut lanes)?;
         if session.interrupted.load(Ordering::Relaxed) {
-            // Nothing will be written, so these findings are dropped.
+            // No output will be written, so these findings are dropped.
             survey = Survey::default();
         }
 

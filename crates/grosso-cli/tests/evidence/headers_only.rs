@@ -1,4 +1,4 @@
-//! Header-only captures (`tcpdump -s 96`); GRO inspects only headers too.
+//! Captures of headers only (`tcpdump -s 96`). GRO also inspects only headers.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};

@@ -109,7 +109,8 @@ impl Hosts {
     /// Creates a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The host's IP stack must not answer for its device at the interface that Grosso attaches to.
+            // The host's IP stack must not answer ARP requests for the address of its device at the interface that
+            // Grosso attaches to.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());

@@ -1,4 +1,4 @@
-//! Faults of a stream, how to create each one, and the cause to name first at each capture point.
+//! Faults of a stream, how to create each one, and the cause that must be named first at each capture point.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) enum Route {
     Routed,
 }
 
-/// A fault, and the cause to name first at each capture point.
+/// A fault, and the cause that must be named first at each capture point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) name: &'static str,
@@ -42,9 +42,10 @@ pub(super) struct Situation {
     pub(super) setup: [&'static str; 3],
     /// Whether the counters show this fault and no other.
     pub(super) is_made: fn(&Counters) -> bool,
-    /// Cause to name at the sender and behind the link; `None` if there is none.
+    /// The cause that must be named first at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
-    /// The cause at the receiver behind the router, or none to name; `None` if a capture there is not judged.
+    /// The cause that must be named first at the receiver behind the router, which may be no cause. `None` if captures
+    /// there are not judged.
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,

@@ -63,7 +63,7 @@ impl Device {
 pub struct PortSpec {
     /// Device, with its options.
     pub device: Device,
-    /// Features of the device to use, and to offer to its host, as far as supported.
+    /// Features of the device to use, and to offer to its host, if they are supported.
     pub features: Features,
     /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,

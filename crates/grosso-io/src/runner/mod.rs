@@ -173,7 +173,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         self.shared.handle()
     }
 
-    /// Moves frames until the path is stopped or a port finishes or fails, then delivers the held packets as far as
+    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets for which
     /// there is room.
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.

@@ -40,7 +40,7 @@ fn a_ratio_that_noise_explains_is_undecided() {
     assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), OPEN);
     assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), OPEN);
     assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
-    // One run against one proves nothing.
+    // A comparison of two single runs proves nothing.
     assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
     // Equal figures have no difference, and 0 / 0 is not a figure.
     assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);

@@ -64,7 +64,7 @@ mod linux {
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Names functions after themselves. Long paths contain spaces and line ends.
+    /// Lists functions with their names. White space, which the names of long paths contain, is removed.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]

@@ -84,7 +84,7 @@ fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> 
 }
 
 impl Use {
-    /// Returns whether this use needs the subject of a finding.
+    /// Returns whether this use needs the feature that a finding is about.
     fn takes(self, finding: &str) -> bool {
         let names: &[&str] = match self {
             Self::Capture => &["kernel", "capture"],
