@@ -91,8 +91,8 @@ fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     })
 }
 
-/// Pins the thread to its own CPU. Otherwise, the thread that wakes it at a barrier might pull it to the CPU of that
-/// thread.
+/// Pins the thread to its own CPU. Otherwise, the scheduler might move it to the CPU of the thread that wakes it at a
+/// barrier.
 fn stay(processor: usize) {
     #[cfg(target_os = "linux")]
     if let Ok(allowed) = grosso_sys::scheduling::allowed_processors()

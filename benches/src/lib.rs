@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Receiver`] | coalesces a workload, poll by poll |
 //! | [`Sender`] | segments the superframes of a workload into complete packets |
-//! | [`Scatterer`] | the same, with the payload left in place |
+//! | [`Scatterer`] | segments the superframes of a workload, with the payload left in place |
 //! | [`Joiner`] | reassembles the fragments of a workload, poll by poll |
 //! | [`Terminator`] | decapsulates a workload and coalesces it, in either order |
 //! | [`Cutter`] | fragments the datagrams of a workload |

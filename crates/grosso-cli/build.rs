@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
 }
 
 /// Makes Cargo start the tests with more threads than there are CPUs: tests with hosts and guests mostly wait, and
-/// those that measure have a CPU to themselves, however many run (ADR 0190). A number in the environment takes
+/// those that measure have a CPU to themselves regardless (ADR 0190). A number in the environment takes
 /// precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");

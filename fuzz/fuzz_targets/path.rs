@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Returns the frames that leave a path between two ports with these features.
+/// Returns the frames that a path between two ports with these features delivers.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,

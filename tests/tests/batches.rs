@@ -159,7 +159,7 @@ fn a_batch_of_many_rounds_forgets_the_flows_of_those_before() {
 }
 
 proptest! {
-    /// Asserts for any input that each packet leaves once, and in the order of its flow. The number of trains never
+    /// Asserts for any input that each packet is delivered once, in the order of its flow. The number of trains never
     /// exceeds the number that results from processing in order of arrival, with a table that evicts no flow.
     #[test]
     fn nothing_is_lost_and_no_flow_is_reordered(

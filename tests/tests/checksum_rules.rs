@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// Returns the verdict on one packet with this checksum state, and the state when it leaves.
+/// Returns the verdict on one packet with this checksum state, and its state on delivery.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };

@@ -156,7 +156,7 @@ fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     }
 }
 
-/// Returns the verdicts on packets, with the end of a poll after the fourth packet, and the frames that leave.
+/// Returns the verdicts on packets, with the end of a poll after the fourth packet, and the delivered frames.
 fn left(
     mut coalescer: Coalescer<Vec<u8>>,
     packets: &[Vec<u8>],

@@ -16,7 +16,7 @@ use grosso_testkit::{
 };
 
 /// Asserts the verdict on the second of three datagrams after a change, that the datagrams keep their order, and that
-/// the other two also leave unchanged.
+/// the other two are also delivered unchanged.
 #[track_caller]
 fn assert_second(change: impl Fn(Segment) -> Segment + Copy, verdict: Verdict) {
     for path in Path::PLAIN {

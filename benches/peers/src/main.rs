@@ -1,4 +1,4 @@
-//! Grosso compared with its alternatives: the same packets, one core, rounds in turn.
+//! Grosso compared with its alternatives: the same packets, on one core, in alternating rounds.
 //!
 //! | module | job |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `crates` | peers that are crates, in this process |
 //! | `tool`, `child`, `dpdk`, `go` | peers in other languages: their compilers, and each as a child process |
 //! | `field` | participants of a run, and the reasons why others are missing |
-//! | `measure` | rounds in turn, medians, ratios |
+//! | `measure` | alternating rounds, medians, ratios |
 //! | `goals` | goals for Grosso's speed |
 //! | `check`, `semantics` | checks of the output |
 //! | `row_report`, `report`, `text`, `page` | the findings of a row and of a run, and their forms |

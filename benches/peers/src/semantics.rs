@@ -1,5 +1,5 @@
-//! Correctness cases: packets that must not be merged, reordered or split without care, and the result of each
-//! contender.
+//! Correctness cases: packets that must not be merged or reordered, and superframes that need care when they are split,
+//! and the result of each contender.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -217,7 +217,7 @@ fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     others.iter().all(|size| *size == sizes[0]) && *last <= sizes[0]
 }
 
-/// Returns the numbers of the packets in the order in which they leave; 0 stands for a packet without payload.
+/// Returns the numbers of the packets in the order in which they are delivered; 0 stands for a packet without payload.
 fn order(output: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |frame: &Vec<u8>| match members(frame) {
         none if none.is_empty() => vec![0],

@@ -92,7 +92,7 @@ impl TunSocket {
         writer.batch.clear();
     }
 
-    /// Returns whether packets are stored here, of which the descriptor knows nothing.
+    /// Returns whether packets are stored here, that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

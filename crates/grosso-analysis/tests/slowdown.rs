@@ -240,7 +240,7 @@ fn a_row_has_the_figures_of_its_flow() {
     let captured = transfer(Fault::Loss(16), 1001);
     let at_sender = &flows(&captured.at_sender, FlowOrder::Bytes, 1).rows[0];
     let at_receiver = &flows(&captured.at_receiver, FlowOrder::Bytes, 1).rows[0];
-    // Each packet that left and did not arrive was lost between the captures.
+    // Each packet that was sent and did not arrive was lost between the captures.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
     assert_eq!(at_sender.lost_after, Some(lost));

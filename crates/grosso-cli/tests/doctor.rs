@@ -1,4 +1,4 @@
-//! `grosso doctor` compared with what other programs report about this host, and on hosts that lack something.
+//! `grosso doctor` compared with other programs' reports about this host, and run on hosts that lack a feature.
 
 #![cfg(target_os = "linux")]
 

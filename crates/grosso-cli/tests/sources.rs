@@ -72,7 +72,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Returns the cells of a row of a table of claims.
+/// Returns the four cells of a row in the claims table; `None` for any other line.
 fn claim(line: &str) -> Option<[&str; 4]> {
     let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
     let cells: [&str; 4] = cells.try_into().ok()?;

@@ -530,7 +530,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         }
         let far = esp.start(1);
         let near = esp.start(0);
-        // The peer's window drops repeated numbers: only transmitted packets count.
+        // The peer's window drops repeated numbers, so the test counts transmitted packets only.
         let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
         let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
         let enough = captured() + 120 * payload.len() as u64;

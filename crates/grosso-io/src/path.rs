@@ -315,7 +315,7 @@ impl Direction {
         }
         let expansion = expander.expand(frame).and_then(|result| egress.count_expansion(result));
         let Some(expansion) = expansion else { return Ok(()) };
-        // Held packets of the same connection leave first, so that no packet is overtaken.
+        // Held packets of the same connection are sent first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
         self.with_coalescer(to, |coalescer, sink| {
             coalescer.flush_before(packet, frame.meta.hash, sink);

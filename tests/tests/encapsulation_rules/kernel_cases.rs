@@ -43,8 +43,8 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
     frames.iter().map(Known::completed).collect()
 }
 
-/// Tests the cases of tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the
-/// device only repeats headers, all packets except the last one leave as one superframe. The packets on the wire are
+/// Tests the cases of tso.py: superframes that the device can segment after a tunnel header are sent unsplit. If the
+/// device only repeats headers, all packets except the last one are sent as one superframe. The packets on the wire are
 /// the same in each case.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {

@@ -1,4 +1,4 @@
-//! Security associations, and both their endpoints.
+//! Security associations and their two endpoints.
 
 use grosso::{
     Meta,

@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Proves that the previous test can fail: tshark detects one wrong bit, and another key.
+/// Tests that tshark detects one wrong bit and a wrong key, so a comparison with tshark can fail.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

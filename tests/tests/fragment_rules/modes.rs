@@ -82,7 +82,7 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
         let verdicts: Vec<_> = [3, 1, 0, 2, 4].iter().map(|&at| rig.push(&frames[at])).collect();
         let (held, forwarded) = (ReassemblyVerdict::Held, ReassemblyVerdict::Forwarded);
         assert_eq!(verdicts, [held, held, forwarded, forwarded, ReassemblyVerdict::Completed]);
-        // Waiting fragments leave in the order of their data, the first fragment first.
+        // Waiting fragments are forwarded in the order of their data, the first fragment first.
         let numbers: Vec<_> = rig.forwarded.iter().map(|(number, ..)| *number).collect();
         assert_eq!(numbers, [2, 1, 0, 3, 4]);
         let sent: Vec<_> = rig.forwarded.iter().map(|(_, bytes, _)| bytes.clone()).collect();

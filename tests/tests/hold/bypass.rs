@@ -44,7 +44,7 @@ const PASSED: Verdict = Verdict::Passed(Pass::Bypass);
 fn p48_a_flow_that_is_seldom_joined_passes_and_is_tried_again() {
     let verdicts = verdicts(Meta::default(), 110, |_| false);
     for (number, verdict) in verdicts.iter().enumerate() {
-        // Ten packets are observed, forty bypass, and so on.
+        // Ten packets are observed, the next forty bypass, and so on.
         assert_eq!(*verdict == PASSED, number % 50 >= 10, "{number}: {verdict:?}");
     }
 }
@@ -77,7 +77,7 @@ fn p48_a_flow_passes_alone() {
     session.assert_reversible();
 }
 
-/// Tests that the held packets of a flow leave before packets that bypass.
+/// Tests that the held packets of a flow are delivered before packets that bypass.
 #[test]
 fn p48_what_passes_overtakes_nothing() {
     let mut random = Random::new(7);

@@ -126,7 +126,7 @@ fn a_round_trip_is_that_of_its_flow_only() {
     world.session.learn_round_trip(&[0; 3], 16_000);
 }
 
-/// Returns the trains of rounds of 10 ms with these numbers of packets, sent back to back at 10 Gb/s in each round.
+/// Returns the trains of each 10 ms round in which this many packets arrive back to back at 10 Gb/s.
 fn rounds(packets: &[u64]) -> Vec<Vec<u32>> {
     const ROUND_NS: u64 = 10_000_000;
     let mut world = controlled(100_000);

@@ -104,7 +104,7 @@ impl World {
         self.session.left.iter().map(|left| left.closed).collect()
     }
 
-    /// Asserts that all packets left unchanged and in order.
+    /// Asserts that all packets were delivered unchanged and in order.
     fn assert_settled(&self) {
         self.session.assert_settled();
         self.session.assert_reversible();

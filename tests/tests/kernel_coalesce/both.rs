@@ -33,7 +33,7 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
-    /// The packets that left unmerged, and whether the checksums of each are marked as verified.
+    /// The packets delivered unmerged, and whether the checksums of each are marked as verified.
     pub(crate) verified: BTreeMap<Vec<u8>, bool>,
     /// Number of superframes whose GRE checksum is not zero.
     pub(crate) gre_words: usize,

@@ -1,4 +1,4 @@
-//! Ports around a port return its answers, except the answers that they give themselves.
+//! Ports that wrap another port: they return its answers, except those that they give themselves.
 
 #![cfg(unix)]
 

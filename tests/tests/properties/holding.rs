@@ -1,5 +1,5 @@
-//! Time: no packet is held longer than allowed, the deadline is correct, and the oldest train leaves first (P19, P22,
-//! P24).
+//! Time: no packet is held longer than allowed, the deadline is correct, and the oldest train is delivered first (P19,
+//! P22, P24).
 
 use grosso::{
     Meta, Profile,
@@ -44,8 +44,8 @@ proptest! {
         }
     }
 
-    /// Tests that trains leave in the order in which they started, whether a poll ends, time passes or the engine is
-    /// finished.
+    /// Tests that trains are delivered in the order in which they started, whether a poll ends, time passes or the
+    /// engine is finished.
     #[test]
     fn the_oldest_train_leaves_first(
         seed in any::<u64>().no_shrink(),

@@ -312,7 +312,7 @@ fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) ->
         .collect()
 }
 
-/// Asserts that all packets leave in the order in which they arrived.
+/// Asserts that all packets are delivered in the order in which they arrived.
 fn assert_kept(frames: &[Vec<u8>], name: &str) {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;
@@ -377,7 +377,7 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
     packet.udp(change)
 }
 
-/// Payload bytes of a packet of the trains.
+/// Payload bytes of each packet in a train.
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;

@@ -38,7 +38,7 @@ impl Connection {
         Self { session, told: 0, places: Vec::new() }
     }
 
-    /// Creates a connection that continues with segment 1, after segment 0 has left.
+    /// Creates a connection that continues with segment 1, after segment 0 was delivered.
     pub(crate) fn begun(profile: Profile) -> Self {
         let mut connection = Self::new(profile);
         connection.push(&[0]);
@@ -88,7 +88,7 @@ impl Connection {
         self.session.expire();
     }
 
-    /// Returns the segments of each frame that left since the last call.
+    /// Returns the segments of each frame delivered since the last call.
     pub(crate) fn left(&mut self) -> Vec<Vec<usize>> {
         let new = &self.session.left[self.told..];
         self.told += new.len();
@@ -97,7 +97,7 @@ impl Connection {
         new.iter().map(|left| places(&left.numbers)).collect()
     }
 
-    /// Ends the run, and checks that every packet has left once. Returns the segments of each frame that was still
+    /// Ends the run, and checks that every packet was delivered once. Returns the segments of each frame that was still
     /// held.
     pub(crate) fn finish(&mut self) -> Vec<Vec<usize>> {
         self.session.finish();

@@ -43,7 +43,7 @@ struct Vector {
     out: Vec<Train>,
 }
 
-/// Packets that leave together.
+/// Packets that are delivered together.
 #[derive(Serialize)]
 struct Train {
     packets: Vec<usize>,
