@@ -380,7 +380,7 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
 /// an import.
 type Imports = BTreeMap<(String, String), String>;
 
-/// Returns the imports between modules of the same directory, by this directory.
+/// Returns the imports between modules of the same directory, keyed by directory.
 fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();

@@ -182,7 +182,8 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(2000..2100);
 }
 
-/// Every path passes segments of the default MSS, so a peer that does not answer smaller segments has another reason.
+/// Tests that small segments without a reply are not attributed to the path: every path passes segments of the default
+/// MSS, so the peer has another reason not to reply.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {

@@ -110,7 +110,7 @@ impl Ends {
         self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
-    /// Asserts that streams and datagrams pass unharmed through these bridges, which then exit cleanly.
+    /// Asserts that streams and datagrams pass intact through these bridges, and that the bridges then exit cleanly.
     fn are_whole_through(&self, bridges: [Running; 2], bytes: usize) {
         if self.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
             self.addresses();

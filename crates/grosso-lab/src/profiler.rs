@@ -42,13 +42,13 @@ pub(crate) enum Part {
     HostReceive,
     /// The port of the host while it sends, without its system calls.
     HostSend,
-    /// System calls of the wire's port that receive.
+    /// Receiving system calls of the wire's port.
     WireReceiveCall,
-    /// System calls of the wire's port that send.
+    /// Sending system calls of the wire's port.
     WireSendCall,
-    /// System calls of the host's port that receive.
+    /// Receiving system calls of the host's port.
     HostReceiveCall,
-    /// System calls of the host's port that send.
+    /// Sending system calls of the host's port.
     HostSendCall,
 }
 

@@ -92,7 +92,7 @@ impl Known {
             Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
-            // If the kernel treats the packet as a plain datagram, it merges the packet as a plain datagram.
+            // A tunnel that the kernel does not parse is merged as a plain datagram.
             Self::NotLookedInto | Self::OlderIdentification | Self::Eviction => Joins::Either,
         }
     }

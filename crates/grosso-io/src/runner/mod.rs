@@ -1,8 +1,8 @@
 //! A data path on its own thread: two ports and both directions between them.
 //!
 //! The thread sleeps until a port has frames or room, a held train is due, or a request arrives. It shares only the
-//! requests of [`Handle`] with other threads, which cost one load per loop iteration. No requester has to wait for the
-//! thread, see [`Request`].
+//! requests of [`Handle`] with other threads, which cost one load per loop iteration. A requester never has to wait
+//! for the thread (see [`Request`]).
 //!
 //! ```no_run
 //! use grosso_io::{
