@@ -16,7 +16,7 @@ use grosso_tun::{Tun, TunOptions};
 fn header() -> Vec<u8> {
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
     header.extend([2_u16, 4].into_iter().flat_map(u16::to_ne_bytes));
-    // Time zone, accuracy, longest packet, and raw IP.
+    // Time zone, accuracy, maximum packet length, and link type (raw IP).
     header.extend([0_u32, 0, 65_535, 101].into_iter().flat_map(u32::to_ne_bytes));
     header
 }

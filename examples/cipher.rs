@@ -1,8 +1,8 @@
 //! AES-GCM for the VPN examples: an encrypted packet follows a counter and ends with a tag.
 //!
 //! Both endpoints have a copy of the 16 bytes of a key file; one endpoint is `a` and the other `b`. The nonce is a
-//! counter that restarts with the program, so a key is valid for one run of both: real programs agree on keys first,
-//! for example with Noise (see `wireguard.rs`), and keep a window of received numbers.
+//! counter that restarts with the program, so a key is valid for one run of both programs. Real programs agree on keys
+//! first, for example with Noise (see `wireguard.rs`), and keep a window of received numbers.
 #![cfg(target_os = "linux")]
 
 use std::{error::Error, fs};

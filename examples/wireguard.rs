@@ -35,8 +35,8 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    /// Encrypts packets of the host and sends them to the peer, or the first message of a handshake while they wait for
-    /// it.
+    /// Encrypts packets of the host and sends them to the peer. Without a session, the packets wait, and the first
+    /// message of a handshake is sent.
     fn outwards(&mut self) -> io::Result<()> {
         let Self { tun, noise, messages, spare, .. } = self;
         tun.try_recv(|packet, _| {

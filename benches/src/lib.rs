@@ -56,13 +56,14 @@ pub const COALESCED: &[&str] = &[
     "gue_rco_tcp4",
 ];
 
-/// The workloads that are also coalesced with checksums that the sender left to a device.
+/// The workloads that are also coalesced with checksums that the sender has left to a device.
 pub const LEFT: &[&str] = &["tcp4_1", "tcp4_64burst", "vxlan_tcp4"];
 
-/// The workloads that are coalesced with every profile other than the default.
+/// The workloads that are coalesced with every profile except the default one.
 pub const PROFILED: &[&str] = &["tcp4_1", "tcp4_64burst", "tcp4_acks"];
 
-/// Returns the profiles other than the default: the built-in ones, and the default with one more stage each.
+/// Returns the profiles other than the default one: the built-in profiles, and the default profile with one additional
+/// stage each.
 #[must_use]
 pub fn profiles() -> Vec<Profile> {
     let with = |name: &'static str, edit: fn(&mut Profile)| {
@@ -74,7 +75,7 @@ pub fn profiles() -> Vec<Profile> {
     let staged = [
         with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
         with("bypass", |profile| profile.bypass = Some(Bypass::default())),
-        // Acknowledgments reveal the round trip, as on a path.
+        // Acknowledgments show the round-trip time, as on a path.
         with("hold", |profile| {
             profile.hold = Hold::Controlled;
             profile.limits.hold_ns = 100_000;
@@ -97,7 +98,8 @@ pub const SEGMENTED: &[&str] = &["gso_tcp4", "gso_udp4", "gso_vxlan", "gso_gre"]
 /// The decapsulated workloads.
 pub const TERMINATED: &[&str] = &["vxlan_tcp4"];
 
-/// Workloads of fragments to reassemble: first in order, then with the fragments of each datagram shuffled.
+/// Workloads with fragments to reassemble. The fragments are in order in the first ones; in the others, the fragments
+/// of each datagram are shuffled.
 pub const JOINED: &[&str] =
     &["frag4_8k", "frag4_64k", "frag6_64k", "frag4_8k_shuffled", "frag_shuffled", "frag6_shuffled"];
 

@@ -15,7 +15,7 @@ use crate::{
 /// Verifier of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The device, at every level.
+    /// The device, which has verified the checksums of all levels.
     Trusted,
     /// The engine, which reads the payload to verify checksums that have not been verified before.
     Verified,
@@ -44,8 +44,8 @@ impl Trust {
     }
 }
 
-/// Leaves the innermost checksum of each packet to a device, as a host does whose device offers it, and returns the
-/// checksum state of every packet's metadata.
+/// Leaves the innermost checksum of each packet to a device, like a host whose device supports it. Returns the checksum
+/// state for every packet's metadata.
 #[must_use]
 pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     let mut left = Checksum::None;
@@ -91,8 +91,8 @@ impl<'a> Receiver<'a> {
         Self { meta: Meta { checksum, ..self.meta }, ..self }
     }
 
-    /// Returns the receiver with prefetching: packets that are not in a cache are fetched from memory while earlier
-    /// ones are coalesced.
+    /// Returns the receiver with prefetching: packets that are not in the cache are fetched from memory while earlier
+    /// packets are coalesced.
     #[must_use]
     pub fn fetching(self, cache: Cache) -> Self {
         Self { ahead: if cache == Cache::Cold { AHEAD } else { 0 }, ..self }
@@ -145,5 +145,5 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Prefetching distance in packets. One is too short if coalescing a packet takes less time than fetching one.
+/// Prefetching distance in packets. One packet is not enough if coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

@@ -167,7 +167,7 @@ impl<'a> Superframes<'a> {
         cut(&mut self.plan(&slices))
     }
 
-    /// Calls `cut` with each superframe, to assemble its packets.
+    /// Calls `cut` with each superframe, and assembles the resulting packets.
     fn cut_all(&self, mut cut: impl FnMut(&mut Segments<'_>, &mut Vec<Vec<u8>>)) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         for frame in self.frames {

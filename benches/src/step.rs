@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 /// Work that is repeated endlessly, step by step.
 pub trait Step {
-    /// Returns the frames that the next step reads.
+    /// Returns the frames that the next step will read.
     fn upcoming(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// Does one step. Returns the number of packets that it processed.
+    /// Runs one step. Returns the number of packets that it processed.
     fn step(&mut self) -> usize;
 
     /// Reads every cache line of the next step's frames.
@@ -21,7 +21,7 @@ pub fn touch(bytes: &[u8]) {
     black_box(bytes.iter().step_by(CACHE_LINE_BYTES).fold(0_u8, |sum, b| sum.wrapping_add(*b)));
 }
 
-/// Cache state of a step's bytes at its start.
+/// State of the cache at the start of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Every cache line of the frames was just read, outside the measured time.

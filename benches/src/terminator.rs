@@ -108,7 +108,7 @@ impl<'a> Step for Terminator<'a> {
                 coalescer.poll_end(0, &mut sink);
             }
             Ends::Superframes => {
-                // A superframe is planned as one piece, so its payload is copied.
+                // A superframe is decapsulated as one piece, so its payload is copied.
                 let mut sink = |delivery: Delivery<'_, &'a [u8]>| {
                     whole.clear();
                     delivery.copy_to(whole);

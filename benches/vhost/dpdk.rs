@@ -27,7 +27,8 @@ impl Tester {
     /// `gives` bytes; otherwise it receives frames.
     pub(super) fn start(folder: &Path, port: &str, gives: Option<usize>) -> Self {
         let mut command = Command::new("stdbuf");
-        // The program uses no huge pages, which few hosts have configured. The thread that reads commands sleeps.
+        // The program does not use huge pages, because few hosts have configured any. The thread that reads commands
+        // sleeps.
         let processor = usize::from(gives.is_none());
         let lcores = format!("0@{},1@{processor}", 1 - processor);
         command.args(["-oL", "dpdk-testpmd", "--lcores", &lcores, "-n", "1", "--no-pci"]);

@@ -71,7 +71,7 @@ pub(super) fn heard(words: &str) -> Arrived {
     Arrived { frames: next(), bytes: next(), seconds: next() }
 }
 
-/// Runs one endpoint, as these arguments specify.
+/// Runs one endpoint as specified by these arguments.
 pub(super) fn run(words: &[String]) {
     let [what, kind, place, last] = words else { panic!("four words: {words:?}") };
     let gives = what == "give";
@@ -102,7 +102,7 @@ fn work(port: impl Port, gives: bool, last: &str) {
     }
 }
 
-/// Sends batches of frames endlessly, polling its own ring in between, as a path does.
+/// Sends batches of frames endlessly, and polls its own ring in between, as a path does.
 fn give(mut port: impl Port, payload: usize) {
     let (frame, meta) = frame(payload);
     let (header, rest) = frame.split_at(54);
@@ -118,7 +118,7 @@ fn give(mut port: impl Port, payload: usize) {
     }
 }
 
-/// Receives frames until the measured time is over, which begins some time after the first frame.
+/// Receives frames until the measured time is over. The measured time begins a fixed time after the first frame.
 fn take(mut port: impl Port, lasts: f64) -> Arrived {
     let mut buffers = Vec::with_capacity(BATCH);
     while look(&mut port, &mut buffers).0 == 0 {}

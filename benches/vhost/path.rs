@@ -25,7 +25,7 @@ use grosso_testkit::{
 };
 use grosso_vhost::memory::{Memory, RegionPlace};
 
-/// Measures a path for this duration, for each length.
+/// Measures a path for this duration with each length.
 pub(super) fn run(lasts: Duration) {
     for (name, len, merges) in [
         ("superframes of 60000 bytes", 60_000, true),
@@ -77,7 +77,7 @@ fn measure(len: usize, merges: bool, lasts: Duration) -> (f64, f64, f64) {
     (frames as f64, bytes as f64, seconds)
 }
 
-/// Returns a frame after its virtio header.
+/// Returns a frame with its virtio header.
 fn frame(len: usize) -> Vec<u8> {
     let whole = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(len);
     if len <= 1460 {
@@ -91,7 +91,7 @@ fn frame(len: usize) -> Vec<u8> {
     [header, bytes].concat()
 }
 
-/// A driver that has its VM's memory mapped, and frames prepared in advance.
+/// A driver that has mapped the memory of its VM, and has prepared frames in advance.
 struct Driver {
     front: FrontEnd,
     memory: Arc<Memory>,

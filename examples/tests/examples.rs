@@ -196,7 +196,7 @@ fn a_stack_in_userspace_returns_a_stream_in_superframes() {
     let numbers: Vec<usize> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [sent, frames] = numbers[..] else { panic!("{said}") };
     assert_eq!(sent, STREAM_BYTES);
-    // There would be more than 2800 packets of 1460 bytes, plus acknowledgments.
+    // Without superframes there would be more than 2800 packets of 1460 bytes, plus acknowledgments.
     assert!(frames < STREAM_BYTES / 1460, "{said}");
 }
 

@@ -1,5 +1,5 @@
-//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures;
-//! texts come from the documents, and their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
+//! Writes the initial corpus of every fuzz target: `seeds DIRECTORY`. The test kit generates packets and captures.
+//! Texts come from the documents; their words form the dictionary of the target, `DIRECTORY/TARGET.dict`.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -49,7 +49,7 @@ fn main() -> io::Result<()> {
     texts(directory, "impair", &WIRES.map(|words| format!("{words}\0{}", "@@@@".repeat(40))))
 }
 
-/// Writes texts and the dictionary of their words.
+/// Writes texts, and the dictionary of their words.
 fn texts(directory: &Path, target: &str, texts: &[String]) -> io::Result<()> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let mut words = BTreeSet::new();
@@ -61,7 +61,7 @@ fn texts(directory: &Path, target: &str, texts: &[String]) -> io::Result<()> {
     fs::write(directory.join(format!("{target}.dict")), entries.collect::<String>())
 }
 
-/// Returns the blocks of TOML in a document.
+/// Returns the TOML blocks of a document.
 fn blocks(document: &str) -> Vec<String> {
     let parts = document.split("```toml\n").skip(1);
     parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
@@ -73,7 +73,7 @@ fn write(directory: &Path, target: &str, seed: u64, bytes: &[u8]) -> io::Result<
     fs::write(directory.join(format!("seed-{seed}")), bytes)
 }
 
-/// Returns the link type, the ports, and a frame of a random stack.
+/// Returns the link type, the ports, and a frame with a random stack of headers.
 fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     let stacks = Stack::all();
     let stack = &stacks[seed as usize * 7 % stacks.len()];
@@ -83,7 +83,7 @@ fn dissect(seed: u64, random: &mut Random) -> Vec<u8> {
     [&[raw, 0][..], &frame].concat()
 }
 
-/// Returns a small capture of either format, with superframes.
+/// Returns a small capture in one of the two formats, with superframes.
 fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -99,7 +99,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
     writer.finish().expect("writing to memory succeeds")
 }
 
-/// Returns a capture of packets and superframes, for a classifier that may know the sizes.
+/// Returns a capture of packets and superframes, and the sizes that the classifier gets, which are often unknown.
 fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let format = if seed.is_multiple_of(2) { Format::Pcap } else { Format::Pcapng };
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(format));
@@ -110,7 +110,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     let frames: Vec<_> = Traffic::new(seed).take(random.within(4, 16)).collect();
     for train in trains(&frames, Link::Ethernet, Rules::default()) {
         let packets: Vec<_> = train.packets.iter().map(|number| frames[*number].clone()).collect();
-        // The classifier has to find out whether a frame is a wire packet.
+        // The classifier has to find out whether the frame is a packet from a wire.
         let frame = match packets.len() {
             1 => packets[0].clone(),
             _ => join(&packets, Link::Ethernet).0,
@@ -121,7 +121,7 @@ fn judge(seed: u64, random: &mut Random) -> Vec<u8> {
     [given, writer.finish().expect("writing to memory succeeds")].concat()
 }
 
-/// Returns choices, and a list of actions, most of them the usual action.
+/// Returns choices and a list of actions. Most of the actions are number 0, the usual one.
 fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     let mut bytes = random.bytes(choices);
     for _ in 0..random.within(4, count) {
@@ -130,8 +130,8 @@ fn actions(random: &mut Random, choices: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a path that carries packets of up to 1500 bytes, with a separate loss rate for long packets; it is polled
-/// every second, or as often as possible while messages report a smaller MTU.
+/// Returns events on a path that carries packets of up to 1500 bytes, with a separate loss rate for long packets. The
+/// prober is polled every second, or as often as possible while messages report a smaller MTU.
 fn probes(random: &mut Random) -> Vec<u8> {
     let [hear, lose, answer, poll, long_packets] = [0, 3, 4, 6, 1];
     let step = if random.percent(50) { 64 } else { 1 };
@@ -154,7 +154,7 @@ const PATHS: [&str; 6] = [
     "left = \"a\"\nright = \"b\"\nprofile = \"vector\"\nadaptive-rx = true",
 ];
 
-/// Pairs of security associations, as printed and as accepted.
+/// Pairs of security associations, in the form that `ip xfrm` prints and in the form that it accepts.
 const ASSOCIATIONS: [&str; 2] = [
     "src 10.0.0.1 dst 10.0.0.2\n\tproto esp spi 0x00001001 reqid 1 mode tunnel\n\treplay-window 0 seq 0x00000000 \
      flag esn\n\taead rfc4106(gcm(aes)) 0x000102030405060708090a0b0c0d0e0fdeadbeef 96\n\tanti-replay esn context:\n\t \
@@ -182,7 +182,7 @@ const TUNNELS: [&str; 10] = [
     "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
 ];
 
-/// Requests for counters, each after the number of its protocol: 0 is a line, 1 is HTTP.
+/// Requests for counters, each after the number of its protocol: 0 for a line, 1 for HTTP.
 const REQUESTS: [&str; 6] = [
     "\u{0}{\"ask\":\"counters\"}\n",
     "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
@@ -192,7 +192,7 @@ const REQUESTS: [&str; 6] = [
     "\u{1}OPTIONS * HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 ];
 
-/// Returns a poll of a program under test: a packet, and a superframe of two packets.
+/// Returns the output of a program under test for one poll: a packet, and a superframe of two packets.
 fn records() -> Vec<u8> {
     let packets: Vec<_> = Traffic::new(1).take(1).collect();
     let mut bytes = vec![2];
@@ -216,7 +216,7 @@ const FILES: [&str; 5] = [
     "\u{1}{\"schema\":\"grosso.counters/1\",\"pid\":7,\"ts_ns\":1,\"devices\":[],\"confinement\":{}}\n",
 ];
 
-/// Arguments of impaired links.
+/// Arguments that describe impaired links.
 const WIRES: [&str; 4] = [
     "delay 5ms jitter 1ms loss 10% reorder 20% seed 7",
     "rate 10G duplicate 20% corrupt 20% limit 9",
@@ -224,12 +224,12 @@ const WIRES: [&str; 4] = [
     "delay 1000s jitter 2000s loss 0.1% corrupt 100% seed 18446744073709551615",
 ];
 
-/// Returns wide limits and a list of actions, most of them actions that continue a train.
+/// Returns wide limits and a list of actions. Most of the actions continue a train.
 fn coalesce(random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(7);
     bytes[1] |= 1;
     for _ in 0..random.within(4, 60) {
-        // The next segment of the first flow, or any action.
+        // Action 0 sends the next segment of the first flow.
         let action = if random.percent(70) { 0 } else { random.bits() as u8 };
         bytes.push(action);
     }

@@ -1,5 +1,5 @@
 //! Hostile frames, virtio headers and options for the C functions, under the address sanitizer: every buffer is
-//! returned once, nothing unwinds, and no byte outside a buffer is accessed.
+//! returned once, no panic unwinds into C, and no byte outside a buffer is accessed.
 use std::ffi::c_void;
 
 use grosso_capi::{
@@ -10,7 +10,8 @@ use grosso_capi::{
     types::*,
 };
 
-/// Buffers that the library holds, by number: each in a separate box, so that the sanitizer detects its ends.
+/// Buffers that the library holds, by number. Each is in a separate box, so that the sanitizer detects accesses beyond
+/// its ends.
 type Held = Vec<Option<Box<[u8]>>>;
 
 unsafe extern "C" fn take(

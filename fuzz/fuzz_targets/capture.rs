@@ -1,11 +1,11 @@
-//! The capture reader: no panic, bounded memory, and a copy of the read packets reproduces them.
+//! The capture reader: it does not panic, its memory is bounded, and a copy of the packets can be read back unchanged.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, RECORD_BYTES_MAX, WriterOptions,
     options::push_option,
 };
 
-/// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops, because a few bytes may decompress to gigabytes.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Runs the target on one input.
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         }
         read.push(Record::of(&entry));
         writer.copy(&entry).expect("a capture can be copied into its own format");
-        // pcapng can express everything in a classic pcap, but not every foreign section.
+        // pcapng can express everything that a classic pcap contains, but not every section of a foreign pcapng file.
         let _ = converted.copy(&entry);
     }
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
     while let Some(entry) = again.next().expect("a written capture can be read") {
         copied.push(Record::of(&entry));
     }
-    // A capture without any entry still gets its header.
+    // A capture without any entry still gets a header.
     assert!(read == copied || read.is_empty() && copied.len() <= 1, "{read:?}\n{copied:?}");
     let converted = converted.finish().expect("writing to memory succeeds");
     let mut converted = CaptureReader::new(&converted[..]).expect("a written capture can be read");
@@ -60,7 +60,7 @@ impl Record {
                 time_and_length: Some((packet.timestamp_ns, packet.original_len, packet.number)),
                 data: packet.data.to_vec(),
             },
-            // The length of a section is not kept, because a copy may change it.
+            // The length of a section is not compared, because a copy may change it.
             Entry::Block(block) if block.is_section_header() => {
                 Self { is_packet: false, time_and_length: None, data: block.raw[..4].to_vec() }
             }

@@ -1,5 +1,5 @@
-//! The coalescer: mutated trains through random limits, polls and holds. Nothing is lost, nothing overtakes within its
-//! flow, and segmentation restores exactly the pushed packets.
+//! The coalescer: modified trains with random limits, polls and holds. No packet is lost, no packet overtakes another
+//! of its flow, and segmentation restores exactly the pushed packets.
 
 use crate::{Decisions, stack};
 use grosso::{Meta, Profile};
@@ -11,9 +11,9 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Maximum number of frames: more take longer and find nothing new.
+/// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 32;
-/// Number of flows at once.
+/// Number of parallel flows.
 const FLOWS: usize = 3;
 
 /// Runs the target on one input.
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     session.assert_reversible();
 }
 
-/// Returns wide limits most of the time, so that trains grow.
+/// Returns a profile that mostly has wide limits, so that trains grow.
 fn profile(decisions: &mut Decisions<'_>) -> Profile {
     let choice = decisions.byte();
     if choice.is_multiple_of(2) {
@@ -76,7 +76,7 @@ fn step(session: &mut Session, senders: &mut [Sender], decisions: &mut Decisions
 /// Payload bytes of most packets.
 const SEGMENT: usize = 100;
 
-/// One flow, packet by packet.
+/// A flow whose packets are sent one by one.
 struct Sender {
     stack: Stack,
     place: Place,
@@ -91,18 +91,18 @@ impl Sender {
 
     /// Returns the next packet of the sequence.
     fn segment(&mut self, len: usize) -> Vec<u8> {
-        // No length field may overflow, for any headers.
+        // No length field may overflow, regardless of the headers.
         let len = len % 1500;
         let frame = self.stack.packet(&self.place).payload_len(len).build();
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
         for (level, id) in self.place.ids.iter_mut().enumerate() {
-            // The innermost identification stays fixed.
+            // The innermost identification stays the same.
             *id = id.wrapping_add(u16::from(level < self.stack.tunnels.len()));
         }
         frame
     }
 
-    /// Returns the next packet with some bytes changed; `follow` corrects its checksums.
+    /// Returns the next packet with some bytes changed. If `follow` is set, its checksums are corrected.
     fn changed(&mut self, decisions: &mut Decisions<'_>, kit: Link, follow: bool) -> Vec<u8> {
         let mut frame = self.segment(SEGMENT);
         for _ in 0..=decisions.byte() % 3 {

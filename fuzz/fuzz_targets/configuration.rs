@@ -1,4 +1,4 @@
-//! Configuration files of `grosso run`: an accepted file can run, and an error has a position.
+//! Configuration files of `grosso run`: an accepted file is a valid configuration, and an error states its position.
 
 use grosso_cli::fuzzing;
 

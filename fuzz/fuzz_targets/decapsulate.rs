@@ -1,5 +1,5 @@
-//! Decapsulation: any stack with changed bytes, any metadata, any link. Nothing panics, nothing outside the packet is
-//! written, and the packet gets shorter each time.
+//! Decapsulation: any stack with changed bytes, any metadata, any link. No input causes a panic, no byte outside the
+//! packet is written, and each decapsulation makes the packet shorter.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -92,7 +92,7 @@ fn take_out(mut packet: Vec<u8>, mut meta: Meta, link: LinkType, rules: &Decapsu
         if let Checksum::Partial { start, offset } = plan.meta.checksum {
             assert!(usize::from(start) + usize::from(offset) + 2 <= range.len());
         }
-        // An Ethernet header and a label, or an IP header.
+        // At least an Ethernet header and a label, or an IP header, is removed.
         let least = if plan.tunnel == Tunnel::Header(Kind::Pseudowire) { 18 } else { 20 };
         assert!(range.len() + least <= packet.len(), "a tunnel has headers");
         packet = bytes[range].to_vec();

@@ -1,4 +1,4 @@
-//! The dissector: layers are inside the frame, in order, and the reported extent matches the lengths.
+//! The dissector: layers are inside the frame and in order, and the reported extent matches the lengths.
 
 use crate::Decisions;
 use grosso_rig::engine::PORTS;
@@ -53,14 +53,14 @@ fn assert_bounds(frame: &[u8], stack: &Stack) {
     }
 }
 
-/// Asserts that the slow oracle finds the same headers in the part that both parse.
+/// Asserts that the slow oracle finds the same headers in the part that both implementations parse.
 fn assert_as_the_oracle(frame: &[u8], link: LinkType, stack: &Stack) {
     let kit = if link == LinkType::Raw { Link::Ip } else { Link::Ethernet };
     let parsed = parse(frame, kit, Lengths::Declared);
     for (layer, slow) in stack.layers().iter().zip(&parsed.layers) {
         assert!(is_called(layer.kind, slow.name), "{stack}: {}", slow.name);
         assert_eq!(usize::from(layer.offset), slow.offset, "{stack}");
-        // In GRE with routing or of another version, only the first word has a meaning (rule W50).
+        // In a GRE header with routing or of another version, only the first word has a meaning (rule W50).
         let is_readable = slow.name != "gre" || slow.number("flags") & 0x4007 == 0;
         if is_readable {
             assert_eq!(usize::from(layer.len), slow.len, "{stack}");

@@ -1,5 +1,5 @@
-//! Encapsulation: any tunnel, any frame in any slices, any metadata. Nothing panics, no bound is exceeded, superframes
-//! are segmented or refused, and decapsulation restores the frame.
+//! Encapsulation: any tunnel, any frame in any slices, any metadata. No input causes a panic, no bound is exceeded,
+//! superframes are segmented or refused, and decapsulation restores the frame.
 
 use crate::{Decisions, endpoint, stack};
 use grosso::{
@@ -89,7 +89,8 @@ fn put_in(
     }
     let before = completed(&frame[..end], &meta.checksum).split_off(put_in.replaced);
     let on_the_wire = completed(&sent, &put_in.meta.checksum);
-    // The packet is tested unchanged, because its receiver may be on this host, and then as it is on a wire.
+    // The packet is tested unchanged, because its receiver may be on this host, and then in the form that it has on a
+    // wire.
     for (sent, known) in [(sent, put_in.meta), (on_the_wire, Meta::default())] {
         if let Some(taken) = taken(&sent, &known, &endpoint)
             && meta.vlan.is_none()

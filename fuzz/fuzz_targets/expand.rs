@@ -1,5 +1,6 @@
-//! Expansion of acknowledgments: delivered trains, and acknowledgments changed in any way. The copies are in order up
-//! to the original acknowledgment, as many as announced, have its length, and are correct if the original was correct.
+//! Expansion of acknowledgments: delivered trains, and acknowledgments with arbitrary changes. The copies are in order,
+//! and none is beyond the original acknowledgment. There are as many as announced, each has the length of the original,
+//! and each is correct if the original is correct.
 
 use crate::Decisions;
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType, Ports, expand::Expander};
@@ -12,7 +13,7 @@ use grosso_testkit::{
 const LEN: usize = 1000;
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
-/// Maximum number of actions: more take longer and find nothing new.
+/// Maximum number of actions. More actions would take longer without finding more.
 const ACTIONS_MAX: usize = 48;
 
 /// Runs the target on one input.
@@ -61,7 +62,7 @@ fn deliver(
     coalescer.poll_end(0, &mut sink);
 }
 
-/// Returns the host's acknowledgment of the delivered data, or of a position near its end.
+/// Returns the host's acknowledgment of the delivered data, or of a position near the end of the data.
 fn acknowledgment(next: u32, decisions: &mut Decisions<'_>) -> Vec<u8> {
     let behind = u32::from(decisions.word() % 4096);
     let window = decisions.choose(&[1000, 1000, 1000, 900, 1100]);

@@ -1,13 +1,13 @@
-//! Files and replies of the program itself, which others may have changed: keys, sequence numbers, counters; and the
-//! output of a program under test. A file of sequence numbers that is truncated anywhere is rejected, so that no used
-//! number counts as unused.
+//! Files and replies of the program itself, which others may have changed: keys, sequence numbers and counters. The
+//! output of a program under test is read too. A file of sequence numbers that is truncated at any position is
+//! rejected, so that no used number counts as unused.
 
 use std::{env, fs, path::PathBuf, process};
 
 use grosso_cli::fuzzing;
 use grosso_io::stage::SequenceFile;
 
-/// The fingerprint in the seeds.
+/// The fingerprint of the keys in the seeds.
 const KEYS: u128 = 0xfeed;
 
 /// Runs the target on one input.

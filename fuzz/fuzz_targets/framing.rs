@@ -1,4 +1,5 @@
-//! A stream of frames, each after its length: the same frames, or the same end, are found however the bytes arrive.
+//! A stream of frames, each preceded by its length: the same frames, or the same end, are found regardless of how the
+//! bytes are divided on arrival.
 
 use crate::Decisions;
 use grosso_io::framing::{Deframer, TooLong};
@@ -14,7 +15,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(frames(stream, &sizes), frames(stream, &[usize::MAX]));
 }
 
-/// Returns the frames of a stream that arrives in pieces of these sizes, in turn.
+/// Returns the frames of a stream that arrives in pieces, whose sizes repeat the given list.
 fn frames(mut stream: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Option<TooLong>) {
     let (mut deframer, mut frames) = (Deframer::new(FRAME_BYTES_MAX), Vec::new());
     for size in sizes.iter().cycle() {

@@ -1,5 +1,5 @@
-//! An impaired link with any arguments, and frames through it: each is delivered, twice if it was duplicated, or is
-//! counted as lost.
+//! An impaired link with any arguments: each frame that is sent through it is delivered, is delivered twice if it was
+//! duplicated, or is counted as lost.
 
 use crate::Decisions;
 use grosso::{
@@ -12,7 +12,7 @@ use grosso_io::{
     memory::wire,
 };
 
-/// Maximum number of frames: more take longer and find nothing new.
+/// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: u64 = 64;
 
 /// Runs the target on one input.
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         now_ns = now_ns.saturating_add(u64::from(decisions.byte()) << (decisions.byte() % 57));
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();
     }
-    // Frames arrive when they are due, and no frame stays due for ever.
+    // Frames arrive when they are due, and no frame stays due forever.
     while let Some(at_ns) = near.deadline() {
         now_ns = now_ns.max(at_ns);
         near.receive(now_ns, usize::MAX, &mut |_| arrived += 1).unwrap();

@@ -1,4 +1,4 @@
-//! The classifier of captures: a verdict depends only on the frames, and does not contradict itself.
+//! The classifier of captures: its verdict depends only on the frames, and does not contradict itself.
 
 use grosso_cli::fuzzing;
 

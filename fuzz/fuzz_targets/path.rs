@@ -1,5 +1,5 @@
-//! The data path: packets, fragments and random bytes through a path that merges, a stage that fragments and one that
-//! reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
+//! The data path: packets, fragments and random bytes pass through a path that merges, a stage that fragments, a stage
+//! that reassembles, and a path that segments. Every frame that fits its link is delivered, byte for byte.
 
 use crate::{Decisions, stack};
 use grosso::{
@@ -14,9 +14,9 @@ use grosso_io::{
 };
 use grosso_testkit::{oracle::Link, stack::Place};
 
-/// Maximum number of frames: more take longer and find nothing new.
+/// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 32;
-/// Capacity of a wire: more than the fragments of all frames.
+/// Capacity of a wire. It has room for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
@@ -71,7 +71,7 @@ fn through(
     through_described(described, link, from, to)
 }
 
-/// Returns the frames that leave a path between ports with these features.
+/// Returns the frames that a path between two ports with these features delivers.
 fn through_described(
     frames: Vec<(Vec<u8>, Meta)>,
     link: LinkType,
@@ -103,14 +103,14 @@ fn receive(port: &mut impl Port, received: &mut Vec<(Vec<u8>, Meta)>) {
     port.receive(0, usize::MAX, &mut take).unwrap();
 }
 
-/// Fragments to an MTU and reassembles: nothing is held for ever, and packets that needed no fragmentation are
-/// unchanged.
+/// Fragments frames to an MTU and reassembles them. No fragment is held forever, and packets that needed no
+/// fragmentation are unchanged.
 fn fragmented(frames: &[Vec<u8>], link: LinkType, mtu: u16) {
     let (near, far) = wire(link, Device::new(Features::NONE), ROOM);
     let mut options = FragmentationOptions::new(7);
     options.mtu = Some(mtu);
     let stage = |port: MemoryPort, options| Fragmentation::new(port, options);
-    // An MTU that no link has is refused.
+    // An MTU that no link can have is refused.
     let Ok(mut near) = stage(near, &options) else { return };
     let mut far = stage(far, &FragmentationOptions::new(7)).expect("no MTU, no refusal");
     for frame in frames {

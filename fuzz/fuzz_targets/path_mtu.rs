@@ -1,6 +1,6 @@
 //! Packets that exceed the MTU of a tunnel: any frame, any length. Packets that fit are accepted. An ICMP message is
-//! short and correct, goes back to the sender, and its reader finds the packet in it. Other bytes are read as no
-//! message, or as an invalid one.
+//! short and correct, goes back to the sender, and contains the start of the packet. Other bytes are not recognized as
+//! a message, or are recognized as an invalid one.
 
 use crate::{Decisions, stack};
 use grosso::{

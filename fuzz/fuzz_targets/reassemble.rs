@@ -1,6 +1,6 @@
 //! The reassembler: fragments of a few keys at any offset, of any length, damaged or not, with any mode, policy, limits
-//! and time. Nothing is lost, limits hold, and if only offsets and bytes vary, a byte map predicts the result of each
-//! fragment.
+//! and time. No fragment is lost, and limits hold. If only offsets and bytes vary, a byte map predicts the result of
+//! each fragment.
 
 use crate::Decisions;
 use grosso::{
@@ -10,9 +10,9 @@ use grosso::{
 };
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
 
-/// Maximum number of fragments: more take longer and find nothing new.
+/// Maximum number of fragments. More fragments would take longer without finding more.
 const FRAGMENTS_MAX: usize = 64;
-/// Number of keys at once.
+/// Number of keys that are used in parallel.
 const KEYS: usize = 3;
 
 /// Runs the target on one input.
@@ -44,7 +44,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
         }
         let key = usize::from(decisions.byte()) % KEYS;
         let piece = piece(decisions);
-        // A whole packet is not a fragment, and a first fragment must contain its headers.
+        // A whole packet is not a fragment, and a first fragment must contain the transport header.
         if piece.offset == 0 && (!piece.more || (1..8).contains(&piece.data.len())) {
             continue;
         }
@@ -123,13 +123,13 @@ fn anything(decisions: &mut Decisions<'_>) {
     rig.finish();
 }
 
-/// Returns a piece that is likely to have neighbours: near the start, and a few units long.
+/// Returns a piece that probably has neighbors: near the start, and a few units long.
 fn piece(decisions: &mut Decisions<'_>) -> Piece {
     let (place, shape) = (decisions.byte(), decisions.byte());
     let offset = if place > 250 { decisions.word() & 0xfff8 } else { u16::from(place & 15) * 8 };
     let units = usize::from(shape & 7);
     let len = if shape & 0xc0 == 0xc0 { units * 8 + usize::from(place >> 4) } else { units * 8 };
-    // Bytes at equal offsets are mostly equal.
+    // In most pieces, the bytes at equal offsets are equal.
     let salt = if shape & 0x38 == 0x38 { place } else { 0 };
     let data = (0..len).map(|at| (usize::from(offset) + at) as u8 ^ salt).collect();
     Piece { offset: offset.into(), more: place & 16 == 0, data }

@@ -1,4 +1,5 @@
-//! The segmenter: any frame and any metadata. Its packets have correct checksums and lengths, and all of the payload.
+//! The segmenter: any frame and any metadata. The resulting packets have correct checksums and lengths, and contain all
+//! of the payload.
 
 use std::num::NonZeroU16;
 
@@ -52,7 +53,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Returns a packet as it reaches the wire; `None` if a device has yet to segment it.
+/// Returns a packet as it reaches the wire; `None` if a device still has to segment it.
 fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     if meta.gso.is_some() {
         return None;
@@ -68,7 +69,7 @@ const PAYLOAD_MAX: u16 = 1000;
 
 fn description(decisions: &mut Decisions<'_>) -> Gso {
     let size = NonZeroU16::new(decisions.word()).unwrap_or(NonZeroU16::MIN);
-    // Mostly several dozen segments: more take longer and find nothing new.
+    // Most superframes have at most several dozen segments. More would take longer without finding more.
     let size = if decisions.byte() < 250 {
         NonZeroU16::MIN.saturating_add(PAYLOAD_MAX / 24 + size.get() % PAYLOAD_MAX)
     } else {
@@ -122,7 +123,7 @@ fn frame(decisions: &mut Decisions<'_>, kit: Link) -> (Vec<u8>, Meta) {
     (frame, Meta { checksum, ..Meta::default() })
 }
 
-/// Returns the frame in slices; the first contains the headers.
+/// Returns the frame in slices. The first slice contains the headers.
 fn slices<'a>(frame: &'a [u8], header_len: usize, boundaries: &[usize]) -> Vec<&'a [u8]> {
     let payload = frame.len() - header_len;
     let mut ends: Vec<usize> =

@@ -1,5 +1,6 @@
-//! Stages between two hosts: ESP over fragments, and tunnels of every kind. A good wire delivers everything unchanged;
-//! over one that loses, repeats and damages frames, ESP delivers nothing that was not sent, and nothing twice.
+//! Stages between two hosts: ESP over fragments, and tunnels of every kind. Over a good wire, everything is delivered
+//! unchanged. Over a wire that loses, repeats and damages frames, ESP delivers only frames that were sent, each at most
+//! once.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -20,16 +21,16 @@ use grosso_io::{
 use grosso_testkit::{oracle::Link, stack::Place};
 use grosso_wire::{Kind, LinkType, Ports, dissect};
 
-/// Maximum number of frames: more take longer and find nothing new.
+/// Maximum number of frames. More frames would take longer without finding more.
 const FRAMES_MAX: usize = 16;
-/// Capacity of a wire: more than the fragments of all frames.
+/// Capacity of a wire. It has room for the fragments of all frames.
 const ROOM: usize = 4096;
 
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
-    // Nothing protects the link headers.
+    // ESP does not protect link headers, so a bad wire has none.
     let links = [(LinkType::Raw, Link::Ip), (LinkType::Ethernet, Link::Ethernet)];
     let (link, kit) = decisions.choose(if is_good { &links } else { &links[..1] });
     if decisions.byte() & 1 == 0 {
@@ -45,7 +46,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     options.mtu = Some(decisions.choose(&[1280, 1500, 9000]));
     options.ignore_df = true;
     let ends = Outer::V4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::BROADCAST };
-    // Transport mode leaves the IP header unprotected.
+    // Transport mode leaves the IP header unprotected, so it is not used on a bad wire.
     let modes = [EspMode::Tunnel(ends), EspMode::Transport];
     let mode = decisions.choose(if is_good { &modes } else { &modes[..1] });
     let association = |spi: u32| {
@@ -102,7 +103,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A link with a point in its middle where frames are lost, repeated and damaged.
+/// A link in whose middle frames are lost, repeated and damaged.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -124,7 +125,7 @@ impl Road {
         self.ends[1].take().expect("once")
     }
 
-    /// Forwards the frames that wait in the middle.
+    /// Forwards the frames that have arrived in the middle.
     fn carry(&mut self, decisions: &mut Decisions<'_>, is_good: bool) {
         for mut frame in receive(&mut self.middle[0]) {
             let fate = if is_good { 0 } else { decisions.byte() };

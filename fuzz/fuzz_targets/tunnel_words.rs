@@ -1,5 +1,5 @@
-//! The arguments of tunnels: they are unchanged after they are read, written as arguments or as a file, and read again.
-//! And the arguments of security associations: the generated table is valid.
+//! The arguments of tunnels stay the same when they are read, written as arguments or as a file, and read again. The
+//! arguments of security associations give a valid table.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,5 +1,5 @@
-//! A vhost-user peer sends and writes anything: a front end and guest to a back end, with rings in memory of any
-//! contents; and a back end to a front end, whose memory it shares.
+//! A malicious vhost-user peer, which sends and writes anything: a front end and guest against the back end, with rings
+//! in memory of any contents, and a back end against the front end, whose memory it shares.
 
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 
@@ -15,11 +15,11 @@ use grosso_vhost::{
 
 const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES | features::GUEST_CSUM;
 const PACKED: u64 = features::RING_PACKED;
-/// Size of the memory, at the same addresses in the guest and in the front end.
+/// Size of the memory, which has the same addresses in the guest and in the front end.
 const MEMORY_BYTES: usize = 0x8000;
-/// Size of a page of the log, which has one of 8 bits.
+/// Size of a page. The log has 8 bits, one for each page.
 const PAGE_BYTES: usize = MEMORY_BYTES / 8;
-/// Offsets of the tables, available and used entries of the rings of two pairs.
+/// Offsets of the descriptor tables, available entries and used entries of the rings of two pairs.
 const RINGS: [[u64; 3]; 4] =
     [[0, 0x400, 0x600], [0x800, 0xc00, 0xe00], [0x1000, 0x1400, 0x1600], [0x1800, 0x1c00, 0x1e00]];
 const SIZE: u32 = 32;
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
 }
 
 thread_local! {
-    /// One back end for all runs, because creating and closing its descriptors is expensive.
+    /// One back end for all runs, because it is expensive to create and close its descriptors.
     static BACK: RefCell<BackEnd> = RefCell::new(BackEnd::new(OFFERED).expect("a back end"));
     static FRONT: RefCell<FrontEnd> = RefCell::new(FrontEnd::new(OFFERED).expect("a front end"));
 }
@@ -50,7 +50,7 @@ fn run_back(back: &mut BackEnd, mut decisions: Decisions<'_>) {
         match below(&mut decisions, 8) {
             0 => {
                 say(back, &memory, &mut decisions);
-                // The message may have set another log, or none.
+                // The message may have configured another log, or no log.
                 is_logged = false;
             }
             1 => {
@@ -91,12 +91,12 @@ fn below(decisions: &mut Decisions<'_>, bound: usize) -> usize {
 
 fn memory() -> File {
     let name = c"guest";
-    // SAFETY: the name is a string of C.
+    // SAFETY: the name is a C string.
     let number = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     assert!(number >= 0);
-    // SAFETY: the kernel has just made it.
+    // SAFETY: the kernel has just opened this descriptor.
     let memory: File = unsafe { std::os::fd::FromRawFd::from_raw_fd(number) };
-    // The log of pages follows the guest's memory.
+    // The log of pages is directly after the guest's memory.
     memory.set_len(MEMORY_BYTES as u64 + 1).expect("memory");
     memory
 }
@@ -151,7 +151,7 @@ fn write(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&written, at).expect("memory");
 }
 
-/// Writes consecutive descriptors of a packed ring; some may be valid.
+/// Writes consecutive descriptors of a packed ring, some of which may be valid.
 fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     let [table, ..] = decisions.choose(&RINGS);
     let (first, count) = (below(decisions, SIZE as usize), below(decisions, SIZE as usize));
@@ -160,7 +160,7 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
         let address = decisions.choose(&[0x4000, 0x7ff0, 0x8000, u64::MAX - 7]);
         let length = decisions.choose(&[0_u32, 12, 16, 1600, u32::MAX]);
         let flags = decisions.choose(&[0, 0, 1, 4, 5]) | direction;
-        // In the next lap the flags are inverted.
+        // After the end of the ring, the flags are inverted, because the next lap begins.
         let is_behind = slot >= SIZE as usize;
         let laps =
             decisions.choose(&[laps, laps, laps, 0x8080]) ^ if is_behind { 0x8080 } else { 0 };
@@ -169,7 +169,7 @@ fn describe(memory: &File, decisions: &mut Decisions<'_>) {
     }
 }
 
-/// Performs an action, and checks that each changed page is in the log, if there is one.
+/// Performs an action. If there is a log, checks that it contains each changed page.
 fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
     if !is_logged {
         return act();
@@ -191,7 +191,7 @@ fn logged(memory: &File, is_logged: bool, act: impl FnOnce()) {
     }
 }
 
-/// Receives the available frames of each pair: never more than the ring has, or as many faults.
+/// Receives the available frames of each pair. Frames and faults are limited by the size of the ring, so the loop ends.
 fn drain(back: &mut BackEnd) {
     let mut frame = [0; 4096];
     for _ in 0..back.pairs() {
@@ -218,10 +218,10 @@ fn give(back: &mut BackEnd, pair: usize, len: usize) {
     back.publish(Way::ToGuest);
 }
 
-/// Runs a front end and the memory that it has shared.
+/// Runs a front end, and writes into the memory that it has shared.
 fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
     let mut memory = meet(front, OFFERED);
-    // Fewer steps than for a back end, because shared memory is expensive to create.
+    // There are fewer steps than for a back end, because shared memory is expensive to create.
     for _ in 0..24 {
         match below(&mut decisions, 8) {
             0 => {
@@ -274,7 +274,7 @@ fn answer(request: u32, number: u64) -> Message {
     Message { request, wants_reply: false, payload: bytes(&[number]), files: vec![] }
 }
 
-/// Writes used entries and their number; some may be valid.
+/// Writes used entries and their number, some of which may be valid.
 fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     let ring = below(decisions, 2) as u64 * RING_BYTES;
     let (first, count) = (below(decisions, 300) as u64, below(decisions, 300));
@@ -288,7 +288,7 @@ fn write_used(memory: &File, decisions: &mut Decisions<'_>) {
     memory.write_all_at(&last.to_ne_bytes(), ring + USED + 2).expect("memory");
 }
 
-/// Receives the available frames: never more than were made available, or as many faults.
+/// Receives the available frames. Frames and faults are limited by the number of available buffers, so the loop ends.
 fn drain_front(front: &mut FrontEnd) {
     let mut frame = [0; 4096];
     let Some(ring) = front.ring(Way::ToGuest) else { return };

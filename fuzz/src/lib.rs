@@ -9,7 +9,7 @@ use grosso::tunnel::{
 };
 use grosso_testkit::{oracle::Link, random::Random, stack::Stack};
 
-/// Decisions taken from the fuzzer's bytes, in order; zero once the bytes are used up.
+/// Decisions taken from the fuzzer's bytes, in order. All decisions after the end of the bytes are zero.
 #[derive(Debug)]
 pub struct Decisions<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,8 @@ impl<'a> Decisions<'a> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// Returns a random generator whose seed is the next two bytes: few enough values that the fuzzer can explore them.
+    /// Returns a random generator whose seed is the next two bytes. This seed has few enough values for the fuzzer to
+    /// explore.
     pub fn random(&mut self) -> Random {
         Random::new(self.word().into())
     }
@@ -64,7 +65,7 @@ pub fn stack(decisions: &mut Decisions<'_>, link: Link) -> Stack {
     Stack::random(&mut decisions.random(), link)
 }
 
-/// Returns an endpoint of any kind of tunnel; its parts may contradict each other.
+/// Returns an endpoint of a tunnel of any kind. The parts of the endpoint may contradict each other.
 pub fn endpoint(decisions: &mut Decisions<'_>) -> Endpoint {
     let [local, remote] = match decisions.byte() & 1 {
         0 => [[192, 0, 2, 1], [192, 0, 2, 2]].map(Into::into),

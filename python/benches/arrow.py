@@ -1,6 +1,7 @@
 """Measures packets per second into Arrow: `python arrow.py [PACKETS]`, for packets of 64 and of 1514 bytes.
 
-Three runs each, with the file in the page cache; compared with scapy's fastest reader, which dissects nothing.
+Each is measured three times, with the file in the page cache, and compared with scapy's fastest reader, which does not
+dissect packets.
 """
 
 import sys

@@ -9,7 +9,7 @@ import json
 class Error(Exception):
     """A failure of a command.
 
-    Its text is the message, and the remedy if there is one.
+    The text is the message, followed by the remedy if there is one.
     """
 
     #: A name for programs, such as ``input.truncated``.
@@ -55,9 +55,9 @@ class InputFailure(Error, ValueError):
 
 
 class EnvironmentFailure(Error, OSError):
-    """An error of the system: a missing permission, a missing file, a full disk.
+    """A system error, such as a missing permission, a missing file or a full disk.
 
-    ``errno`` is the system's error number, if there is one, and ``filename`` the file concerned.
+    ``errno`` is the system's error number, if there is one, and ``filename`` is the affected file.
     """
 
     def __init__(self, message: str, **facts: object) -> None:

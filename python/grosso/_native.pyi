@@ -6,10 +6,10 @@ from grosso._capture import Capture
 
 @final
 class Rows:
-    """A table, read again for each request of its rows.
+    """A table that is read again for each request of its rows.
 
-    Every consumer of an Arrow C stream accepts it: ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, DuckDB by the
-    name of the variable.
+    Every consumer of an Arrow C stream accepts it, such as ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, or
+    DuckDB, which finds it by the name of the variable.
     """
 
     #: The capture that has these rows.

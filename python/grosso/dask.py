@@ -5,9 +5,9 @@
 >>> with Client("scheduler:8786"):
 ...     report = grosso.dask.export("ring/", "tables/", shards=16)
 
-Each task handles one share of the flows, and reads all captures for it: the results for a packet or a train are the
-same as in a single run, whatever the number of shares and the boundaries between files. So another worker can recreate
-the tables of a lost worker, byte for byte, and the merged report equals that of a single run.
+Each task handles one shard of the flows, and reads all captures for it. Therefore, the results for a packet or a train
+are the same as in a single run, regardless of the number of shards and the boundaries between files. If a worker is
+lost, another worker can recreate its tables byte for byte. The merged report equals the report of a single run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def export(
     allow_truncated: bool = False,
     **options: Option,
 ) -> Report:
-    """Writes ``packets/`` and ``trains/`` in ``folder``, a Parquet file for each share, and returns the merged report.
+    """Writes ``packets/`` and ``trains/`` in ``folder``, a Parquet file for each shard, and returns the merged report.
 
     ``captures`` and ``folder`` are paths that every worker can access. The tasks are sent to the current Dask client,
-    or to threads of this process if there is none. Readers see ``folder/packets/`` as one table; sorted by ``number``
-    and ``segment``, or for trains by ``train``, it equals that of a single run. ``options`` are those of
+    or to threads of this process if there is none. Readers see ``folder/packets/`` as one table. Sorted by ``number``
+    and ``segment``, it equals the table of a single run; trains are sorted by ``train``. ``options`` are those of
     ``grosso export``.
 
     The report is also written to ``folder/report.json``.
@@ -69,9 +69,9 @@ def export(
 def _export_share(
     capture: Capture, folder: Path, tables: list[str], shard: str, options: dict[str, Any]
 ) -> str:
-    """Writes the tables of one share, and returns the path of its report.
+    """Writes the tables of one shard, and returns the path of the shard's report.
 
-    A file gets its final name once it is complete: a worker that dies leaves no file that looks complete.
+    A file gets its final name once it is complete, so a worker that dies leaves no file that looks complete.
     """
     index, of = shard.split("/")
     name = f"{int(index):04}-of-{int(of):04}"

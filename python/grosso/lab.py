@@ -21,7 +21,7 @@ __all__ = ["run"]
 def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     """Runs ``grosso lab`` and returns its report as a dictionary.
 
-    ``words`` name the experiment, such as ``"lro"``; without them, the default experiment of ``grosso lab`` runs.
+    ``words`` name the experiment, such as ``"lro"``. Without ``words``, the default experiment of ``grosso lab`` runs.
     ``options`` are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if
     ``html`` names its file. ``command`` is the program: a name found in ``PATH``, or a path.
 

@@ -36,7 +36,7 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     let interrupted = Arc::<AtomicBool>::default();
     let (tell, told) = mpsc::channel();
     let flag = Arc::clone(&interrupted);
-    // A panic becomes a failure of the command, as it does there.
+    // A panic becomes a failure of the command, as in the command-line program.
     let run = move || panic::catch_unwind(|| words::call(&words, &flag).report());
     let bug = || Failure::internal("internal error: please report it with the lines above");
     thread::spawn(move || tell.send(run().unwrap_or_else(|_| Err(bug()))));

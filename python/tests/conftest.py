@@ -1,4 +1,4 @@
-"""Captures for tests: some from the repository, and some that scapy writes."""
+"""Captures for tests: some are in the repository, and scapy writes the others."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of captures created from captures, of reports and of failures."""
+"""Tests of captures that are created from other captures, and of reports and failures."""
 
 import ast
 import copy
@@ -73,7 +73,7 @@ def test_the_link_type_that_a_capture_is_read_with_is_that_of_what_is_made_of_it
         wire = capture.wire(write=tmp_path / name)
         assert pyarrow.table(wire.packets())["protocol"] == expected
         assert wire.coalesce().report["superframes"] > 0
-    # pcapng interfaces with a wrong type, too.
+    # This also applies to pcapng interfaces with a wrong type.
     named = tmp_path / "named.pcapng"
     named.write_bytes(set_link_type((tmp_path / "wire.pcapng").read_bytes(), 147))
     assert set(pyarrow.table(grosso.open(named).packets())["protocol"].to_pylist()) == {None}
@@ -230,7 +230,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    # It opens once the child reads, and writes nothing.
+    # The FIFO opens once the child reads from it; nothing is written.
     with fifo.open("wb"):
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"

@@ -1,4 +1,4 @@
-"""Tables written by four worker processes, one of which dies, compared with those of a single run."""
+"""Tables written by four worker processes, one of which dies, compared with the tables of a single run."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def traffic():
-    """Returns packets of 24 flows in both directions with holes, losses and lone datagrams, all at different times."""
+    """Returns packets of 24 flows in both directions, with holes, losses and lone datagrams, all at different times."""
     print("seed", seed := random.randrange(1 << 32))
     chance = random.Random(seed)
     sequences = dict.fromkeys(range(24), 1)
@@ -57,7 +57,7 @@ def traffic():
 
 
 def cut(packets, chance, folder):
-    """Writes the same packets to several files, split anywhere."""
+    """Writes the same packets to several files, split at arbitrary positions."""
     folder.mkdir()
     places = sorted({0, len(packets), *(chance.randrange(1, len(packets)) for _ in range(5))})
     for number, (start, end) in enumerate(zip(places, places[1:])):
@@ -99,7 +99,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert killed and killed[0] in before
     assert not list((tmp_path / "tables").glob("*/.*"))
 
-    # Byte for byte the files and the report that one process writes for the same shares.
+    # One process writes the same files and the same report, byte for byte, for the same shards.
     capture = grosso.open(ring)
     (alone := tmp_path / "alone").mkdir()
     made = []
@@ -113,7 +113,7 @@ def test_tables_of_four_workers_are_those_of_one_run_for_any_cut_though_one_dies
     assert counted(report) == counted(_report(["merge", *map(str, made)]))
     assert json.loads((tmp_path / "tables" / "report.json").read_text()) == report
 
-    # And, sorted, the rows of a run without shares, and of one unsplit file.
+    # After sorting, a run without shards and a run on one unsplit file give the same rows.
     whole = grosso.open(at(tmp_path / "whole.pcap", packets))
     for name, option, keys in (("packets", "parquet", ["number", "segment"]), ("trains", "trains", ["train"])):
         tables = pq.read_table(tmp_path / "tables" / name)

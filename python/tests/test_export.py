@@ -1,4 +1,4 @@
-"""Parquet tables, read by other programs, compared with what scapy and tshark see in the same captures."""
+"""Parquet tables, read by other programs and compared with the results of scapy and tshark for the same captures."""
 
 import datetime
 import json
@@ -53,7 +53,7 @@ def test_rows_of_flows_are_those_of_coalesce(captures, tmp_path):
 
 
 def plain(name, captures, tmp_path):
-    """Returns a capture as tshark lists it: times, lengths and innermost TCP headers."""
+    """Returns tshark's list of the packets of a capture: times, lengths and innermost TCP headers."""
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
     fields = "frame.time_epoch frame.len ip.src ip.dst ipv6.src ipv6.dst tcp.srcport tcp.dstport tcp.len".split()
@@ -274,7 +274,7 @@ def blocks(language):
 
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
-    """Returns the tables of two flows in two minutes, one with holes in the second minute, and of a bad checksum."""
+    """Returns the tables of two flows in two minutes and of a bad checksum. One flow has holes in the second minute."""
     start = int(datetime.datetime(2026, 11, 25, 10, 31, tzinfo=datetime.timezone.utc).timestamp())
     packets = []
     for minute in range(2):

@@ -1,4 +1,4 @@
-"""The table of packets, compared with what scapy reads from the same files."""
+"""The table of packets, compared with the packets that scapy reads from the same files."""
 
 import pyarrow
 import pytest
@@ -72,7 +72,8 @@ def test_a_table_can_be_read_again_and_left_early(tmp_path):
     packet = raw(Ether() / IP() / UDP() / (b"x" * 1400))
     path = classic(tmp_path / "x.pcap", [packet] * 60_000)
     rows = grosso.open(path).packets()
-    # Dropped with most of the file unread: its thread ends, and the next read starts from the beginning.
+    # A reader that is dropped with most of the file unread ends its thread, and the next read starts from the
+    # beginning.
     for _ in range(3):
         reader = pyarrow.RecordBatchReader.from_stream(rows)
         assert reader.read_next_batch()["number"][0].as_py() == 1

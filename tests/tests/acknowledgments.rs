@@ -51,7 +51,7 @@ fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     engine.checked(frames).into_iter().map(|out| out.bytes).collect()
 }
 
-/// A sink that receives records of acknowledgments, and buffers.
+/// A sink that stores records of acknowledgments, and buffers.
 #[derive(Default)]
 struct Kinds {
     vectors: Vec<Vec<Record>>,
@@ -239,7 +239,7 @@ fn thinning_drops_none_beside_which_marks_change() {
     let marked = |number: u32| frame(|tcp| tcp.ack(number).ece(), 0);
     let reduced = |number: u32| frame(|tcp| tcp.ack(number).cwr(), 0);
     for odd in [marked, reduced] {
-        // Two of each kind: the last of the first kind must always stay.
+        // The last acknowledgment before the marking changes must never be dropped.
         let frames =
             [acknowledgment(1), acknowledgment(2), odd(3), odd(4), odd(5), acknowledgment(6)];
         let (places, _) = filtered(Acknowledgments::FilterAggressive, &frames);

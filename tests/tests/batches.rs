@@ -1,4 +1,4 @@
-//! The packets of a poll processed flow by flow: `receive-profiles` section 2.1.
+//! Batches that process the packets of a poll flow by flow: `receive-profiles` section 2.1.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn edited(flow: u16, index: u16, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|tcp| edit(tcp.source_port(1000 + flow).sequence(sequence))).payload_len(100).build()
 }
 
-/// Returns packets of flows in turn, `packets` for each flow.
+/// Returns packets of `flows` flows in turn, `packets` for each flow.
 fn in_turns(flows: u16, packets: u16) -> Vec<Vec<u8>> {
     (0..packets).flat_map(|index| (0..flows).map(move |flow| packet(flow, index))).collect()
 }
@@ -57,7 +57,7 @@ fn p20_flows_of_a_batch_leave_in_the_order_of_their_first_packets() {
     let delivered = coalesce_with(by_flow(1, 1024), &frames);
     let port = |out: &Out| u16::from_be_bytes([out.bytes[34], out.bytes[35]]) - 1000;
     assert_eq!(delivered.iter().map(port).collect::<Vec<_>>(), flows);
-    // Some of these flows share a slot of the table, but not a chain.
+    // Some of these flows share a slot of the table, but each flow has its own chain.
     assert!(trains(&delivered).iter().all(|&packets| packets == 2));
 }
 
@@ -67,11 +67,11 @@ fn a_full_batch_is_joined_at_once() {
     for (flows, expected) in [(1, &[2; 8][..]), (4, &[4; 4])] {
         let mut engine = Engine::new(by_flow(flows, 8));
         for (index, frame) in frames.iter().enumerate() {
-            // Packets of the first flow continue at once.
+            // Packets of the first flow are processed at once, before the batch is full.
             let leads = index % 4 == 0;
             assert_eq!(engine.push(frame) == Verdict::Waits, !leads);
         }
-        // Trains are held until the end of the poll, regardless of its number of batches.
+        // Trains are held until the end of the poll, no matter how many batches the poll has.
         assert_eq!(engine.delivered.len(), if flows == 1 { 7 } else { 0 });
         engine.poll_end(0);
         assert_eq!(trains(&engine.checked(&frames)), expected);
@@ -159,8 +159,8 @@ fn a_batch_of_many_rounds_forgets_the_flows_of_those_before() {
 }
 
 proptest! {
-    /// Asserts for any input that each packet leaves once, in the order of its flow, and that there are at most as many
-    /// trains as in order of arrival with a table that evicts no flow.
+    /// Asserts for any input that each packet is delivered once, in the order of its flow. The number of trains never
+    /// exceeds the number that results from processing in order of arrival, with a table that evicts no flow.
     #[test]
     fn nothing_is_lost_and_no_flow_is_reordered(
         seed in any::<u64>(),

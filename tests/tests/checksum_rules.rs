@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// Returns the verdict on one packet with this checksum state, and the state when it leaves.
+/// Returns the verdict on one packet with this checksum state, and its state on delivery.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -73,14 +73,14 @@ fn c01_levels_count_from_the_outside() {
     assert_eq!(verdict(&vxlan(1, 1), level(1)), Verdict::Held);
 }
 
-/// Returns a segment in IPv6 with these extension headers, which contain the addresses of the pseudo-header (RFC 8200
+/// Returns a segment in IPv6 with these extension headers, which contain addresses for the pseudo-header (RFC 8200
 /// section 8.1, RFC 6275 section 6.3).
 fn routed(extensions: impl Fn(Packet) -> Packet, index: u32, bits: u16) -> Vec<u8> {
     let packet = extensions(Packet::new().ethernet(|e| e).ipv6(|ip| ip));
     packet.tcp(|t| t.sequence(index * 100).checksum_xor(bits)).payload_len(100).build()
 }
 
-/// Tests headers of one layout that differ only in the fields that determine the pseudo-header addresses.
+/// Tests headers of one layout that differ only in the fields from which the addresses of the pseudo-header are read.
 #[test]
 fn c20_the_addresses_that_count_are_found_in_each_packet() {
     let segments =
@@ -148,7 +148,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// Tests that an absent checksum does not count among those that a device verified (rule C20).
+/// Tests that an absent checksum does not count as one of those that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {

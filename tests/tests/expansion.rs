@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments by the delivered packets: never more than these packets, and never across a gap, for
-//! any input.
+//! Expansion of an acknowledgment into acknowledgments of the delivered packets: never more than there were packets,
+//! and never across a gap, for any input.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
@@ -137,7 +137,7 @@ fn p12_a_duplicate_stays_one_and_news_in_between_counts() {
     for _ in 0..3 {
         assert_eq!(host.acknowledge(at(2)), Some(Err(Unexpanded::Duplicate)));
     }
-    // An older acknowledgment that arrives late is a duplicate: expansion always continues from the newest one.
+    // An older acknowledgment that arrives late is a duplicate, because expansion always continues from the newest one.
     assert_eq!(host.acknowledge(at(0)), Some(Err(Unexpanded::Duplicate)));
     let data = host.says(|t| t.ack(at(8)), 10);
     assert_eq!(host.expand(data), Some(Err(Unexpanded::Payload)));
@@ -155,7 +155,7 @@ fn what_was_delivered_elsewhere_is_not_guessed() {
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 4]);
     host.acknowledge(FIRST);
-    // A wrong or damaged number does not prevent later expansions for ever.
+    // A wrong or damaged number must not prevent later expansions forever.
     assert_eq!(host.acknowledge(at(1000)), Some(Ok(vec![at(2), at(1000)])));
     assert_eq!(host.acknowledge(at(4)), Some(Err(Unexpanded::First)));
     host.train(at(4), &[LEN; 4]);
@@ -170,7 +170,7 @@ fn other_connections_and_those_without_trains_are_let_alone() {
     assert_eq!(host.acknowledge(at(8)), None);
     host.train(FIRST, &[LEN]);
     assert_eq!(host.acknowledge(at(1)), None, "one packet is not a train");
-    // Trains to the host provide no information about the opposite direction.
+    // Trains to the host reveal nothing about the opposite direction.
     host.port = 5000;
     let own = host.packet(&mut FIRST.clone(), 0);
     assert_eq!(host.expand(own), None);
@@ -221,7 +221,7 @@ fn what_travels_in_a_tunnel_or_in_fragments_stays_one() {
             "the host sent no acknowledgment before"
         );
     }
-    // Padding does not change the result; the copies have none.
+    // Padding does not change the result, and is not copied.
     let mut host = Host::new(Profile::linux());
     host.train(FIRST, &[LEN; 8]);
     host.acknowledge(FIRST);
@@ -262,9 +262,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Compares expansion with a list of the delivered packets: whatever arrives in any order, an acknowledgment is
-    /// expanded only if everything after the previous one was delivered in order, and then to at most one per two
-    /// packets. Each copy ends at the end of a packet, and the last one is unchanged.
+    /// Compares expansion with a list of the delivered packets. Regardless of the order of arrival, an acknowledgment
+    /// is expanded only if everything after the previous one was delivered in order, and then to at most one
+    /// acknowledgment per two packets. Each copy ends at the end of a packet, and the last one is unchanged.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());

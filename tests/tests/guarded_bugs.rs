@@ -83,7 +83,7 @@ fn b12_every_protocol_in_gue_and_fou() {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).fou(|u| u).ipv4(|ip| ip);
         let frame = packet.tcp(|tcp| tcp).payload_len(100).build();
         let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, ports, 1);
-        // On the port of one IP version, the other version is recognized too.
+        // On the port of one IP version, packets of the other version are also recognized.
         let is_ip = [4, 41].contains(&protocol);
         assert_eq!(engine.push(&frame) == Verdict::Held, is_ip, "{protocol}");
     }
@@ -166,7 +166,7 @@ fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     assert_eq!(segment(&out), expected);
 }
 
-/// Rewrites a superframe in a tunnel, whose outer checksum is a different one (B30).
+/// Rewrites the outer address and port of a superframe in a tunnel, and leaves every checksum unchanged (B30).
 #[test]
 fn b30_outer_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
@@ -217,7 +217,7 @@ fn b34_malformed_superframes_are_refused() {
     assert_eq!(tcp4(0, 100).refusal(), NoSegments::Whole);
 }
 
-/// Tests a tiny segment size, which Linux raises, because its segment count has 16 bits.
+/// Tests a tiny segment size. Linux raises it, because its segment count has 16 bits.
 #[test]
 fn b35_tiny_segment_size_is_cut_as_asked() {
     let frame = tcp4(70_000, 1);
@@ -320,7 +320,8 @@ fn b72_a_flow_that_opted_out_is_joined_with_nothing() {
     assert_eq!(payload_lengths(&engine.checked(&frames)), [100, 100, 200]);
 }
 
-/// Tests a fake TCP connection, whose sender puts a datagram into each segment and marks their ends only with PSH.
+/// Tests a fake TCP connection whose sender puts a datagram into each segment, and marks the end of each datagram only
+/// with PSH.
 #[test]
 fn b72_push_marks_every_segment_apart() {
     assert_apart(&Path::Ipv4.train(&[100; 3], |_, s| s.tcp(Tcp::psh)));

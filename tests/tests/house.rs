@@ -1,4 +1,4 @@
-//! The house style, as far as programs can check it, and generated documents.
+//! The house style, where programs can check it, and generated documents.
 
 mod examples;
 mod gate;

@@ -1,4 +1,4 @@
-//! Superframes of the engine, received by a real host: its sockets must read the payload of the packets.
+//! Superframes of the engine that a real host receives: its sockets must read the payload of the packets.
 
 #![cfg(target_os = "linux")]
 
@@ -128,7 +128,7 @@ fn to_host(ip: Ipv4, id: u16) -> Ipv4 {
     ip.source(Host::PEER).destination(Host::ADDRESS).id(id)
 }
 
-/// Returns the engine's deliveries for packets without a link layer, each with a virtio header for it.
+/// Returns the engine's deliveries for packets without a link layer, each with its virtio header.
 fn superframes(frames: &[Vec<u8>], gso_type: u8) -> Vec<(VirtioHeader, Vec<u8>)> {
     let mut engine = Engine::with(Profile::linux(), LinkType::Raw, PORTS, 1);
     frames.iter().for_each(|frame| _ = engine.push(frame));

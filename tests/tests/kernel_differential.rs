@@ -1,7 +1,7 @@
 //! The slow oracle of the testkit compared with the running kernel, on the same random traffic.
 //!
-//! The oracle that judges the engine must itself be tested: on these vectors, the kernel and the oracle's rules have to
-//! agree, byte for byte.
+//! The oracle that checks the engine must itself be tested: on these vectors, the results of the kernel and of the
+//! oracle must be equal, byte for byte.
 
 #![cfg(target_os = "linux")]
 
@@ -18,10 +18,10 @@ const RELEASE_MIN: (u32, u32) = (6, 18);
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The tunnels that the kernel parses without a tunnel device, and VXLAN. GRE with checksum *and* key is omitted: Linux
-/// compares the word after the base header, which is then the checksum instead of the key, so that IPv4 packets of
-/// different lengths do not merge in it. In its trains Linux also leaves the checksum of the first packet, where the
-/// slow oracle has zero.
+/// The tunnels that the kernel parses without a tunnel device, and VXLAN. GRE with checksum *and* key is omitted. Linux
+/// compares the word after the base header, which then is the checksum and not the key, so IPv4 packets of different
+/// lengths do not merge. Linux also leaves the checksum of the first packet in a train, whereas the slow oracle writes
+/// zero.
 const TUNNELS: &[Tunnel] = &[
     Tunnel::Ip,
     Tunnel::Gre,
@@ -31,10 +31,10 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Reasons for which the slow oracle keeps packets separate that the kernel may merge. The urgent pointer and a
-/// checksum in its other form are the oracle's choices; a packet that can be in no train, or no longer, ends the train
-/// of its flow in the oracle, but overtakes it in the kernel (rule G75, B55); the kernel does not compare the outer UDP
-/// length of a tunnel with the packet; and a different MAC address, flow label or extension header identifies another
+/// Reasons why the slow oracle keeps packets separate that the kernel may merge. The urgent pointer and a checksum in
+/// its other form are differences that the oracle chooses to respect. A packet that can never merge ends the train of
+/// its flow in the oracle, but overtakes the train in the kernel (rule G75, B55). The kernel does not compare the outer
+/// UDP length of a tunnel with the packet. A different MAC address, flow label or extension header identifies another
 /// flow in the kernel (rules G4, G20).
 const STRICTER: &[&str] = &[
     "urgent_pointer",
@@ -76,9 +76,9 @@ fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reaso
     assert!(agreed > VECTORS * 9 / 10, "only {agreed} of {VECTORS} vectors agree");
 }
 
-/// Packets that only the kernel or only the oracle has.
+/// Packets that only the kernel or only the oracle delivers.
 struct Difference {
-    /// The slow oracle's packets that the kernel did not deliver, each with the reason why it ended.
+    /// The slow oracle's packets that the kernel did not deliver, and the reason why each of them ended.
     expected: Vec<(Vec<u8>, &'static str)>,
     /// The kernel's packets that the slow oracle did not expect.
     delivered: Vec<Vec<u8>>,
@@ -96,7 +96,7 @@ fn start() -> Option<GroOracle> {
     GroOracle::with(&options).map_err(|why| skip(&why)).ok()
 }
 
-/// Compares the two on a vector.
+/// Compares the kernel with the oracle on a vector.
 fn differ(oracle: &mut GroOracle, frames: &[Vec<u8>], seed: u64) -> Difference {
     let answer = oracle.coalesce(frames).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let mut delivered: Vec<Vec<u8>> = answer.into_iter().map(|packet| packet.bytes).collect();

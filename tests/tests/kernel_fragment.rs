@@ -84,10 +84,10 @@ fn s62_fragments_are_those_of_a_linux_host() {
 fn packet(random: &mut Random) -> Vec<u8> {
     const OPTIONS: [&[u8]; 5] = [
         &[1],
-        // Unknown options: one only for the first fragment, one for all.
+        // Unknown options: the first is copied only into the first fragment, the second into every fragment.
         &[0x1e, 6, 1, 2, 3, 4],
         &[0x9e, 4, 5, 6],
-        // Router alert, for all fragments.
+        // Router alert, which is copied into every fragment.
         &[0x94, 4, 0, 0],
         &[0x1e, 2],
     ];
@@ -113,7 +113,7 @@ fn route(ip: grosso_testkit::headers::Ipv4) -> grosso_testkit::headers::Ipv4 {
     ip.source(Router::SOURCE).destination(Router::DESTINATION).ttl(9)
 }
 
-/// Returns the packet one hop later.
+/// Returns the packet after one hop.
 fn hop(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[8] -= 1;

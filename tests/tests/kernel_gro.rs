@@ -1,6 +1,6 @@
-//! Tests of the kernel oracles themselves, on cases with known results from the kernel's own tests.
+//! Tests of the kernel oracles themselves, on cases whose results are known from the kernel's own tests.
 //!
-//! A failure here means that the oracle is broken or the kernel is new, never that Grosso is wrong.
+//! A failure here means that the oracle is broken or that the kernel is new, but not that Grosso is wrong.
 
 #![cfg(target_os = "linux")]
 
@@ -236,7 +236,7 @@ fn t21_gre_with_checksum_and_key_compares_the_checksum_for_the_key() {
     };
     assert_eq!(ask([100, 50], |gre| gre.checksum()), 1);
     assert_eq!(ask([100, 50], |gre| gre.key(7)), 1);
-    // Equal lengths have equal GRE checksums: the sum of an IPv4 packet depends only on its length.
+    // Packets of equal length have equal GRE checksums: the sum of an IPv4 packet depends only on its length.
     assert_eq!(ask([100, 100], |gre| gre.checksum().key(7)), 1);
     assert_eq!(ask([100, 50], |gre| gre.checksum().key(7)), 2);
 }
@@ -254,7 +254,7 @@ fn s10_three_tcp_segments_with_ascending_identifications() {
 #[test]
 fn s20_three_datagrams_with_ascending_identifications() {
     let Some(mut oracle) = gso() else { return };
-    // The datagrams contain parts of the superframe's payload, which are not separate streams.
+    // The datagrams contain parts of the superframe's payload, not separate streams.
     let (superframe, start, offset) = datagram(0, 260).build_superframe();
     let expected: Vec<Vec<u8>> = superframe[UDP_HEADERS..]
         .chunks(100)
@@ -357,7 +357,7 @@ fn segment(index: usize, length: usize, edit: impl Fn(Tcp) -> Tcp) -> Packet {
         .payload_len(length)
 }
 
-/// Returns up to 60 TCP segments of nine flows, some of them flagged or broken.
+/// Returns up to 60 TCP segments of nine flows, some of them with other flags or damaged.
 fn random_vector(random: &mut Random) -> Vec<Vec<u8>> {
     let mut sequences = [FIRST_SEQUENCE; 9];
     (0..random.within(1, 60))

@@ -1,4 +1,4 @@
-//! Fragments sent to a host with the running kernel and to the engine: a socket reads the same datagrams from both, and
+//! Fragments sent to a host with the running kernel and to the engine. A socket reads the same datagrams from both, and
 //! both report the same errors.
 
 #![cfg(target_os = "linux")]
@@ -33,7 +33,8 @@ fn a_socket_reads_what_the_engine_joins() {
         let len = random.within(17, longest);
         let data = datagram(version, &random.bytes(len - 8), random.one_in(2));
         let pieces = random_pieces(&mut random, version, &data);
-        // According to the kernel, a first IPv6 fragment without data has no headers; according to the engine, no data.
+        // For a first IPv6 fragment without data, the kernel reports missing headers, and the engine reports missing
+        // data.
         let pieces: Vec<_> =
             pieces.into_iter().filter(|piece| piece.offset > 0 || !piece.data.is_empty()).collect();
         let (kernel, engine) = both(&mut host, version, seed as u32 + 1, &pieces);
@@ -41,7 +42,7 @@ fn a_socket_reads_what_the_engine_joins() {
         if kernel == engine {
             continue;
         }
-        // Rules F10 and F13: up to 6.x, the kernel drops only a malformed fragment; later releases also drop its
+        // Rules F10 and F13: up to 6.x, the kernel drops only a malformed fragment; later releases also drop the
         // datagram.
         let without: Vec<_> =
             pieces.iter().filter(|piece| !is_malformed(version, piece)).cloned().collect();
@@ -68,7 +69,7 @@ fn the_kernel_reports_the_same_errors() {
         packet.payload(&vec![0; len]).build()
     };
     let frames = [
-        // Misaligned, oversized, with incomplete headers, with two fragment headers.
+        // Fragments that are misaligned, are oversized, have incomplete headers, or have two fragment headers.
         fragment(ip(), 1, true, 17, 21),
         fragment(ip(), 65_528 / 8, false, 17, 16),
         fragment(ip().destination_options(|o| o), 65_528 / 8, false, 17, 16),
@@ -99,8 +100,8 @@ fn the_kernel_reports_the_same_errors() {
     }
 }
 
-/// Tests that the kernel reassembles a SYN in fragments of eight bytes and answers it, here with a reset: nothing
-/// listens.
+/// Tests that the kernel reassembles a SYN in fragments of eight bytes and answers it. The answer is a reset, because
+/// no program listens on the port.
 // Rules: P29
 #[test]
 fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
@@ -213,8 +214,8 @@ fn to_host(version: Version, id: u32, piece: &Piece) -> Vec<u8> {
     packet.payload(data).build()
 }
 
-/// Returns the payload that a socket reads from a packet, computed literally: the UDP length may be less than the
-/// packet's, and the checksum must be correct.
+/// Returns the payload that a socket reads from a packet, computed literally. The UDP length may be shorter than the
+/// packet, and the checksum must be correct.
 fn payload(version: Version, packet: &[u8]) -> Option<Vec<u8>> {
     let (header, source, destination) = match version {
         Version::V4 => (20, 12..16, 16..20),

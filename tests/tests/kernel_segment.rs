@@ -20,7 +20,8 @@ use grosso_testkit::random::Random;
 
 /// Number of superframes in the random test.
 const SUPERFRAMES: u64 = 1500;
-/// Maximum number of packets in a superframe, below the length of the oracle's read queue without real root.
+/// Maximum number of packets in a superframe. The oracle's read queue has room for more, even without real root
+/// privileges.
 const PACKETS_MAX: usize = 400;
 /// Size of the longest IP packet.
 const BYTES_MAX: usize = 65_535;
@@ -28,13 +29,14 @@ const BYTES_MAX: usize = 65_535;
 /// Reason why the kernel and the engine segment a superframe into different packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Known {
-    /// The payload of a tunnelled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
+    /// The payload of a tunneled superframe fits into one packet. The kernel leaves the tunnel type in place, and a
     /// reader without support for tunnels gets `EINVAL` and no packet (rule V9, B54).
     TunnelWhole,
-    /// The payload fits into one packet, but not together with the TCP options, which the kernel counts as payload when
-    /// it reads the virtio header. Segmentation notices, and drops the packet (rules S3, V6).
+    /// The payload fits into one packet, but not together with the TCP options. The kernel counts the options as
+    /// payload when it reads the virtio header, so only segmentation notices the difference, and drops the packet
+    /// (rules S3, V6).
     WholeButForOptions,
-    /// A segment size below 8 is raised to 8 for TCP, from 7.2 on (rule V6, B35).
+    /// A segment size below 8 is raised to 8 for TCP in 7.2 and later (rule V6, B35).
     TinySize,
 }
 
@@ -44,7 +46,7 @@ enum Path {
     Ipv4,
     Ipv6,
     Ipv6Extensions,
-    /// In transit: a routing header of this type has segments left.
+    /// In transit: a routing header of this type still has segments left.
     Ipv6Routed(u8),
     /// Between mobile nodes: the pseudo-header's source also differs.
     Ipv6Mobile,
@@ -62,7 +64,7 @@ enum Path {
     },
 }
 
-/// One superframe for both implementations.
+/// One superframe for the kernel and the engine.
 struct Case {
     path: Path,
     is_udp: bool,
@@ -134,7 +136,7 @@ impl Case {
         }
     }
 
-    /// Returns the difference that this case may show, if the kernel's answer matches that difference.
+    /// Returns the known difference that explains the kernel's answer in this case; `None` if there is none.
     fn known(&self, cut: &io::Result<Vec<Vec<u8>>>) -> Option<Known> {
         let size = usize::from(self.size);
         let is_tunnel = matches!(self.path, Path::Vxlan { .. } | Path::Geneve { .. });
@@ -154,7 +156,7 @@ impl Case {
         }
     }
 
-    /// Compares the two. Returns a known difference, and panics on any other.
+    /// Compares the kernel with the engine. Returns a known difference, and panics on any other.
     fn compare(&self, kernel: &mut GsoOracle, context: &str) -> Option<Known> {
         let (bytes, start, offset) = self.packet.build_superframe();
         let header = self.header(start, offset);
@@ -190,7 +192,7 @@ impl Case {
         }
     }
 
-    /// Returns the engine's packets; a superframe that needs no segmentation is sent whole, with a complete checksum.
+    /// Returns the engine's packets. A superframe that needs no segmentation is sent whole, with a complete checksum.
     fn engine(&self) -> Vec<Vec<u8>> {
         let superframe = Superframe::new(&self.packet, self.size);
         match superframe.cut(Outgoing::default()) {
@@ -230,7 +232,8 @@ fn random_superframes_are_cut_alike() {
     println!("{SUPERFRAMES} superframes {by_path:?}, differences {counts:?}");
 }
 
-/// Tests sizes from the kernel's own UDP segmentation test (K36 and on) and sizes near BIG TCP's, listed explicitly.
+/// Tests a list of sizes: those of the kernel's own UDP segmentation test (K36 and later), and sizes near the limits of
+/// BIG TCP.
 #[test]
 fn multiples_and_their_neighbours_are_cut_alike() {
     let mut kernel = match GsoOracle::new() {

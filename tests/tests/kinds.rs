@@ -1,8 +1,8 @@
-//! Files that name kinds of headers outside the registry.
+//! Files outside the registry that name kinds of headers.
 //!
-//! A header's specification (`HeaderSpec`) contains everything that depends on its kind, so a new header is a file and
-//! a line. The files below need more than a specification contains, each for the reason given. The two IP versions, TCP
-//! and UDP are excluded: everything here is about them.
+//! The specification of a header (`HeaderSpec`) contains everything that depends on its kind, so a new header needs one
+//! file and one line. The files below need more than a specification contains, each for the stated reason. The two IP
+//! versions, TCP and UDP are excluded, because all code here depends on them.
 
 use std::{
     collections::BTreeMap,
@@ -167,8 +167,8 @@ const PLACES: &[(&str, &[&str], &str)] = &[
 /// Kinds that every file distinguishes.
 const COMMON: &[Kind] = &[Kind::Ipv4, Kind::Ipv6, Kind::Tcp, Kind::Udp];
 
-/// Directories that do not name kinds of headers: the registry, the oracles, and the arguments of `ip link`, which has
-/// its own kinds.
+/// Directories that may name kinds of headers: the registry, the oracles, and the arguments of `ip link`, which have
+/// their own kinds.
 const APART: &[&str] = &[
     "grosso-wire/src/header/",
     "grosso-wire/src/registry.rs",
@@ -197,7 +197,8 @@ fn only_the_listed_places_name_kinds_of_headers() {
     }
 }
 
-/// Checks the format of the files that a registry declares, which `cargo fmt` does not find, because it is a macro.
+/// Checks the format of the files that a registry declares. `cargo fmt` does not find these files, because the registry
+/// is a macro.
 #[test]
 fn the_files_of_the_registries_are_formatted() {
     let headers = sources(&root().join("crates/grosso-wire/src/header"));
@@ -218,7 +219,7 @@ fn the_files_of_the_registries_are_formatted() {
     assert!(rustfmt.status.success(), "rustfmt --edition 2024 FILE\n{difference}");
 }
 
-/// Returns the kinds that each source file names outside its tests, except for the common ones.
+/// Returns the kinds that each source file names outside its tests, except the common ones.
 fn places() -> BTreeMap<String, Vec<String>> {
     let crates = root().join("crates");
     let mut places = BTreeMap::new();

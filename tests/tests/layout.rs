@@ -1,4 +1,5 @@
-//! Memory layout: data of queues that run in parallel shares no cache line, nor a pair that a CPU fetches together.
+//! Memory layout: the data of queues that run in parallel is never in the same cache line, or in two adjacent lines
+//! that a CPU fetches together.
 
 use grosso::{Coalescer, reassemble::Reassembler};
 use grosso_io::path::Direction;

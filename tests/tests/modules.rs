@@ -1,8 +1,8 @@
 //! The structure of each crate: imports between modules form no cycle, and a name means one type.
 //!
-//! A directory is a level: each of its modules, files and directories alike, may import modules below it, but none that
-//! imports it. This test ignores references between a module and its own directory. The directories of the engine's
-//! `coalesce` have a fixed order.
+//! A directory is a level. Each module in it, a file or a directory, may import modules below it, but none that imports
+//! it. This test ignores references between a module and its own directory. The directories of the engine's `coalesce`
+//! have a fixed order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,13 +18,13 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Levels that still have cycles: crate, and directory from `src` on. A row is removed with its last cycle.
+/// Levels that still have cycles: the crate, and the directory relative to `src`. A row is removed with its last cycle.
 const CIRCLES: &[(&str, &str)] = &[];
 
-/// The crates in which a name still means several types, and the number of such names.
+/// The crates in which a name still means several types, and the number of these names.
 const AMBIGUOUS: &[(&str, usize)] = &[];
 
-/// The directories of `coalesce` in the crate `grosso`: each imports only from those after it.
+/// The directories of `coalesce` in the crate `grosso`: each imports only from the ones after it.
 const COALESCE_DIRECTORIES: &[&str] =
     &["pipeline", "flows", "hold", "predict", "rx", "emit", "slots", "profile"];
 
@@ -111,7 +111,7 @@ fn the_directories_of_coalesce_import_only_downwards() {
         "move the code that both need to the lower directory:\n  {}\n",
         join(&upward)
     );
-    // The head of the root module shows the same order.
+    // The comment at the top of the root module lists the directories in the same order.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let root = workspace.join("crates/grosso/src/coalesce/mod.rs");
     let head = fs::read_to_string(root).expect("the root module");
@@ -153,7 +153,7 @@ fn an_upward_import_is_found() {
     }
 }
 
-/// Tests a tree in which two modules import each other through a third, by every kind of path.
+/// Tests a tree in which two modules import each other through a third one, by every kind of path.
 #[test]
 fn a_circle_is_found_through_paths_and_what_is_exported_again() {
     let source = "
@@ -177,13 +177,13 @@ struct Module {
     path: Vec<String>,
     /// Every path in the module, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The last names of the module's re-exports, and their paths.
+    /// The last names of the module's re-exports, and the paths of each.
     exported: BTreeMap<String, Vec<String>>,
     /// Types and traits that the module defines.
     types: Vec<String>,
 }
 
-/// Returns the modules of every product crate, and of the directories in `beside`.
+/// Returns the modules of every product crate, and of the directories `beside` the crates.
 fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let crates = fs::read_dir(workspace.join("crates")).expect("the crates");
@@ -192,7 +192,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     for path in crates.chain(beside.iter().map(|folder| workspace.join(folder))) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut modules = Vec::new();
-        // A program next to a library is one call of it.
+        // If a crate has a library, its program consists of one call of the library.
         let roots = ["lib.rs", "main.rs"].map(|root| path.join("src").join(root));
         if let Some(root) = roots.iter().find(|root| root.is_file()) {
             read(root, &path.join("src"), Vec::new(), &mut modules);
@@ -204,7 +204,7 @@ fn crates(beside: &[&str]) -> Vec<(String, Vec<Module>)> {
     found
 }
 
-/// Reads a file and the files of the modules below it, which are in `folder`: a macro may declare some.
+/// Reads a file, and the files of the modules below it in `folder`. A macro may declare some of the modules.
 fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -266,8 +266,8 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
     modules.push(module);
 }
 
-/// Returns whether an item is compiled only for tests: no `cfg` attribute holds without `test` or `doctest`. An item
-/// under `cfg(any(test, feature = "..."))` is product code.
+/// Returns whether an item is compiled only for tests, which means that it has a `cfg` attribute that never holds
+/// without `test` or `doctest`. An item under `cfg(any(test, feature = "..."))` is product code.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -284,12 +284,13 @@ fn needs_tests(predicate: &Meta) -> bool {
         Meta::Path(path) => path.is_ident("test") || path.is_ident("doctest"),
         Meta::List(list) if list.path.is_ident("all") => inner(list).iter().any(needs_tests),
         Meta::List(list) if list.path.is_ident("any") => inner(list).iter().all(needs_tests),
-        // `not(test)` is product code.
+        // Product code, such as under `not(test)`.
         Meta::List(_) | Meta::NameValue(_) => false,
     }
 }
 
-/// Tests that the guards check product code under a `cfg` that tests also enable, and skip code that is only for tests.
+/// Tests that the checks include product code under a `cfg` that tests also enable, and skip code that is compiled only
+/// for tests.
 #[test]
 fn code_for_tests_is_told_from_code_that_tests_enable_too() {
     let is_skipped = |attribute: &str| {
@@ -375,10 +376,11 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// Pairs of modules on one level that import each other, each with one module that does.
+/// Pairs of modules on one level in which the first imports the second, and for each pair a module that contains such
+/// an import.
 type Imports = BTreeMap<(String, String), String>;
 
-/// Returns the imports between neighbours, by their common directory.
+/// Returns the imports between modules of the same directory, keyed by directory.
 fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     let known: BTreeMap<_, _> =
         modules.iter().map(|module| (module.path.clone(), module)).collect();
@@ -401,7 +403,7 @@ fn levels(modules: &[Module]) -> BTreeMap<Vec<String>, Imports> {
     levels
 }
 
-/// Returns the imports of modules below `directory` that lead from one of its directories to one before it in `order`,
+/// Returns the imports of modules below `directory` that lead from one of its directories to an earlier one in `order`,
 /// or to `directory` itself.
 fn upward(directory: &str, order: &[&str], modules: &[Module]) -> Vec<String> {
     let known: BTreeMap<_, _> =

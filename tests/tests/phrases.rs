@@ -40,7 +40,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("nobody writes meanwhile", "nobody writes during the call"),
 ];
 
-/// The files that contain the phrases because they forbid them.
+/// The files that contain the phrases in order to forbid them.
 const LISTS: &[&str] =
     &["tests/tests/phrases.rs", "CONTRIBUTING.md", "crates/grosso-cli/src/usage.rs"];
 
@@ -69,7 +69,8 @@ fn a_phrase_is_found_in_prose_and_not_in_names() {
     assert!(!has(page, "labelled", "bell"));
 }
 
-/// Tests that every page of `docs` is in the navigation of the site, and every entry of the navigation is a page.
+/// Tests that the navigation of the site contains every page of `docs`, and that every entry of the navigation is a
+/// page.
 #[test]
 fn the_site_leads_to_every_page() {
     let docs = root().join("docs");
@@ -80,7 +81,7 @@ fn the_site_leads_to_every_page() {
     let pages = files(&docs).into_iter().filter(|path| is_document(path));
     let pages: BTreeSet<String> = pages
         .map(|path| path.strip_prefix(&docs).expect("below docs").display().to_string())
-        // Sources of rules.md, and decisions, which their index lists.
+        // The navigation omits the sources of rules.md, and the decisions, which are listed in their index.
         .filter(|name| !name.starts_with("rules/"))
         .filter(|name| !name.starts_with("adr/") || name == "adr/README.md")
         .collect();
@@ -93,7 +94,7 @@ fn the_site_leads_to_every_page() {
     assert_none(&missing, "list it in docs/index.md");
 }
 
-/// Returns whether a line has a phrase; in Rust, a single word counts only in a comment.
+/// Returns whether a line has a phrase. In Rust, a single word counts only in a comment.
 fn has(path: &Path, line: &str, phrase: &str) -> bool {
     let line = match (is_rust(path) && !phrase.contains(' '), line.split_once("//")) {
         (true, Some((_, comment))) => comment,
@@ -109,7 +110,7 @@ fn has(path: &Path, line: &str, phrase: &str) -> bool {
     })
 }
 
-/// Returns whether people read the file: a document, sources with comments and messages, or a header for C.
+/// Returns whether people read the file: a document, a source file with comments and messages, or a C header.
 fn is_prose(path: &Path) -> bool {
     let is_list = LISTS.iter().any(|list| shown(path) == *list);
     let is_source = path.extension().is_some_and(|extension| extension == "h" || extension == "py");

@@ -232,7 +232,7 @@ fn p20_flows_leave_in_the_order_of_their_first_packets() {
     assert_eq!(bytes, frames);
 }
 
-/// Tests flows in one bucket, as if all hashes agreed in the bits that select it.
+/// Tests flows in one bucket, as if their hashes were equal in the bits that select the bucket.
 #[test]
 fn p21_flows_of_one_bucket_are_never_merged() {
     let mut profile = Profile::linux();
@@ -294,7 +294,8 @@ fn p34_tiny_segments_do_not_overflow_the_count() {
     }
 }
 
-/// Identifications increment or stay fixed, regardless of DF, as in Linux, so that segmentation restores them.
+/// Tests that identifications must increment or stay the same regardless of DF, as in Linux, so that segmentation can
+/// restore them.
 #[test]
 fn p36_random_identifications_stay_apart_also_with_df() {
     for df in [true, false] {

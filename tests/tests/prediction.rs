@@ -1,5 +1,5 @@
-//! Header prediction: packets that match the prediction of their train get the same verdict as packets compared law by
-//! law.
+//! Header prediction: packets that match the prediction of their train get the same verdict as packets that are
+//! compared law by law.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -55,14 +55,14 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
-/// Returns an outcome without the parts that depend on a packet's numbers.
+/// Returns an outcome without the parts that depend on the numbers in a packet.
 fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
     match outcome {
-        // Ahead and behind are equivalent here.
+        // It makes no difference here whether a number is ahead or behind.
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // A frame that lost a header gets the reason of the following header, which also has numbers.
+        // If a header is missing, the reason is that of the following header, which also contains numbers.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }
@@ -104,7 +104,7 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     }
 }
 
-/// Compares the first packet of a train with the remembered headers of an earlier train of its flow.
+/// Tests the first packet of a train, which is compared with the remembered headers of an earlier train of its flow.
 #[test]
 fn every_bit_counts_as_much_behind_a_train_that_left() {
     for (name, stack) in STACKS {
@@ -128,8 +128,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Tests that third packets of a train are predicted, fifth packets start a train similar to the previous one, seventh
-/// packets are predicted in it.
+/// Tests a third packet of a train, which is predicted, a fifth packet, which starts a train similar to the previous
+/// one, and a seventh packet, which is predicted in that train.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     for (name, stack) in STACKS {
@@ -156,7 +156,7 @@ fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     }
 }
 
-/// Returns the verdicts on packets, with the end of a poll after the fourth, and the frames that leave.
+/// Returns the verdicts on packets, with the end of a poll after the fourth packet, and the delivered frames.
 fn left(
     mut coalescer: Coalescer<Vec<u8>>,
     packets: &[Vec<u8>],
@@ -198,14 +198,14 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// Tests a correct checksum in the form that no sender writes.
+/// Tests a correct checksum in a form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {
         let mut packet = (STACKS[0].1)(before);
         let at = 34 + 16;
         let old = [packet[at], packet[at + 1]];
-        // The checksum is at an offset where its value has no effect: at the end of the payload.
+        // The end of the payload is changed so that the checksum becomes zero. It is then written as all ones.
         let end = packet.len() - 2;
         let moved = checksum(&[&packet[end..], &old[..]].concat());
         packet[end..].copy_from_slice(&(!moved).to_be_bytes());
@@ -319,7 +319,8 @@ fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
         ("vxlan", pushed(ip4(vxlan, 1))),
     ];
     for (name, packet) in packets {
-        // The second packet passes because of the headers of the first; those after the third because of its form.
+        // The second packet passes because of the headers of the first one. Packets after the third one pass because
+        // their form is known.
         let outcome = |before: usize, changed: &[u8], meta: Meta| {
             let mut engine = Engine::new(Profile::linux());
             for _ in 0..before {
@@ -403,7 +404,8 @@ fn numbers_that_a_train_expected_are_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the flow starts after a gap; the packet that the first train expected is before it.
+        // Another train of the flow starts after a gap. The packet that the first train expected is before the new
+        // train.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(
             matches!(engine.push(&stack(4)), Verdict::Refused(_)) || name == "ip4 udp",

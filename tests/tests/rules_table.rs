@@ -1,6 +1,6 @@
-//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine: the name
-//! of a test starts with the number of its rule, and a comment directly above it lists further ones. `CONTRIBUTING.md`
-//! describes the formats.
+//! `docs/rules.md` is generated from the text of the rules in `docs/rules/` and from the tests of the engine. The name
+//! of a test starts with the number of its rule, and a comment directly above the test lists further rules.
+//! `CONTRIBUTING.md` describes the formats.
 
 use std::{
     collections::BTreeSet,
@@ -10,18 +10,18 @@ use std::{
 
 /// The generated page.
 const PAGE: &str = "docs/rules.md";
-/// The text of the rules: its files, sorted by name, make the page.
+/// The directory with the text of the rules. Its files, sorted by name, become the page.
 const TEXT: &str = "docs/rules";
 
 /// The directories with tests, in the order in which a row lists them.
 const TESTED: &[&str] = &["tests/tests", "crates"];
-/// The crates whose test names contain numbers of other lists: only comments of these tests count.
+/// The crates whose test names contain numbers from other lists, so that only the comments of these tests are used.
 const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
-/// Tests that check something other than the engine, and its name in the rows.
+/// Tests of an implementation other than the engine, and its name in the rows.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 
-/// The start of the comment that lists further rules; `G32, K4` follows.
+/// The start of the comment that lists further rules, such as `G32, K4`.
 const COMMENT: &str = "// Rules: ";
 
 /// Advice if the page is outdated.
@@ -131,7 +131,7 @@ impl Row {
         Some(Self { label: label.to_owned(), rules, says: says.to_owned(), note: String::new() })
     }
 
-    /// Adds a further line, which starts the note or continues the previous line.
+    /// Adds another line, which starts the note or continues the previous line.
     fn carry_on(&mut self, line: &str) {
         let note = line.strip_prefix("* ");
         if note.is_some() || !self.note.is_empty() {
@@ -147,7 +147,7 @@ impl Row {
         let others = OTHERS.iter().map(|&(_, other)| (Some(other), format!("*{other}:* ")));
         let groups = [engine].into_iter().chain(others).filter_map(|(other, word)| {
             let shown = tests.iter().filter(|test| test.other == other && test.shows(self));
-            // Tests of several files may have the same name.
+            // Tests in several files may have the same name.
             let mut found = BTreeSet::new();
             let names = shown.map(|test| format!("`{}`", test.name));
             let names: Vec<_> = names.filter(|name| found.insert(name.clone())).collect();
@@ -181,7 +181,7 @@ fn page(parts: &[Part], tests: &[Test]) -> String {
             format!("{TABLE}{lines}")
         }
     });
-    // The page is one directory above its text.
+    // The page is one directory above its text, so links lose one level.
     format!("{GENERATED}{}", parts.collect::<String>().replace("](../", "]("))
 }
 
@@ -234,8 +234,8 @@ fn tests() -> Vec<Test> {
     tests.flatten().collect()
 }
 
-/// Returns the tests of a file that show rules. A function that a macro turns into a test has no `#[test]`: its comment
-/// counts.
+/// Returns the tests of a file that show rules. A function that a macro turns into a test has no `#[test]`, so it is
+/// recognized by its comment.
 fn tests_of(file: &str, text: &str) -> Vec<Test> {
     let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);
     let mut tests = Vec::new();

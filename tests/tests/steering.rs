@@ -1,4 +1,5 @@
-//! Queue selection by the hash of devices: both directions of a flow get the same queue, and many flows spread.
+//! Queue selection by the hash that devices use: both directions of a flow get the same queue, and many flows are
+//! distributed evenly.
 
 use grosso::{
     Meta,
@@ -9,8 +10,8 @@ use grosso_testkit::{Packet, Traffic};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
-/// Computes the Toeplitz hash by its definition: the exclusive or, over every set bit of the input, of the key from
-/// that bit on.
+/// Computes the Toeplitz hash by its definition: the exclusive or of the key from each position on at which the input
+/// has a set bit.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1;
     let window =
@@ -27,7 +28,7 @@ fn link() -> Packet {
     Packet::new().ethernet(|e| e)
 }
 
-/// Runs the verification suite that Microsoft publishes for receive side scaling.
+/// Tests the definition against the verification suite that Microsoft publishes for receive side scaling.
 #[test]
 fn the_definition_is_the_one_that_devices_are_verified_with() {
     const KEY: [u8; 40] = [
@@ -56,7 +57,7 @@ proptest! {
         let said = |addresses: &[u8]| toeplitz(&key, &[addresses, &ports.map(u16::to_be_bytes).concat()].concat());
         let ip4 = link().ipv4(|ip| ip.source(from).destination(to));
         let udp = ip4.udp(|udp| udp.source_port(ports[0]).destination_port(ports[1])).build();
-        // If a port belongs to a tunnel, the inner packet counts, if there is one.
+        // If the port belongs to a tunnel, the hash is computed from the inner packet, if there is one.
         prop_assume!(dissect(&udp, LinkType::Ethernet, &PORTS).layers().len() == 3);
         prop_assert_eq!(hash(&udp), said(&[from, to].concat()));
         let ip6 = link().ipv6(|ip| ip.source(from6).destination(to6));

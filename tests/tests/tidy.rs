@@ -1,7 +1,7 @@
-//! The house style as far as a program can check it: dependencies between crates, the `unsafe` list, the purity of the
+//! The house style, where a program can check it: dependencies between crates, the `unsafe` list, the purity of the
 //! engine, the structure of files, and references of documents.
 //!
-//! Each test's failure message says what to do. `CONTRIBUTING.md` has the reasons.
+//! The message of a failed test says what to do. `CONTRIBUTING.md` has the reasons.
 //!
 //! Longer than 600 lines: the rules are tables of crates, files and phrases, each next to its check.
 
@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Crates of the workspace that each crate may import: `ARCHITECTURE.md` draws these arrows.
+/// The crates of the workspace that each crate may import. `ARCHITECTURE.md` draws the same arrows.
 const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-checksum", &[]),
     ("grosso-wire", &["grosso-checksum"]),
@@ -121,18 +121,18 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Lines of a file that needs no reason for its length, and the start of a reason.
+/// Maximum length of a file without a reason, in lines, and the start of the reason.
 const LINES_USUAL: usize = 600;
 const REASON: &str = "Longer than 600 lines: ";
-/// Lines of a file's head, where its reason is.
+/// Lines at the start of a file in which the reason must be.
 const HEAD_LINES: usize = 60;
-/// Maximum number of lines of a source file. From 600 on, consider splitting it.
+/// Maximum length of a source file, in lines. Consider splitting a file from 600 lines on.
 const LINES_MAX: usize = 900;
 /// Maximum number of lines of the sources of `grosso-cli`.
 const COMMAND_LINES_MAX: usize = 15_000;
 /// Maximum number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
-/// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
+/// Words that start a clause instead of a sentence. A doc comment must start with a noun or a verb.
 const OPENERS: &[&str] = &["What", "How", "Who", "Whose", "Where", "Why", "Which", "When"];
 
 /// Maximum size in bytes of a file that is not text, such as a capture.
@@ -155,7 +155,7 @@ fn arrows_between_crates_go_downwards() {
                 format!("{} imports {name}, which ARROWS does not allow", package.name)
             }),
         );
-        // By depending on itself, a crate enables features for its own tests that others have to request.
+        // A crate may depend on itself to enable features for its own tests that other crates have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(
@@ -167,7 +167,8 @@ fn arrows_between_crates_go_downwards() {
     assert_none(&wrong, "move the code to a crate that may import the other");
 }
 
-/// Checks the package that is outside the workspace, because it links Python: the command is no library (ADR 0284).
+/// Checks the package outside the workspace, which links Python. It must not import the command, which is no library
+/// (ADR 0284).
 #[test]
 fn the_python_package_imports_no_command() {
     let manifest = read(&root().join("python/Cargo.toml"));
@@ -368,7 +369,7 @@ fn long_files_have_a_reason() {
     );
 }
 
-/// Checks that the command stays thin: what it knows belongs in the crates below it (ADR 0263).
+/// Checks that the command stays thin: its logic belongs in the crates below it (ADR 0263).
 #[test]
 fn the_command_is_thin() {
     let sources = root().join("crates/grosso-cli/src");
@@ -389,7 +390,7 @@ fn lines_fit_a_screen() {
     let lines = lines_where(|path, line| {
         let is_table = line.trim_start_matches(['/', '!', ' ']).starts_with('|');
         let is_long_by_nature = is_document(path) && (line.contains("](") || line.starts_with('{'));
-        // Sentences in JSON cannot be wrapped; the schemas are generated from the code, where they are wrapped.
+        // Sentences in JSON cannot be wrapped. The schemas are generated from code, in which the sentences are wrapped.
         let is_long_by_nature =
             is_long_by_nature || path.starts_with(root().join("crates/grosso-cli/schemas"));
         line.chars().count() > COLUMNS_MAX && !is_table && !is_long_by_nature && !is_lock(path)
@@ -439,7 +440,7 @@ fn opens_a_clause(line: &str) -> bool {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Each word is split in two, so that this file does not contain it.
+    // Each word is split in two, because this file must not contain it.
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -469,7 +470,7 @@ fn nothing_names_a_machine_or_a_registry() {
     assert_none(&lines, "write a path relative to the tree");
 }
 
-/// Returns whether a line contains a path by itself, not as the end of a longer one.
+/// Returns whether a line contains a path that is not only the end of a longer path.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -481,7 +482,7 @@ fn names(line: &str, path: &str) -> bool {
 fn what_is_no_text_is_small() {
     let wrong: Vec<String> = tree()
         .iter()
-        // Output of the user's own commands at the top level is ignored.
+        // Files at the top level are ignored, because the user's own commands write their output there.
         .filter(|path| path.parent() != Some(&root()))
         .filter(|path| fs::read_to_string(path).is_err())
         .filter(|path| fs::metadata(path).is_ok_and(|data| data.len() > BINARY_BYTES_MAX))
@@ -507,7 +508,7 @@ fn every_link_in_the_documents_leads_somewhere() {
     assert_none(&wrong, "correct the link, or write the text that it should lead to");
 }
 
-/// Returns the targets of `[text](target)` outside code.
+/// Returns the targets of `[text](target)` outside code blocks.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     let lines = text.lines().filter(move |line| {
@@ -641,7 +642,7 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the text files that people write, with their text.
+/// Returns the text files that people write, and their contents.
 pub(super) fn texts() -> Vec<(PathBuf, String)> {
     let texts = tree().into_iter().filter_map(|path| {
         let text = fs::read_to_string(&path).ok()?;

@@ -66,7 +66,8 @@ impl Tunnelled {
     }
 }
 
-/// Returns a TCP segment of 100 bytes after these headers; `checksum_bits` are flipped in the second one's checksum.
+/// Returns a TCP segment of 100 bytes after these headers. In the second segment, `checksum_bits` of the checksum are
+/// flipped.
 fn inner_tcp(packet: Packet, index: usize, checksum_bits: u16) -> Vec<u8> {
     let bits = if index == 1 { checksum_bits } else { 0 };
     let sequence = 100 + 100 * index as u32;
@@ -126,7 +127,7 @@ fn t02_outer_checksum_is_there_on_all_packets_or_on_none() {
         Tunnelled { udp: |index, udp| if index == 1 { udp.checksum_zero() } else { udp }, ..SAME };
     assert_eq!(mixed.second(), Verdict::Refused(NoMerge::ChecksumPresence));
     assert_eq!(mixed.leaves(3), [100, 100, 100]);
-    // Compared with the other difference, this one is in an outer header, and so it determines the reason.
+    // There are two differences. This one is in an outer header, so it determines the reason.
     let inner = Tunnelled { inner: |index, ip| ip.ttl(9 + index as u8), ..mixed };
     assert_eq!(inner.second(), Verdict::Refused(NoMerge::ChecksumPresence));
 }
@@ -255,7 +256,7 @@ fn t06_geneve_headers_are_compared_in_every_byte() {
     assert_eq!(second(&geneve(|i, g| g.option(0x0102, 3, &[0, 0, 0, i as u8]))), refused);
     assert_eq!(second(&geneve(|i, g| g.option(i as u16, 3, &[0; 4]))), refused);
     assert_eq!(second(&geneve(|i, g| g.reserved(i as u8))), refused);
-    // A difference in bits that determine the following headers counts as a difference of the headers.
+    // A difference in bits that determine the following headers counts as a difference between the headers.
     for frames in [
         geneve(|i, g| g.reserved_bits(i as u8)),
         geneve(|i, g| g.critical(i == 1)),
@@ -362,7 +363,7 @@ fn t10_wrong_outer_checksum_passes() {
 fn t11_superframe_of_a_tunnel() {
     let out = assert_merges(&SAME.frames(3));
     let bytes = &out.bytes;
-    // 20 + 8 + 8 + 14 + 20 + 20 bytes of headers and the payload.
+    // The headers have 20 + 8 + 8 + 14 + 20 + 20 bytes; the payload follows.
     assert_eq!(bytes[16..18], 390_u16.to_be_bytes());
     assert_eq!(bytes[38..40], 370_u16.to_be_bytes());
     let seed = |addresses: &[u8], protocol, len| {
@@ -389,8 +390,8 @@ fn t11_kind_of_tunnel_says_what_a_device_must_know() {
     assert!(feature(&gre(Gre::checksum)).contains(Features::GRE_CHECKSUM_SEGMENTATION));
 }
 
-/// Tests for a bug of Linux, which lets a tunnelled train grow until its UDP length wraps once its limit is raised (B1,
-/// B57).
+/// Tests for a bug of Linux: once the limit of a tunneled train is raised, the train grows until its UDP length wraps
+/// (B1, B57).
 // Rules: B1, B57
 #[test]
 fn t13_a_tunnel_never_grows_beyond_its_length_fields() {
@@ -472,7 +473,7 @@ fn t21_gre_flags_differ() {
 
 #[test]
 fn t21_reserved_word_behind_the_gre_checksum_is_compared() {
-    // Linux does not compare this field; segmentation could not restore it.
+    // Linux does not compare this field, although segmentation cannot restore it.
     let verdict = second(&gre(|i, g| g.checksum().reserved(i as u16)));
     assert_eq!(verdict, Verdict::Refused(NoMerge::TunnelHeader));
 }
@@ -485,7 +486,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Tests packets that Linux passes; here the checksum is verified and recomputed like any other.
+/// Tests packets that Linux passes. Grosso verifies and recomputes the checksum like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =
@@ -522,14 +523,14 @@ fn t23_l2tp_cookies_are_compared() {
 fn t23_l2tp_with_sequence_numbers_and_control_messages_pass() {
     for frames in [l2tp(|i, l| l.sequence(i as u32)), l2tp(|_, l| l.session(0))] {
         assert_eq!(second(&frames), Verdict::Passed(Pass::Protocol));
-        // The same after a session whose headers are known.
+        // The result is the same after a session whose headers are already known.
         let mixed = [&l2tp(|_, l| l.session(1))[0], &frames[1]].map(Clone::clone);
         assert_eq!(second(&mixed), Verdict::Passed(Pass::Protocol));
     }
 }
 
-/// Tests that a random session identifier does not create a separate header stack; only a limited number of stacks is
-/// remembered.
+/// Tests that a random session identifier does not create a separate header stack, because only a limited number of
+/// stacks is remembered.
 #[test]
 fn t23_l2tp_sessions_share_their_headers() {
     let sessions = (1..=200_u32).map(|number| number.wrapping_mul(0x9e37_79b9));

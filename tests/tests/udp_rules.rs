@@ -15,8 +15,8 @@ use grosso_testkit::{
     oracle::{pseudo_header, sum},
 };
 
-/// Asserts the verdict on the second of three datagrams after a change, that it leaves in its place, and that the
-/// others leave unchanged too.
+/// Asserts the verdict on the second of three datagrams after a change, that the datagrams keep their order, and that
+/// the other two are also delivered unchanged.
 #[track_caller]
 fn assert_second(change: impl Fn(Segment) -> Segment + Copy, verdict: Verdict) {
     for path in Path::PLAIN {

@@ -9,9 +9,9 @@ const ETHERNET_BYTES: usize = 14;
 /// Ethernet types of IPv4 and IPv6.
 const IP_TYPES: [[u8; 2]; 2] = [[0x08, 0x00], [0x86, 0xdd]];
 
-/// Passes the IP packets of each poll to `coalesce`, and writes its output: IP packets after virtio headers, whose
-/// offsets are relative to the IP header. Link headers are removed, so `coalesce` gets the packets of one link per
-/// call. Frames that are not IP are written unchanged.
+/// Passes the IP packets of each poll to `coalesce`, and writes its output. The output consists of virtio headers and
+/// IP packets; the offsets in a virtio header are relative to the IP header. Link headers are removed, so `coalesce`
+/// gets the packets of one link per call. Frames that do not contain IP are written unchanged.
 pub(crate) fn run(mut coalesce: impl FnMut(&[&[u8]]) -> Vec<Vec<u8>>) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::new(io::stdin()), BufWriter::new(io::stdout()));
     let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -49,7 +49,7 @@ fn flush(
     for packet in coalesce(&packets) {
         let (header, packet) = packet.split_at(VIRTIO_BYTES);
         let mut header = header.to_vec();
-        // Length of the headers, and start of the checksum, if there is one.
+        // Offsets of the header length, and of the start of the checksum if there is one.
         for at in if header[0] & 1 == 0 { [].as_slice() } else { [2, 6].as_slice() } {
             let value = u16::from_le_bytes([header[*at], header[at + 1]]) + ETHERNET_BYTES as u16;
             header[*at..at + 2].copy_from_slice(&value.to_le_bytes());

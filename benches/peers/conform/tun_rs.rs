@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
             buffer
         };
         let mut buffers: Vec<Vec<u8>> = packets.iter().map(packet).collect();
-        // The types of the tables are not public.
+        // The types of the tables are not public, so they are inferred.
         let (mut tcp, mut udp, mut written) = (Default::default(), Default::default(), Vec::new());
         let result = handle_gro(&mut buffers, VIRTIO_BYTES, &mut tcp, &mut udp, true, &mut written);
         // A caller that gets an error does not write.

@@ -1,7 +1,7 @@
 /* DPDK's gro, gso, ip_frag and net for comparison with Grosso: src/child.rs describes the protocol.
  *
- * The measured time includes what an application has to do itself: finding the headers, and in the kinds of work that
- * end in "checks" or "sums" what DPDK leaves out. It excludes filling and freeing buffers.
+ * The measured time includes the work that an application has to do itself: finding the headers and, if the name of the
+ * work ends in "checks" or "sums", the checksums that DPDK omits. It excludes filling and freeing buffers.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -223,7 +223,7 @@ static uint32_t coalesce(const struct work *work, uint32_t first, uint64_t *ns)
 			continue;
 		if (work->checks && !sums_are_right(&headers))
 			batch[i]->packet_type = 0;
-		/* Fields that gro does not compare: gro gets packets with one value at a time. */
+		/* gro does not compare these fields, so it gets packets with one value at a time. */
 		if (i > start && uncompared(&headers) != fields) {
 			reassemble_batch(work, batch + start, i - start);
 			start = i;

@@ -58,7 +58,7 @@ func conform(name string) {
 				os.Exit(1)
 			}
 			frame := record[virtioNetHdrLen:]
-			// The libraries have no link layer: frames with another Ethernet header start another poll.
+			// The libraries have no link layer, so a frame with a different Ethernet header starts another poll.
 			if len(frames) > 0 && !bytes.Equal(frames[0][:ethernetBytes], frame[:ethernetBytes]) {
 				work()
 			}
@@ -108,7 +108,7 @@ func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	}
 }
 
-// gvisorHeader returns the virtio header of a frame: a merged one starts as one of `frames` and is longer.
+// gvisorHeader returns the virtio header of a frame. A merged frame starts like one of `frames`, and is longer.
 func gvisorHeader(frames [][]byte, frame []byte) []byte {
 	header := make([]byte, virtioNetHdrLen)
 	start, kind, protocol := ethernetBytes+20, virtioNetHdrTCPv4, frame[ethernetBytes+9]

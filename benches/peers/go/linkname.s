@@ -1,1 +1,1 @@
-// That there is assembly here lets the compiler accept functions without a body: go:linkname finds them elsewhere.
+// The package contains assembly so that the compiler accepts functions without a body, which go:linkname finds.

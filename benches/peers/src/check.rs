@@ -54,14 +54,14 @@ fn conserved(sent: &Streams, came: &Streams) -> Vec<String> {
     }
 }
 
-/// Counts each byte value, in any order.
+/// Returns how often each byte value occurs.
 fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     let mut counts = [0; 256];
     bytes.into_iter().flatten().for_each(|byte| counts[usize::from(*byte)] += 1);
     counts
 }
 
-/// Compares every packet with the one that the oracle segments.
+/// Compares every packet with the packet that the oracle segments.
 fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     let Some(gso) = workload.gso else { return vec!["no superframes".to_owned()] };
     let expected: Vec<Vec<u8>> = workload

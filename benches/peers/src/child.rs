@@ -26,7 +26,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Creates a contender of this program. If it cannot be started, it fails in its first round.
+    /// Creates a contender that runs this program. If the program cannot be started, the contender fails in its first
+    /// round.
     pub(crate) fn contender<'a>(&self, about: About, work: &str, workload: &Workload) -> Boxed<'a> {
         let child = self.start(work, workload);
         let output = self.folder.join("output");
@@ -99,7 +100,7 @@ impl Child {
         self.answer()
     }
 
-    /// Returns the next answer; skips lines that libraries print in between.
+    /// Returns the next answer, and skips lines that libraries print in between.
     fn answer(&mut self) -> Result<String, String> {
         loop {
             let mut line = String::new();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use grosso_benches::{Cache, Step};
 
-/// A contender, in the order of the tables.
+/// The program to which a contender belongs, in the order of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Grosso,
@@ -49,15 +49,15 @@ impl Peer {
     }
 }
 
-/// Description of a contender for its figures.
+/// Description of a contender, which is shown with its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
     /// Name that distinguishes two contenders of one peer; may be empty.
     pub(crate) variant: &'static str,
-    /// Work inside the timed part: parse, verify, copy, sums.
+    /// The work that the timed part contains, such as parsing, verification, copying and sums.
     pub(crate) inside: &'static str,
-    /// Whether the contender omits checksums that the row measures, so that the others are not compared with it.
+    /// Whether the contender omits checksums that belong to the row's work. If so, the others are not compared with it.
     pub(crate) does_less: bool,
 }
 
@@ -66,7 +66,7 @@ impl About {
         Self { peer, variant, inside, does_less: false }
     }
 
-    /// Marks the contender as one that omits checksums that the row measures.
+    /// Marks the contender as one that omits checksums that belong to the row's work.
     pub(crate) const fn doing_less(self) -> Self {
         Self { does_less: true, ..self }
     }
@@ -82,7 +82,7 @@ impl About {
 /// One pass over a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Nanoseconds of work, without filling, touching and freeing buffers.
+    /// Nanoseconds of work, without the time to fill, touch and free buffers.
     pub(crate) ns: u64,
     /// Packets, fragments, segments or sums that the pass processed.
     pub(crate) packets: u64,
@@ -94,14 +94,14 @@ impl Round {
     }
 }
 
-/// One peer with one workload.
+/// One peer on one workload.
 pub(crate) trait Contender {
     fn about(&self) -> About;
 
     /// Processes the whole workload once. After an error, the contender runs no more rounds.
     fn round(&mut self) -> Result<Round, String>;
 
-    /// Returns the output as Ethernet frames, for the checks; for a checksum, its two bytes.
+    /// Returns the output as Ethernet frames for the checks. For a checksum, returns its two bytes.
     fn output(&mut self) -> Result<Vec<Vec<u8>>, String>;
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Local<'a> {
 }
 
 impl<'a> Local<'a> {
-    /// Creates a contender that processes `packets` in a pass.
+    /// Creates a contender that processes `packets` packets in a pass.
     pub(crate) fn boxed(
         about: About,
         turns: impl Turns + 'a,

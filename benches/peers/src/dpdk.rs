@@ -77,7 +77,7 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// Returns the names of the headers of the first frame; for a checksum's bytes, the result has no meaning.
+/// Returns the names of the headers in the first frame. For the bytes of a checksum, the result has no meaning.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

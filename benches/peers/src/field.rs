@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         workload: &'w Workload,
     ) -> Vec<Boxed<'w>> {
         let mut contenders = ours::contenders(work, cache, workload);
-        // Peers use their own buffers: filling these brings the bytes into the cache.
+        // Peers use their own buffers. Filling these buffers brings the bytes into the cache.
         if cache == Cache::Hot {
             if let Some(program) = &self.dpdk {
                 contenders.extend(dpdk::contenders(program, work, workload));

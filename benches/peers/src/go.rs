@@ -1,5 +1,5 @@
-//! wireguard-go's coalescing and segmentation, Tailscale's fork of it, and gVisor's coalescing, in a program written in
-//! Go.
+//! wireguard-go's coalescing and segmentation, those of Tailscale's fork, and gVisor's coalescing, in a program written
+//! in Go.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use crate::{
     work::Work,
 };
 
-/// Builds the program; the modules that it needs come through Go's own proxy.
+/// Builds the program. The Go toolchain downloads the modules that it needs through the Go proxy.
 pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     let hint = "install Go 1.23 or newer, https://go.dev/dl";
     let program = folder.join("go-peer");
@@ -27,7 +27,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// Returns the contenders of all Go programs for a workload, if they do that kind of work.
+/// Returns the contenders of the Go program for a workload, if they do that kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

@@ -8,16 +8,16 @@ use crate::row_report::{Line, RowReport};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Aim {
-    /// Minimum ratio of the fastest peer's time to Grosso's, among the peers that do all of the row's work.
+    /// Minimum ratio of the fastest peer's time to Grosso's. Only peers that do all of the row's work are compared.
     AsFast,
-    /// Maximum ratio of the time on another workload to the time on the first.
+    /// Maximum ratio of the time for another workload to the time for the first one.
     AsLong,
-    /// Maximum ratio of Grosso's time to the time in which the machine reads the same bytes.
+    /// Maximum ratio of Grosso's time to the time that the machine needs to read the same bytes.
     Reading,
 }
 
 impl Aim {
-    /// Returns the direction in which the goal bounds the measured value.
+    /// Returns the comparison operator between the measured value and the goal.
     pub(crate) const fn bound(self) -> &'static str {
         match self {
             Self::AsFast => ">=",
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) met: bool,
 }
 
-/// Returns verdicts on all goals, except those whose row was not measured or had no peer.
+/// Returns verdicts on all goals, except goals whose row was not measured or had no peer.
 pub(crate) fn verdicts(rows: &[RowReport]) -> Vec<Verdict> {
     GOALS.iter().filter_map(|goal| verdict(goal, rows)).collect()
 }

@@ -122,14 +122,14 @@ fn measured(field: &Field<'_>, row: &Row, rounds: usize) -> RowReport {
     let workloads = row.generate();
     let mut contenders = field.row(row, &workloads);
     let figures = measure::alternate(&mut contenders, rounds);
-    // In a row with one workload all contenders share it; in a row with several, each contender has one of them.
+    // If a row has one workload, all contenders share it. If a row has several, each contender has one of them.
     let whose = workloads.iter().cycle();
     let lines =
         contenders.iter_mut().zip(figures).zip(whose).map(|((contender, figures), whose)| {
             let about = contender.about();
             let (frames, wrong) = match contender.output() {
                 Ok(output) => (output.len(), check::complaints(row.work, whose, &output)),
-                // A contender without output has also failed in its rounds.
+                // A contender without output has already failed in its rounds.
                 Err(_) => (0, Vec::new()),
             };
             Line::new(row, &about, figures, frames, wrong)
@@ -171,7 +171,7 @@ fn write_files(arguments: &Arguments, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Pins this thread to the last core that it may use: the first ones take most interrupts.
+/// Pins this thread to the last core that it may use, because the first cores process most interrupts.
 fn pin() -> Option<usize> {
     let allowed = sched_getaffinity(None).ok()?;
     let core = (0..CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core))?;

@@ -1,4 +1,4 @@
-//! Rounds that alternate between the contenders of a row, and the statistics of their times.
+//! Rounds in which the contenders of a row take turns, and the statistics of their times.
 
 use crate::contender::{Boxed, Round};
 

@@ -62,7 +62,7 @@ pub(crate) fn contenders<'a>(work: Work, cache: Cache, workload: &'a Workload) -
     }
 }
 
-/// Returns Grosso's coalescer for a workload; `variant` distinguishes several workloads in a row.
+/// Returns Grosso's coalescer for a workload. If a row has several workloads, `variant` distinguishes them.
 pub(crate) fn coalescer<'a>(
     work: Work,
     cache: Cache,
@@ -88,12 +88,12 @@ fn has_long_polls(workload: &Workload) -> bool {
     poll.iter().map(Vec::len).sum::<usize>() > LONG_POLL_BYTES
 }
 
-/// Coalescing of packets in the same buffers for every poll, filled outside the timed part, as for the peers.
+/// Coalescing of packets in buffers that are reused for every poll and filled outside the timed part, as for the peers.
 ///
-/// If payload is read and a poll is long, this does the same work as the peers do, unlike slices of a long trace:
-/// refilled buffers stay in the second-level cache, whereas half of a trace that was just read is evicted. Grosso took
-/// 145 to 260 ns per packet of 9000 bytes from the trace, and 92 to 130 ns from buffers. Passing buffers in and
-/// returning them costs 4 ns.
+/// If payload is read and a poll is long, only this does the same work as the peers. Refilled buffers stay in the
+/// second-level cache, whereas half of a trace that was just read is evicted. With packets of 9000 bytes, Grosso took
+/// 145 to 260 ns per packet from the trace, and 92 to 130 ns from buffers. Passing buffers in and returning them costs
+/// 4 ns.
 struct Refilled<'a> {
     polls: Polls<'a>,
     coalescer: Coalescer<Vec<u8>>,
@@ -147,7 +147,7 @@ impl Turns for Refilled<'_> {
     }
 }
 
-/// Reads the bytes that the work has to read of a cold trace, and does nothing else.
+/// Reads the bytes that the work has to read from a cold trace, and does nothing else.
 fn floor(work: Work, workload: &Workload) -> Boxed<'_> {
     let payload = work == Work::CoalesceVerified;
     let inside = if payload { "reads every byte" } else { "reads the line of each header" };
@@ -224,6 +224,6 @@ fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
 /// The first cache line of a frame, which holds all or most of its headers.
 const HEADER_LINE_BYTES: usize = 64;
 
-/// Number of bytes from which a poll is long. A poll of full Ethernet frames has 96 KB, one of jumbo frames 577 KB;
-/// second-level caches have 512 KB to 2 MB.
+/// Number of bytes from which a poll counts as long. A poll of full Ethernet frames has 96 KB, and one of jumbo frames
+/// has 577 KB; second-level caches have 512 KB to 2 MB.
 const LONG_POLL_BYTES: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! The report as a page: one file, no script, a bar for each contender.
+//! The report as a page: one file without scripts, and a bar for each contender.
 
 use std::fmt::Write;
 

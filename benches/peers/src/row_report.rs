@@ -11,7 +11,7 @@ use crate::{
 /// One row of the table.
 #[derive(Debug, Serialize)]
 pub(crate) struct RowReport {
-    /// The name that `--only` is matched against.
+    /// The name that `--only` is compared with.
     pub(crate) name: String,
     pub(crate) work: Work,
     pub(crate) workload: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Work inside the timed part.
     pub(crate) inside: &'static str,
-    /// Whether the contender omits checksums that the row measures.
+    /// Whether the contender omits checksums that belong to the row's work.
     pub(crate) does_less: bool,
     /// Median nanoseconds per packet.
     pub(crate) ns: f64,

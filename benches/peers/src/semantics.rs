@@ -1,4 +1,5 @@
-//! Correctness cases: packets that must not be merged, reordered or split carelessly, and each contender's result.
+//! Correctness cases: packets that must not be merged or reordered, and superframes that need care when they are split,
+//! and the result of each contender.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -28,10 +29,10 @@ struct Case {
     judge: Judge,
 }
 
-/// Compares the output frames, the second argument, with the input frames and returns the fault, if any.
+/// Compares the input frames with the output frames, which are the second argument. Returns the fault, if there is one.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
-/// Passes the cases of a kind of work to the contenders that `contenders` creates for each case.
+/// Runs the cases of a kind of work through the contenders that `contenders` creates for each case.
 pub(crate) fn examine(
     work: Work,
     contenders: impl Fn(Work, Cache, &Workload) -> Vec<Boxed<'_>>,
@@ -39,7 +40,7 @@ pub(crate) fn examine(
     let mut findings = Vec::new();
     for case in &cases(work) {
         for mut contender in contenders(work, Cache::Hot, &case.workload) {
-            // The row already reports a contender without output.
+            // The report of the row already shows that a contender has no output.
             let Ok(output) = contender.output() else { continue };
             let wrong = (case.judge)(&case.workload.frames, &output);
             let contender = contender.about().name();
@@ -215,7 +216,7 @@ fn can_be_cut_again(input: &[Vec<u8>], frame: &[u8]) -> bool {
     others.iter().all(|size| *size == sizes[0]) && *last <= sizes[0]
 }
 
-/// Returns the numbers of the packets in the order in which they leave; 0 stands for a packet without payload.
+/// Returns the numbers of the packets in the order in which they are delivered; 0 stands for a packet without payload.
 fn order(output: &[Vec<u8>]) -> Vec<u8> {
     let numbers = |frame: &Vec<u8>| match members(frame) {
         none if none.is_empty() => vec![0],

@@ -116,7 +116,7 @@ fn goal(out: &mut String, verdict: &Verdict) {
     );
 }
 
-/// Writes each contender once, with its faults.
+/// Writes the faults of each contender that has some.
 fn wrongs(out: &mut String, report: &Report) {
     let mut names: Vec<&str> = Vec::new();
     for finding in &report.semantics {
@@ -132,7 +132,7 @@ fn wrongs(out: &mut String, report: &Report) {
     }
 }
 
-/// Wraps a text into lines of at most `columns`, if no word is longer.
+/// Wraps a text into lines of at most `columns`. A longer word gets its own line.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

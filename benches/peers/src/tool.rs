@@ -12,7 +12,7 @@ pub(crate) struct Missing {
 /// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// Fails if the command cannot be started or fails; the error has the first line of its message.
+/// Fails if the command cannot be started or fails. The error contains the first line of its message.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;

@@ -58,7 +58,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the name that `--only` is matched against.
+    /// Returns the name that `--only` is compared with.
     pub(crate) fn name(&self) -> String {
         format!("{}/{}/{}", self.work.name(), self.cache.name(), self.traffic())
     }

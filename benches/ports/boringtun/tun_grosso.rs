@@ -1,4 +1,4 @@
-//! boringtun's TUN device on `grosso-tun`: receives superframes, and sends a batch of packets as superframes.
+//! boringtun's TUN device on `grosso-tun`: it receives superframes, and sends a batch of packets as superframes.
 //!
 //! The type has the interface of the device that it replaces, one packet per call, so no other code changes: the
 //! packets of a superframe wait here for the next calls, and written packets wait until `flush`.
@@ -45,7 +45,7 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // Each direction has its own half, so that neither waits for the other's lock.
+        // Each direction has its own half of the device, so that neither waits for a lock of the other.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),
@@ -83,15 +83,15 @@ impl TunSocket {
         self.write4(src)
     }
 
-    /// Sends the written packets, merging packets of the same flow into superframes. Packets without room are lost, as
-    /// on a wire.
+    /// Sends the written packets, and merges packets of the same flow into superframes. Packets for which there is no
+    /// room are lost, as on a wire.
     pub fn flush(&self) {
         let writer = &mut *self.writer.lock();
         let _ = writer.tun.try_send(&mut writer.batch);
         writer.batch.clear();
     }
 
-    /// Returns whether packets are buffered here that the descriptor does not report.
+    /// Returns whether packets are stored here, that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

@@ -1,4 +1,4 @@
-//! Reports for each capture in a directory whether it shows the wire, and if not, which evidence shows that.
+//! Reports for each capture in a directory whether it shows the wire, and the evidence if it does not.
 
 use std::{collections::BTreeSet, env};
 

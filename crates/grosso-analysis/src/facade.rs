@@ -166,7 +166,7 @@ impl Capture {
 
 /// Returns the settings of a reading whose notes are kept.
 pub(crate) fn observed(session: Session) -> (Session, Rc<Notes>) {
-    // On this target, asking for the time panics.
+    // On this target, reading the time panics.
     let started = (!cfg!(target_family = "wasm")).then(Instant::now);
     let notes = Rc::new(Notes { texts: RefCell::default(), started });
     (Session { observer: Rc::<Notes>::clone(&notes), ..session }, notes)

@@ -72,13 +72,13 @@ impl Transport {
         self.layer.kind == Kind::Tcp
     }
 
-    /// Returns the header bytes of a wire packet from the outermost IP header on.
+    /// Returns the number of header bytes of a wire packet, from the outermost IP header on.
     #[inline]
     pub fn overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.network + self.jumbo)
     }
 
-    /// Returns the header bytes of a wire packet from the innermost IP header on.
+    /// Returns the number of header bytes of a wire packet, from the innermost IP header on.
     #[inline]
     pub fn inner_overhead(&self) -> usize {
         self.layer.end().saturating_sub(self.ip.offset as usize + self.jumbo)

@@ -168,7 +168,8 @@ impl CaptureFacts {
         }
         self.connections.observe(&sight, &judgment, verdict == Some(Verdict::Bad));
         if sight.transport.is_some() {
-            // Only on the sending host does a device still have to repeat headers or add a length to a checksum.
+            // Only captures of the sending host have headers that a device still has to repeat, or checksums to which
+            // it has to add a length.
             let is_left_to_device = self.judge.repeats_headers(&sight)
                 || is_superframe && is_seeded_without_length(packet.data, &stack);
             // Only a superframe that was merged on receipt has the checksum of its first packet.

@@ -55,7 +55,8 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Returns the hash of a flow's endpoints in any order: the sum of the 64-bit FNV-1a hashes of both endpoints.
+/// Returns the hash of a flow's endpoints, regardless of their order: the sum of the 64-bit FNV-1a hashes of both
+/// endpoints.
 fn hash(addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> u64 {
     let Some((source, destination)) = addresses else { return 0 };
     let (source_port, destination_port) = ports.unwrap_or_default();

@@ -34,7 +34,7 @@ impl Suspicions {
         }
     }
 
-    /// Returns whether no such packet was observed.
+    /// Returns whether no packet is suspected to be in a tunnel.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,7 +85,7 @@ impl Guess {
     }
 }
 
-/// Recognises VXLAN, with or without the generic protocol extension.
+/// Recognizes VXLAN, with or without the generic protocol extension.
 fn guess_vxlan(payload: &[u8], port: u16) -> Option<Guess> {
     let (header, _) = vxlan::VxlanHeader::parse(payload).ok()?;
     let (link, tunnel) = match header.flags.get() {
@@ -130,7 +130,7 @@ fn guess_gue(payload: &[u8], port: u16) -> Option<Guess> {
     is_it.then_some(Guess { tunnel, header_len, link: LinkType::Raw })
 }
 
-/// Recognises FOU, which has no header; GUE variant 1 has none either and is identical on the wire.
+/// Recognizes FOU, which has no header; GUE variant 1 has none either and is identical on the wire.
 fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     let protocol = match payload.first()? >> 4 {
         4 => ipv4::PROTOCOL_IPV4,
@@ -141,7 +141,7 @@ fn guess_fou(payload: &[u8], port: u16) -> Option<Guess> {
     Some(Guess { tunnel, header_len: 0, link: LinkType::Raw })
 }
 
-/// The first packet in a tunnel, as far as it can be checked.
+/// The first packet in a tunnel, with the properties that can be checked.
 struct Inside {
     /// Length of the packet in bytes, including the link header.
     len: usize,
@@ -192,7 +192,7 @@ impl Inside {
     }
 }
 
-/// Recognises ARP for IPv4 over Ethernet: a request or a reply.
+/// Recognizes ARP for IPv4 over Ethernet: a request or a reply.
 fn address_resolution(frame: &[u8], stack: &Stack) -> Option<Inside> {
     let link = stack.last()?;
     let ethertype = u16_at(frame, link.end() - 2);

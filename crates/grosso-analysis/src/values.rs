@@ -25,7 +25,7 @@ pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
 pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;
 /// Range of the number of threads.
 pub const JOBS: RangeInclusive<u16> = 1..=256;
-/// Number of rows of a flow table whose length is not passed.
+/// Default number of rows of a flow table.
 pub const ROWS: &str = "20";
 
 /// A value with a name.
@@ -127,7 +127,7 @@ pub fn tunnel_ports(named: &[TunnelPort], l2tp: Option<Pseudowire>) -> Result<Po
     Ok(ports)
 }
 
-/// Returns the reason why two tunnels cannot be recognised at the same time; `None` if they can.
+/// Returns the reason why two tunnels cannot be recognized at the same time; `None` if they can.
 fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     if one == other {
         return None;
@@ -220,7 +220,7 @@ pub fn parse_flows(text: &str) -> Result<usize, String> {
 /// Parses the file of the flow table.
 ///
 /// # Errors
-/// Fails for a number, which was the limit of held trains.
+/// Fails for a number, which limited the held trains in earlier versions.
 pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<u64>() {
         Ok(number) => {

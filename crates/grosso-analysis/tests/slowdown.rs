@@ -182,7 +182,8 @@ fn nothing_is_named_in_many_healthy_transfers() {
     judge_healthy(2000..2100);
 }
 
-/// Every path passes segments of the default MSS, so a peer that does not answer smaller segments has another reason.
+/// Tests that small segments without a reply are not attributed to the path: every path passes segments of the default
+/// MSS, so the peer has another reason not to reply.
 #[test]
 fn small_segments_without_an_answer_are_no_black_hole() {
     let unanswered = |len: usize| {
@@ -240,7 +241,7 @@ fn a_row_has_the_figures_of_its_flow() {
     let captured = transfer(Fault::Loss(16), 1001);
     let at_sender = &flows(&captured.at_sender, FlowOrder::Bytes, 1).rows[0];
     let at_receiver = &flows(&captured.at_receiver, FlowOrder::Bytes, 1).rows[0];
-    // Each packet that left and did not arrive was lost between the captures.
+    // Each packet that was sent and did not arrive was lost between the captures.
     let lost = at_sender.packets - at_receiver.packets;
     assert!(lost > 0);
     assert_eq!(at_sender.lost_after, Some(lost));
@@ -325,7 +326,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
         let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
         frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame.len() > tcp + 42
     });
-    // The right edge of the first SACK block changes, which then looks like duplicate data.
+    // The right edge of the first SACK block changes, and the block then looks like a report of duplicate data.
     let (_, frame) = reports.min_by_key(|(time, _)| *time).unwrap();
     let right = frame.len() - 4;
     frame[right] ^= 0x80;

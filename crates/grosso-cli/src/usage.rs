@@ -24,7 +24,7 @@ pub(crate) fn message(error: &clap::Error, grosso: &Command) -> Option<String> {
     })
 }
 
-/// Returns the message for a key of configuration files that `bridge` has under another name.
+/// Returns a message with the right option if an argument is a configuration key for which `bridge` has another name.
 fn named_otherwise(error: &clap::Error) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     let usage = error.get(ContextKind::Usage)?.to_string();
@@ -33,7 +33,7 @@ fn named_otherwise(error: &clap::Error) -> Option<String> {
     is_of_bridge.then(|| format!("bridge: no option {option}\nhint: use {instead}"))
 }
 
-/// Keys of configuration files, and the options of `bridge` that set the same.
+/// Keys of configuration files, and the options of `bridge` that set the same value.
 const KEYS: [(&str, &str); 4] = [
     ("--rx-usecs", "--hold TIME, for example --hold 20us"),
     ("--adaptive-rx", "--hold auto"),
@@ -60,8 +60,8 @@ fn alternatives(name: &str) -> String {
     }
 }
 
-/// Returns the command in a usage line, without `grosso`, and an example of it: the first one in its help or in the
-/// help of the command that it belongs to, or the usage.
+/// Returns the command in a usage line, without `grosso`, and an example. The example is the first one in the help of
+/// the command, or in the help of the command that it belongs to. Without either, it is the usage line.
 fn example(usage: &str, grosso: &Command) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
     let mut commands = vec![grosso.clone()];
@@ -78,7 +78,7 @@ fn example(usage: &str, grosso: &Command) -> (String, String) {
     (path, example.unwrap_or_else(|| usage.to_owned()))
 }
 
-/// Returns the first line in the help of a command that calls it, without the explanation after it.
+/// Returns the first line in a command's help that calls the command, without the explanation after it.
 fn first_example(command: &Command, path: &str) -> Option<String> {
     let help = command.get_after_long_help()?.to_string();
     let call = format!("grosso {path} ");

@@ -7,7 +7,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, frames, has, tshark};
 
-/// Returns a pcapng section with one Ethernet interface whose frames end with a check sequence of four bytes.
+/// Returns a pcapng section with one Ethernet interface whose frames end with a four-byte frame check sequence.
 fn with_fcs(frames: &[Vec<u8>]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let len = (12 + body.len() as u32).to_le_bytes();
@@ -48,7 +48,7 @@ fn a_known_frame_check_sequence_is_no_part_of_the_frame() {
         assert!(report["superframes"].as_u64().unwrap() > 0, "{name}: {report}");
         bench.ok("segment -r merged.pcapng -w back.pcapng");
         assert!(frames(&bench.get("back.pcapng")) == stream, "{name}");
-        // Copies do not claim a frame check sequence that they do not have.
+        // Copies do not declare a frame check sequence, because they have none.
         for copy in ["copy.pcap", "copy.pcapng"] {
             bench.ok(&format!("wire -r {name} -w {copy}"));
             let bytes = bench.get(copy);
@@ -78,7 +78,7 @@ fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
     file
 }
 
-/// The flags of a packet specify the length of its frame check sequence, and override the interface.
+/// The flags of a packet specify the length of its frame check sequence, and override the value of the interface.
 #[test]
 fn a_frame_check_sequence_that_the_flags_of_a_packet_tell_is_no_part_of_the_frame() {
     let frame = |index: u32| {
@@ -103,14 +103,14 @@ fn a_frame_check_sequence_that_the_flags_of_a_packet_tell_is_no_part_of_the_fram
         let mut reader = grosso_capture::CaptureReader::new(&bytes[..]).unwrap();
         while let Some(entry) = reader.next().unwrap() {
             let grosso_capture::Entry::Packet(packet) = entry else { continue };
-            // The copy keeps the direction, and claims no check sequence.
+            // The copy keeps the direction but declares no frame check sequence.
             let expected = if copy.ends_with("ng") { Some(1) } else { None };
             assert_eq!(packet.meta().flags, expected, "{copy}");
         }
     }
 }
 
-/// tshark and tcpdump read all captured bytes of such a packet, and keep both lengths.
+/// tshark and tcpdump read all captured bytes even if there are more than the original length, and keep both lengths.
 #[test]
 fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp).payload_len(60).build();
@@ -147,7 +147,8 @@ fn more_captured_bytes_than_the_packet_had_are_read_and_kept() {
     }
 }
 
-/// An IPv6 packet without a length ends where the frame ends, which a truncated capture does not show.
+/// An IPv6 packet with a payload length of zero ends with its frame, and a truncated capture does not show where that
+/// is.
 #[test]
 fn a_packet_without_a_length_that_was_cut_is_not_called_bad() {
     let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp).payload_len(600);
@@ -175,7 +176,7 @@ fn link_types(cell: &str) -> Vec<(u32, Option<String>)> {
     numbers.collect()
 }
 
-/// `docs/capture-formats.md` lists the supported link types, and those that are refused by name.
+/// `docs/capture-formats.md` lists the supported link types, and the types that are refused by name.
 #[test]
 fn the_table_of_link_types_is_true() {
     let page = include_str!("../../../docs/capture-formats.md");

@@ -390,5 +390,5 @@ fn a_device_that_is_down_is_noted() {
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 
-/// Requests and responses of one byte, one after the other.
+/// Number of one-byte requests, each sent after the response to the previous one.
 const ROUNDS: u64 = 500;

@@ -34,8 +34,8 @@ use crate::{
     tap::{BROADCAST, Tap, end, name, namespaces, read, signal, start, superframe, until},
 };
 
-/// A host, a bridge whose port to the other host has no offloads, and that host: the bridge's kernel segments the first
-/// host's packets and completes their checksums.
+/// Two hosts connected by a bridge. The bridge's port to the receiver has no offloads, so its kernel segments the
+/// sender's packets and completes their checksums.
 ///
 /// ```text
 ///  sender        bridge         receiver
@@ -56,7 +56,7 @@ const FAR: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
-/// Payload of the last datagram, which no other datagram has.
+/// Payload that only the last datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
@@ -88,7 +88,7 @@ impl Hosts {
         self.receiver.run(|| set_up("w1", FAR))?
     }
 
-    /// Sends a stream and superframes of datagrams, over IPv4 and IPv6, then the mark.
+    /// Sends a stream and superframes of datagrams, over IPv4 and IPv6, then [`MARK`].
     fn talk(&self) -> io::Result<()> {
         for (near, far) in NEAR.into_iter().zip(FAR) {
             let listener = self.receiver.run(|| TcpListener::bind((far, 0)))??;
@@ -125,8 +125,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
         return;
     }
-    // On two CPUs a socket and an acknowledgment may send at the same time, and the frame that is recorded first is not
-    // necessarily sent first.
+    // On two CPUs, data and an acknowledgment may be sent at the same time, and be recorded in a different order.
     let processors = allowed_processors().unwrap();
     pin(None, processors[0]).unwrap();
     let Some(hosts) = Hosts::new() else { return };
@@ -182,7 +181,8 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
     let file = bench.path("x.pcapng");
     let command = bench.command("capture -i t0 -c 3 --json -w x.pcapng");
     let mut capture = tap.start(command, &file);
-    // 200 bytes of TCP in segments of 100, the same with a tag, and 60 bytes of an unknown protocol.
+    // A TCP superframe of two segments of 100 bytes, the same superframe with a VLAN tag, and 60 bytes of an unknown
+    // protocol.
     let (header, frame) = superframe();
     let mut tagged_header = header;
     tagged_header[6] += 4;
@@ -212,7 +212,8 @@ fn the_file_says_what_was_captured_where_and_with_which_offloads() {
         let gso = offload.meta.gso.unwrap();
         assert_eq!((gso.size(), gso.segments), (Some(100), 2));
         assert_eq!(offload.transport, SegmentTransport::Tcp);
-        // For another host, since the TAP has another address; checksum not ready; to be segmented.
+        // Flags: sent to another host, because the TAP has a different address; checksum not ready; segmentation
+        // needed.
         assert_eq!(meta.flags, Some(0b1010_0001_0001), "{meta:?}");
     }
     assert_eq!(found[2].0.flags, Some(0b01101), "inbound by broadcast");
@@ -250,7 +251,8 @@ fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    // Inside the headers, after them, and in what seems to be the second segment; then the whole frame.
+    // Lengths that end inside the headers, after them, and in what seems to be the second segment; then the whole
+    // frame.
     for len in [30, 60, 100, 150, frame.len()] {
         let command = bench.command(&format!("capture -i t0 -c 1 -s {len} --json -w x.pcapng"));
         let mut capture = tap.start(command, &bench.path("x.pcapng"));
@@ -516,5 +518,5 @@ fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     netlink.add_address(index, addresses[1], 64)
 }
 
-/// Bytes of each stream.
+/// Bytes per stream.
 const BYTES: usize = 700_000;

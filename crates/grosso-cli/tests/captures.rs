@@ -1,4 +1,4 @@
-//! The commands on captures, and their documentation: everything that needs no network.
+//! Commands on captures, and their documentation: tests that need no network.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

@@ -8,7 +8,7 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, START_NS, each};
 
-/// Returns ten segments of one stream; those with the numbers in `commented` have a comment.
+/// Returns ten segments of one stream; segments whose numbers are in `commented` have a comment.
 fn stream(commented: &[u32]) -> Vec<u8> {
     let order = ByteOrder::NATIVE;
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));

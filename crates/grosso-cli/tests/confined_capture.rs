@@ -133,7 +133,8 @@ fn the_next_file_can_be_made_where_only_another_user_writes() {
     for (stem, first, second) in
         [("theirs/x", "theirs/x", "theirs/x1"), ("theirs/%%d/../y", "theirs/y", "theirs/y1")]
     {
-        // A file name with time conversions, which expand to the same text at any time, is opened below its fixed part.
+        // A file name with time conversions is opened below its fixed part. The conversion here expands to the same
+        // text at any time.
         let _ = fs::create_dir(bench.path("theirs/%d"));
         let options = if stem.contains('%') { "-C 1 -G 3600" } else { "-C 1" };
         let line = format!("capture -i t0 -F pcap -w {stem} {options}");

@@ -141,7 +141,7 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
         ("silent", "it did not end the poll"),
         ("hang", "it did not end the poll"),
     ] {
-        // The timeout is long enough for a busy host in the other cases.
+        // In the other cases, the timeout is long enough for a busy host.
         let options = if words == "it did not end the poll" { "--timeout 300ms" } else { "" };
         let (run, report) = judged(&bench, options, &program, fault);
         assert_eq!((run.code, laws(&report)), (1, vec!["program".to_owned()]), "{fault}");
@@ -206,7 +206,7 @@ fn ctrl_c_ends_the_judge_and_the_program() {
     assert!(!alive.unwrap().success(), "process {line} is left");
 }
 
-/// Tests the program of thirty lines that `docs/conformance.md` shows.
+/// Tests the thirty-line program in `docs/conformance.md`.
 #[test]
 fn the_program_of_the_document_breaks_no_law() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/conformance.md");

@@ -55,7 +55,7 @@ fn put_in(tunnel: Tunnel, frame: &[u8], vni: u32, id: u16) -> Vec<u8> {
     .build()
 }
 
-/// Splits a frame of Ethernet and IPv4 into fragments as in RFC 791.
+/// Splits an IPv4 packet in an Ethernet frame into fragments, as described in RFC 791.
 fn cut(frame: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let (headers, data) = frame.split_at(14 + 20);
     let step = (mtu - 20) / 8 * 8;
@@ -87,7 +87,7 @@ fn nested(inside: Tunnel, outside: Tunnel, flow: u16) -> Vec<Vec<u8>> {
     outer.flat_map(|frame| cut(&frame, 576)).collect()
 }
 
-/// Returns the innermost datagrams as tshark sees them: addresses, ports and data.
+/// Returns the innermost datagrams as tshark decodes them: addresses, ports and data.
 fn innermost(bench: &Bench, name: &str) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "ip.defragment:TRUE", "-Y"])
@@ -291,13 +291,14 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     assert_eq!(report["refused"]["udp_checksum"]["packets"], serde_json::json!([3]));
     let inner = |frame: &[u8]| frame[14 + 20 + 8 + 8..].to_vec();
     assert_eq!(frames(&bench.get("b.pcap")), [inner(&partial), inner(&superframe), damaged]);
-    // From here on, pcapng records it.
+    // pcapng can record a partial checksum.
     bench.ok("decap -q -r a.pcap -w b.pcapng -F pcapng");
     bench.ok("csum fix -q -r b.pcapng -w c.pcapng");
     assert_eq!(frames(&bench.get("c.pcapng"))[0], packet.out_of_tunnel().unwrap().build());
 }
 
-/// Tests superframes of tunnelled packets: segmented before or after decapsulation, they give the same packets.
+/// Tests that superframes of tunneled packets give the same packets whether they are segmented before or after
+/// decapsulation.
 #[test]
 fn superframes_keep_how_they_are_cut() {
     let bench = Bench::new();
@@ -341,7 +342,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
     let inside = [datagram(1, 40), tagged.clone(), datagram(2, 40)];
     let outside: Vec<_> = inside.iter().map(|frame| put_in(Tunnel::Vxlan, frame, 1, 1)).collect();
     let ip: Vec<_> = outside.iter().map(|frame| frame[14..].to_vec()).collect();
-    // The header of an incoming Linux packet in a cooked capture: its direction, device, address and type.
+    // The link-layer header of an incoming packet in a Linux cooked capture: its direction, device, address and type.
     let cooked_header = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
     let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
     let note = |what: &str| {
@@ -368,7 +369,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(run.stderr, format!("grosso: note: {}\n", note(said)));
         }
     }
-    // Nothing is lost if frames stay frames, or if the tunnel carries IP packets.
+    // No header is lost if the output contains frames, or if the tunnel carries IP packets.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &outside));
     let report = bench.ok("decap --json -r a.pcap -w b.pcap").json();
     assert_eq!(

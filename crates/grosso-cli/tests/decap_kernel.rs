@@ -1,5 +1,5 @@
-//! Compares packets that the running kernel encapsulated, after `decap`, with the packets that its own tunnel devices
-//! show.
+//! Compares the output of `decap` for packets that the running kernel encapsulated with the packets on the kernel's own
+//! tunnel devices.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has};
 use crate::network::{A, B, Hosts, skip, until};
 
-/// Payload of the last datagram, which no other datagram has.
+/// Payload that only the last datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 /// The devices as arguments of `ip link`; `LOCAL` and `REMOTE` stand for the addresses of the hosts.
@@ -34,7 +34,7 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
     for device in DEVICES {
         let Some(hosts) = Hosts::new() else { return };
-        // The far endpoint is a separate host here, with the addresses of the missing device.
+        // In this test the far endpoint is a separate host. It has the addresses of the missing device.
         let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
         hosts.b.run(wake).unwrap().unwrap();
         hosts.address("e0");
@@ -98,7 +98,7 @@ fn add(hosts: &Hosts, device: &str, host: usize) -> bool {
         && (device.starts_with("gre ") || device.starts_with("ipip") || neighbours(hosts, host))
 }
 
-/// Sets the addresses of the hosts, which they cannot learn without ARP, and sends all frames to all hosts.
+/// Sets the Ethernet addresses of the hosts' tunnel devices, because the devices do not use ARP.
 fn neighbours(hosts: &Hosts, host: usize) -> bool {
     let other = inner(1 - host);
     ip(hosts, host, &format!("link set t0 address 02:00:00:00:00:0{}", host + 1))

@@ -75,7 +75,7 @@ fn what_is_shown_is_what_ethtool_shows_byte_for_byte() {
     for line in ["-k lo", "-k v0", "-k t0", "-S v0", "-c t0"] {
         net.assert_same(line);
     }
-    // Some features are now requested and off.
+    // Some features are now requested but off.
     net.ethtool("-K v0 tx off rxvlan off");
     net.assert_same("-k v0");
     net.ethtool("-C t0 rx-frames 9");
@@ -110,7 +110,7 @@ fn the_json_is_that_of_ethtool_and_names_its_schema() {
 #[test]
 fn changes_are_told_as_ethtool_tells_them() {
     let Some(net) = Net::new() else { return };
-    // Both start from the same state: ethtool changes v0, Grosso v1, of the same driver.
+    // Both devices have the same driver and start from the same state: ethtool changes v0, and Grosso changes v1.
     for changes in [
         "tx off",
         "tso on",

@@ -1,4 +1,4 @@
-//! `grosso doctor` compared with what other programs report about this host, and on hosts that lack something.
+//! `grosso doctor` compared with other programs' reports about this host, and run on hosts that lack a feature.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +26,7 @@ fn checks(output: &Output) -> impl Fn(&str) -> Value + use<> {
     }
 }
 
-/// Runs a shell script in its own namespaces, with the program as `$G`.
+/// Runs a shell script in new namespaces, with the program as `$G`.
 fn inside(unshare: &[&str], script: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(unshare).args(["sh", "-ec", script]).env("G", env!("CARGO_BIN_EXE_grosso"));
@@ -162,14 +162,14 @@ fn a_process_without_capabilities_probes_in_a_user_namespace() {
     assert_eq!(last, format!("{fails} fail, {warns} warn"));
 }
 
-/// If a program has file capabilities that its parent did not have, its files in `/proc` belong to root. The shell in
-/// between has none.
+/// If a program has file capabilities that its parent did not have, its files in `/proc` belong to root. Here the
+/// parent is a shell, which has none.
 #[test]
 fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
     if !has("setcap") || !may(&["-n"], "setpriv --reuid 65534 --clear-groups true") {
         return;
     }
-    // The file names in a test directory must not be public.
+    // The copied program needs a directory that other users can reach.
     let folder = tempfile::Builder::new().prefix("grosso-").tempdir_in("/var/tmp").unwrap();
     let script = |capabilities: &str| {
         format!(
@@ -222,7 +222,8 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
     assert_eq!(check("udp gso/gro")["state"], "ok", "on the existing loopback device");
 }
 
-/// A host may boot from a former container's file system, and keep its marker file: namespaces are checked too.
+/// A host may boot from the file system of a former container, which still has the container's marker file. Therefore
+/// `doctor` also checks the namespaces.
 #[test]
 fn a_container_is_one_by_its_namespaces_too() {
     let mark = "mount -t tmpfs none /run && : > /run/.containerenv";

@@ -84,7 +84,8 @@ fn displayed(contender: &str) -> String {
     format!("{peer}{variant}")
 }
 
-/// The rows of the table that have an answer in the output run in order, because some read the output of others.
+/// Runs the rows of the table whose output is documented, in order, because some commands read the output of earlier
+/// ones.
 #[test]
 fn every_job_of_the_guide_has_the_answer_of_its_row() {
     let text = fs::read_to_string(root().join("docs/guide.md")).expect("the document is there");

@@ -34,9 +34,9 @@ use crate::{
     stuck::{FileSystem, Traced, lingering, stuck},
 };
 
-/// The variable with the duration of the soak in seconds. Without it there is one round.
+/// Environment variable with the duration of the soak in seconds. If it is not set, one round runs.
 const SECONDS: &str = "GROSSO_EDGES_SECONDS";
-/// Bytes per direction of a connection that are compared at a time.
+/// Bytes per direction in one compared exchange.
 const BYTES: usize = 1 << 18;
 /// Exchanges of each connection after each fault.
 const EXCHANGES: u64 = 2;
@@ -148,7 +148,7 @@ impl Soak {
 
     fn freeze(&mut self) {
         self.files.freeze();
-        // The other connection continues; this one continues until the reserved numbers are used up.
+        // The plain connection continues; the ESP connection continues until the reserved numbers are used up.
         let before = self.compared[1].load(Ordering::Relaxed);
         until(|| self.compared[1].load(Ordering::Relaxed) > before);
         assert_eq!(stuck(&self.stats(), "esp"), [false; 2], "the thread continues");
@@ -164,7 +164,7 @@ impl Soak {
             let socket = UnixSocket::new(UnixKind::Stream).unwrap();
             socket.connect(&UnixAddress::new(&path).unwrap()).unwrap();
             if socket.send_passing(b"passed", &[near.as_fd()]).is_err() {
-                // The socket refuses descriptors, and only this test has it open.
+                // The peer refuses descriptors, so only this test has the socket open.
                 set_socket_linger(&near, None).unwrap();
             }
             drop(near);

@@ -46,7 +46,8 @@ fn datagram(len: usize) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(2)).udp(|u| u).payload_len(len).build()
 }
 
-/// Returns packets of both versions, no shorter than the Ethernet minimum: IP does not carry padding.
+/// Returns packets of both IP versions that are at least as long as the Ethernet minimum, because IP does not carry
+/// padding.
 fn sent() -> Vec<Vec<u8>> {
     let tcp = |start: Packet| start.tcp(|t| t.timestamps(1, 2)).payload_len(700).build();
     let ethernet = || Packet::new().ethernet(|e| e);
@@ -154,8 +155,8 @@ fn tshark_dissects_every_format_without_complaint() {
     }
 }
 
-/// Tests superframes with partial checksums, and their packets: segmented before or after encapsulation, they are the
-/// same.
+/// Tests that superframes with partial checksums give the same packets whether they are segmented before or after
+/// encapsulation.
 #[test]
 fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {
     let bench = Bench::new();
@@ -191,7 +192,7 @@ fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
     let bench = Bench::new();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(900);
     let (partial, ..) = packet.build_partial();
-    // This format cannot record that the checksum is partial.
+    // pcap cannot record that the checksum is partial.
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, core::slice::from_ref(&partial)));
     bench.ok(&format!("encap -q -r a.pcap -w b.pcapng type vxlan id 1 {ENDS_V4}"));
     bench.ok("wire -q -r b.pcapng -w c.pcapng");
@@ -234,7 +235,8 @@ fn the_report_says_what_was_done_and_what_was_not() {
     assert_eq!(packets(&bench.get("b.pcapng"))[0].0, packets(&bench.get("a.pcapng"))[0].0);
 }
 
-/// A PPPoE header has its own protocol number for IP, and its length would have to change.
+/// A PPPoE header has a length field and its own protocol number for IP, so its packet cannot be put into the tunnel
+/// unchanged.
 #[test]
 fn a_packet_that_stays_is_not_counted_as_put_into_the_tunnel() {
     let bench = Bench::new();
@@ -267,7 +269,7 @@ fn encap_records_the_size_that_the_user_gives() {
 }
 
 /// Tests captures of a host with tunnels: a superframe with the pseudo-header sum at each level, and ARP with an outer
-/// one.
+/// pseudo-header sum only.
 #[test]
 fn what_a_device_was_to_complete_inside_a_tunnel_is_complete_on_the_wire() {
     let bench = Bench::new();

@@ -277,7 +277,7 @@ fn reports_of_shares_are_merged_with_the_codes_of_every_command() {
     assert_eq!(run.status.code(), Some(141));
 }
 
-/// Reaching the end of this test is the proof: a pipe without a writer and an endless device block nothing.
+/// A pipe without a writer or an endless device must not block a command: if one does, this test never ends.
 #[cfg(target_os = "linux")]
 #[test]
 fn reports_that_are_pipes_devices_or_longer_than_the_bound_are_refused_by_merge() {

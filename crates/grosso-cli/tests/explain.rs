@@ -104,7 +104,7 @@ fn explain(bench: &Bench, case: &Case, number: usize) -> String {
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks every case, and that only those reasons lack a case that no capture can cause.
+/// Checks every case, and that every reason without a case is one that no capture can cause.
 #[track_caller]
 fn check<R: Copy + Ord + std::fmt::Display>(
     cases: Vec<(R, Case)>,
@@ -648,7 +648,7 @@ fn every_reason_to_close_is_explained() {
     check(cases, Close::ALL, &out_of_reach, target, |reason| format!("({reason}) ended by"));
 }
 
-/// A header for which neither command has its own line is described by its specification.
+/// `explain` describes a header by its specification if it has no specific text for it.
 #[test]
 fn a_service_header_is_named_with_the_field_that_differs() {
     let chained = |sequence: u32, ttl: u8| inner(ethernet().nsh(|n| n.path(7).ttl(ttl)), sequence);

@@ -17,7 +17,7 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// Returns the tshark command of a user with a link to the program in the directory that the manual names.
+/// Returns the tshark command of a user whose directory, as named in the manual, contains a link to the program.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // Wireshark up to 4.0 uses the first directory, later versions the second.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {
@@ -33,7 +33,7 @@ fn tshark(bench: &Bench, words: &str) -> Command {
 
 fn run(network: &NetworkNamespace, mut command: Command) -> String {
     let output = network.host(&mut command).unwrap().output().unwrap();
-    // If the list is too short, the reason follows it.
+    // If interfaces are missing from the list, the reason follows it.
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
@@ -114,7 +114,7 @@ fn tshark_gets_the_packets_of_the_wire_from_a_device_with_its_offloads_on() {
     };
     let was = tcp(seen.into_iter().flatten().collect());
     assert!(was.len() > BYTES / 1448, "{}", was.len());
-    // Retransmissions after the marks are in neither file.
+    // Neither file has retransmissions that were sent after the marks.
     let compared = |file| same(&was, &tcp(between(&packets(&bench.get(file)))));
     compared("wire.pcapng").expect("the packets of the wire");
     assert!(compared("host.pcapng").is_err(), "Wireshark's own source has superframes");

@@ -101,7 +101,7 @@ fn every_command_lists_the_same_flows() {
     let tcp = &rows(&merged)[1];
     assert_eq!(tcp["merging"]["packets_per_train"], 64.0);
     assert_eq!(tcp["merging"]["held_ns"]["max"], 63_000);
-    // The slow flow has a poll per packet, which the hold does not outlast.
+    // Each packet of the slow flow is in a separate poll, and the hold ends before the next poll.
     let slow = &rows(&whatif)[2];
     assert_eq!((&slow["packets"], &slow["merging"]["trains"]), (&10.into(), &10.into()));
     assert_eq!(slow["merging"]["ended"], serde_json::json!({"poll_end": 10}));

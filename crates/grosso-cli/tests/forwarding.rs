@@ -1,4 +1,5 @@
-//! Fragments between two hosts, through a `grosso run` that reassembles them: what tcpdump sees before and after it.
+//! Fragments between two hosts, through a `grosso run` that reassembles them: what tcpdump captures on both sides of
+//! it.
 //!
 //! ```text
 //!  host a (a0) ------ e0   grosso   r1 ------ host c (r0)
@@ -23,8 +24,8 @@ use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, sk
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 
-/// An address family, and host a's MTU for it, which is so small that its fragments are shorter than with any other MTU
-/// here.
+/// An address family, and host a's MTU for it. The MTU is so small that host a's fragments are shorter than fragments
+/// for any other MTU here.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     index: usize,

@@ -702,7 +702,7 @@ fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
 /// Offset of the checksum in an IPv4 header after Ethernet.
 const HEADER_CHECKSUM: usize = 14 + 10;
 
-/// Every command treats a header checksum of 0 as one that a device was to complete, and a wrong one as damage.
+/// Every command treats a header checksum of 0 as left to a device, and any other wrong header checksum as damage.
 #[test]
 fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let bench = Bench::new();
@@ -723,7 +723,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     let report = bench.ok("reassemble --strict --json -r open -w c").json();
     assert_eq!((&report["datagrams"], &report["fragments"]), (&1.into(), &4.into()), "{report}");
     assert_eq!(frames(&bench.get("c")), std::slice::from_ref(&whole));
-    // In an anonymised capture every header checksum is wrong: they must be corrected first.
+    // In an anonymized capture every header checksum is wrong and must be corrected first.
     bench.put("wrong", &with(&|field| field[0] ^= 0x5a));
     let run = bench.ok("reassemble -r wrong -w c");
     assert!(run.stderr.contains("grosso csum fix --only bad"), "{}", run.stderr);
@@ -733,7 +733,7 @@ fn fragments_whose_header_checksum_is_left_to_the_device_are_joined() {
     assert_eq!(frames(&bench.get("c")), [whole]);
 }
 
-/// The same holds for the outer header of a tunnel.
+/// A checksum of 0 in the outer header of a tunnel is also left to a device.
 #[test]
 fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     let bench = Bench::new();
@@ -748,8 +748,8 @@ fn a_tunnel_whose_header_checksum_is_left_to_the_device_is_removed() {
     assert_eq!(output[0], output[1]);
 }
 
-/// The number of address pairs whose last datagram is remembered is bounded; beyond it, a datagram among others counts
-/// as cut off by the end of the capture.
+/// The number of address pairs whose last datagram is remembered is bounded. Beyond the bound, an incomplete datagram
+/// counts as cut off by the end of the capture even if its source sent another one.
 #[test]
 fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
     const PAIRS_MAX: u32 = 65536;
@@ -762,7 +762,7 @@ fn d17_pairs_of_addresses_beyond_the_bound_are_not_remembered() {
     };
     for (others, is_remembered) in [(PAIRS_MAX - 1, true), (PAIRS_MAX, false)] {
         let mut all: Vec<_> = (0..others).map(|pair| first(pair, 1)).collect();
-        // The second datagram of this pair overtakes the first.
+        // The source of this pair starts a second datagram.
         all.extend([first(others, 1), first(others, 2)]);
         let bench = Bench::new();
         bench.put("a", &capture(Format::Pcap, ETHERNET, &all));

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Bench, frames, has, tshark};
 use crate::network::{A, B, Hosts, until};
 
-/// Payload of the last datagram, which no other datagram has.
+/// Payload that only the last datagram has.
 const MARK: &[u8] = b"that was all of it";
 
 /// Header bytes before the data of UDP over Ethernet, by version of IP.
@@ -26,7 +26,7 @@ fn fragments_of_the_kernel_become_what_was_sent() {
         return;
     }
     let Some(hosts) = Hosts::new() else { return };
-    // The far endpoint is a separate host here, with the addresses of the missing device.
+    // In this test the far endpoint is a separate host. It has the addresses of the missing device.
     let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
     hosts.b.run(wake).unwrap().unwrap();
     hosts.address("e0");

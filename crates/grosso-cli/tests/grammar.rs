@@ -332,7 +332,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // More parts than a replay has lanes, with names in another order than the parts.
+        // More parts than a replay has lanes; their names sort in a different order.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();

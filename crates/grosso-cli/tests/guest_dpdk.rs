@@ -105,7 +105,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     Some(bridge)
 }
 
-/// Checks that everything arrives that a sender sends, and another one that replaces it.
+/// Checks that all frames of a sender arrive, and all frames of another sender that replaces it.
 fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");

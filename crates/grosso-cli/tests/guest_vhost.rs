@@ -28,7 +28,7 @@ use crate::{
     network::{self, A, B, Running},
 };
 
-/// Device arguments of a VM, each with another combination of accepted and declined features.
+/// Device arguments of a VM, each with a different combination of accepted and declined features.
 const DEVICES: [&str; 10] = [
     "",
     ",mrg_rxbuf=off",
@@ -180,7 +180,7 @@ impl Place {
         self.host.run(|| network::set_up(&format!("t{number}"), B))?
     }
 
-    /// Removes device `number`, which a bridge left for the next one.
+    /// Removes device `number`, which a bridge left for its successor.
     fn remove(&self, number: usize) -> io::Result<()> {
         self.ip(&format!("link del t{number}"))
     }
@@ -203,7 +203,7 @@ impl Place {
         Ok(guest)
     }
 
-    /// Returns the command for such a VM, whose sockets are numbered from `first`.
+    /// Returns the command that starts a VM; its sockets are numbered from `first`.
     fn command(&self, theirs: &str, first: usize, devices: &[&str]) -> Command {
         let mut machine = self.image.machine();
         machine.args(["-object", "memory-backend-memfd,id=m0,size=512M,share=on"]);
@@ -213,7 +213,8 @@ impl Place {
             let socket = format!("socket,id=c{n},path={},{theirs}", socket.display());
             let queues = 1 + usize::from(words.contains("mq=on"));
             let netdev = format!("vhost-user,id=n{n},chardev=c{n},queues={queues}");
-            // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user: it sets up an irqfd.
+            // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user, because it sets up an
+            // irqfd.
             let device = format!("virtio-net-pci,netdev=n{n},vectors=0{words}");
             machine.args(["-chardev", &socket, "-netdev", &netdev, "-device", &device]);
         }

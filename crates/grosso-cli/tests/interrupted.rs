@@ -83,7 +83,7 @@ fn d16_the_part_of_the_file_that_was_read_is_said() {
 
 /// Interrupts a command that has read almost all of the input from a pipe that stays open.
 fn interrupted_while_waiting(bench: &Bench, line: &str, input: &[u8]) -> Run {
-    // After the write, the pipe holds only the end of the input.
+    // When the write returns, the pipe holds only the last part of the input.
     interrupted_behind(bench, line, input, |_| ())
 }
 
@@ -149,7 +149,7 @@ fn explain_says_that_it_did_not_get_there() {
     assert_eq!(error["code"], "interrupted");
 }
 
-/// Nothing is known about a capture from which nothing was read, not even its format.
+/// A command that was interrupted before it read any input reports nothing about the capture, not even its format.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
@@ -173,7 +173,7 @@ fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
     }
 }
 
-/// Waits until a command sleeps, which it does only to wait for its input.
+/// Waits until a command sleeps. A command sleeps only while it waits for input.
 #[cfg(target_os = "linux")]
 fn until_asleep(child: &Child) {
     let stat = format!("/proc/{}/stat", child.id());

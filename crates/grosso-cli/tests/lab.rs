@@ -183,8 +183,8 @@ fn settled(bench: &Bench, words: &str, names: &[&str]) -> Option<ThreadCpus> {
 /// The CPUs on which threads may run, by thread name.
 type ThreadCpus = BTreeMap<String, BTreeSet<String>>;
 
-/// Runs a command, and observes on which CPUs its threads may run, until it has seen enough or the command ends. A
-/// thread that may run on all CPUs of this thread has not chosen its CPU yet.
+/// Runs a command and records on which CPUs its threads may run, until `is_enough` returns true or the command ends. A
+/// thread that may still run on all CPUs of the calling thread has not been pinned yet, and is omitted.
 fn threads_of(
     bench: &Bench,
     words: &str,
@@ -261,7 +261,7 @@ mod night {
         let places: Vec<_> = groups.iter().map(|group| group["place"].as_str().unwrap()).collect();
         assert_eq!(places, ["host", "guests", "tunnel"]);
         let rows = || groups.iter().flat_map(|group| group["rows"].as_array().unwrap());
-        // The lower number is without passt and the kernel's VXLAN.
+        // Without passt or the kernel's VXLAN, the table has fewer rows.
         assert!((6..=8).contains(&rows().count()), "{report}");
         for row in rows().filter(|row| row["runs"][0]["is_reset"] != true) {
             assert!(row["verified_bytes"].as_u64().unwrap() > 8 << 20, "{row}");

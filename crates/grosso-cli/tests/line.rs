@@ -18,7 +18,7 @@ fn takes(len: usize) -> u64 {
     (len.max(60) + 24) as u64 * 8
 }
 
-/// Returns the start of each output packet after the first input packet, and its duration.
+/// Returns the start time of each output packet relative to the first input packet, and its duration.
 fn output(bench: &Bench, input: &[Timed], options: &str) -> Vec<(u64, u64)> {
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, input));
     bench.ok(&format!("wire -q -r a -w b --mss 1460 {options}"));
@@ -77,7 +77,7 @@ fn recorded_arrivals_count_for_more_than_the_line_unless_it_is_busy() {
     bench.ok("coalesce -q -r c -w d");
     bench.ok("wire -q -r d -w e --ts line=1G");
     assert_eq!(packets(&bench.get("e")), train);
-    // Packets after a superframe that occupies the line for longer wait, and their order is kept.
+    // Packets that arrive while a superframe still occupies the line wait, and keep their order.
     let all = [vec![(START_NS - 10, frame(9, 0, 14_600))], train].concat();
     bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &all));
     bench.ok("coalesce -q -r c -w d");

@@ -36,7 +36,7 @@ const BESIDE: [(&str, &str); 20] = [
     ("lab run", "lab run two-hosts --time 100ms --json"),
 ];
 
-/// Commands whose reports are validated elsewhere: those on captures and `conform` by their own tests, the lab's
+/// Commands whose reports are validated elsewhere: commands on captures and `conform` by their own tests, the lab's
 /// experiments by the claims of `docs/sources.md`, and `bridge` and `run` below.
 const ELSEWHERE: [&str; 39] = [
     "inspect",
@@ -90,7 +90,7 @@ fn every_field_of_paths_and_devices_is_in_the_schema() {
         [("bridge", "bridge e0 tap:b0 --json"), ("run", "run -c paths.toml --json")]
     {
         let running = Running::spawn(&mut hosts.command(line));
-        // With --json it prints nothing before its end.
+        // With --json the command prints nothing before it ends.
         until(|| hosts.run("stats -q").code == Some(0));
         hosts.address("b0");
         // The other host learns the address of this device from the first packet.

@@ -1,4 +1,4 @@
-//! The dissector for Wireshark shows what the option of a capture contains.
+//! The Wireshark dissector shows the contents of Grosso's capture option.
 
 use std::process::Command;
 

@@ -110,7 +110,7 @@ impl Ends {
         self.b.run(|| crate::network::set_up("tb", B)).unwrap().unwrap();
     }
 
-    /// Asserts that streams and datagrams pass unharmed through these bridges, which then exit cleanly.
+    /// Asserts that streams and datagrams pass intact through these bridges, and that the bridges then exit cleanly.
     fn are_whole_through(&self, bridges: [Running; 2], bytes: usize) {
         if self.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().is_err() {
             self.addresses();
@@ -227,7 +227,8 @@ fn a_connection_outlives_the_death_of_either_bridge() {
     }
 }
 
-/// By then, the thread that opens devices is confined, and takes over the socket file of the stopped path.
+/// The thread that opens devices is confined by the time of the reload. It still takes over the socket file of the
+/// stopped path.
 #[test]
 fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     let Some(ends) = Ends::new() else { return };
@@ -262,7 +263,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     let [driver, device] = ["a", "b"].map(|name| folder.path().join(name));
     let listener = UnixListener::bind(&driver).unwrap();
     let bridge = bridge_in(&folder, ["vhost-user:a,driver,connect", "vhost-user:b"]);
-    // Both peers are connected, and then nothing more can be opened.
+    // After both peers have connected, the process can open no further descriptor.
     let (mut switch, _) = listener.accept().unwrap();
     let mut machine = UnixStream::connect(&device).unwrap();
     for stream in [&switch, &machine] {
@@ -471,7 +472,7 @@ fn a_machine_gets_packets_that_are_whole_and_what_it_sends_arrives() {
         while payload.len() < sent.len() {
             let received = machine.receive();
             let (header, frame) = received.split_at(header_len);
-            // Other packets are ARP, IPv6 neighbour discovery and the like.
+            // Other packets are ARP, IPv6 neighbor discovery and the like.
             if frame[12..14] != [8, 0] || frame[23] != 17 || frame[34..36] != [0x0f, 0xa0] {
                 continue;
             }

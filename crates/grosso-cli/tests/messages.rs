@@ -108,7 +108,7 @@ fn unknown_link_type_passes_through() {
     assert_eq!(frames(&bench.get("out.pcapng")), frames(&input));
     let report = bench.ok("--linktype ethernet coalesce --json -r x.pcap -w out.pcapng").json();
     assert!(report["superframes"].as_u64().unwrap() > 0);
-    // Frames read as Ethernet are Ethernet for every reader of the output.
+    // If frames are read as Ethernet, the output's link type is Ethernet too.
     for format in ["pcap", "pcapng"] {
         bench.ok(&format!("--linktype ethernet csum fix -r x.pcap -w fixed.{format} -F {format}"));
         bench.ok(&format!("csum verify -r fixed.{format}"));
@@ -466,7 +466,7 @@ fn help_has_examples_and_exit_codes() {
             let wrapped = help.lines().filter(|line| !line.starts_with("Usage: "));
             let longest = wrapped.map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{longest}: {help}");
-            // If the terminal is wider, the width is used.
+            // A wider terminal is used in full.
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }

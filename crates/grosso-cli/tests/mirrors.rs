@@ -178,13 +178,14 @@ fn ethernet_over_mpls_with_and_without_control_word() {
     assert_takes_out("gre", &in_gre);
 }
 
-/// tshark 4.0 does not look for a frame behind these first bits.
+/// tshark 4.0 does not recognize a frame whose destination address starts with these bits.
 #[test]
 fn ethernet_over_mpls_to_addresses_that_start_with_other_bits() {
     let plain = [0xf8, 0x9c, 0x02].map(|first| between_vendors([first, 0x66, 0xf2, 4, 5, 6]));
     let bench = Bench::new();
     let frames_in: Vec<_> = plain.iter().map(|frame| label_frame(frame)).collect();
-    // A control word starts with four zero bits, as 0x02 does, but the bits after them are zero as well.
+    // The first byte 0x02 starts with four zero bits, like a control word, but a control word has zeros in the next
+    // bits too.
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames_in));
     let report = bench.ok("decap --json -r in.pcap -w out.pcap").json();
     assert_eq!(report["decapsulated"], 3, "{report}");

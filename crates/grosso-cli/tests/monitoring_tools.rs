@@ -1,5 +1,5 @@
-//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on. Their streams,
-//! packets and bytes are those on the wire.
+//! tcpflow, softflowd, Argus and pmacct fed by `grosso capture --to`, on a device with its offloads on. They must
+//! report the streams, packets and bytes on the wire.
 
 #![cfg(target_os = "linux")]
 
@@ -23,9 +23,9 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, ip, is_over, set},
 };
 
-/// Environment variable with the duration for which connections are repeated; without it there is one connection.
+/// Environment variable with the time for which connections are repeated. If it is not set, there is one connection.
 const SECONDS: &str = "GROSSO_MONITOR_SECONDS";
-/// Pause between two connections, so that ten minutes of them fit on a disk.
+/// Pause between two connections, so that the captures of ten minutes fit on a disk.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Source and destination port of one direction of a connection.
@@ -34,7 +34,7 @@ type Ports = (u16, u16);
 /// Packets and bytes of one direction of a connection.
 type Counted = BTreeMap<Ports, (u64, u64)>;
 
-/// A sender with its offloads on, and a monitor's device with the packets on the wire.
+/// A sender with its offloads on, and a device on which monitors receive the packets on the wire.
 struct Watched {
     chain: Chain,
     bench: Bench,
@@ -116,7 +116,7 @@ impl Watched {
     }
 }
 
-/// Prints what a monitor counted behind Grosso and without it, next to the counts of the wire.
+/// Prints the counts of a monitor with and without Grosso, next to the counts of the wire.
 fn say(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
     let sum = |counted: &Counted| {
         let (packets, bytes) =
@@ -299,8 +299,8 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
         watched.monitor(&format!("pmacctd -f {device}.conf"), "link type is")
     };
     let meters = ["mon0", "s0"].map(start);
-    // With output every second, the program reports two of a thousand connections with more packets than its device
-    // had.
+    // If pmacctd prints every second, it reports two of a thousand connections with more packets than its device
+    // carried.
     let wire = counted(&watched.streams(0), ip_bytes);
     until(|| printed(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));

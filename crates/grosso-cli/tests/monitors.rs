@@ -178,7 +178,7 @@ fn listening(options: &str) -> Option<(Tap, Bench, Child)> {
     let tap = Tap::new()?;
     tap.network
         .run(|| {
-            // A client that does not read stalls after few bytes.
+            // With a small buffer, a client that does not read stalls after a few bytes.
             std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 4096 4096").unwrap();
             std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096").unwrap();
             Control::new().unwrap().set_up(&name("lo"), true)
@@ -359,7 +359,8 @@ fn a_monitor_s_device_that_goes_is_said() {
         let mut capture = command.stderr(Stdio::piped()).spawn().unwrap();
         let is_up = || Ok::<_, std::io::Error>(Netlink::new()?.link(&name("mon0"))?.up);
         until(|| tap.network.run(is_up).unwrap().is_ok_and(|up| up));
-        // Packets arrive continuously, until no receiver is left, or for as long as the other receivers.
+        // The capture ends when a packet arrives and no receiver is left. Otherwise it continues for the other
+        // receivers.
         let remove = || Netlink::new()?.delete_link(Control::new()?.index(&name("mon0"))?);
         tap.network.run(remove).unwrap().unwrap();
         for _ in 0..100 {

@@ -1,11 +1,12 @@
-//! Names come from untrusted sources: output must not move the cursor, change the colours of the screen or forge lines.
+//! Names come from untrusted sources: printing a name must not move the cursor, change the colors of the screen or
+//! forge lines.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
 
 use crate::common::{Bench, ETHERNET, capture, report};
 
-/// A name that clears the screen, sets the title, sets colours, and forges a line.
+/// A name that clears the screen, sets the title, sets colors, and forges a line.
 const EVIL: &str = "a\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}5m\ngrosso:\u{202e}x.pcapng";
 const SHOWN: &str = "a\\x1b[2J\\x1b]0;owned\\x07\\x1b[31m\\x9b5m\\x0agrosso:\\u{202e}x.pcapng";
 
@@ -50,7 +51,7 @@ fn d16_names_of_files_are_shown_without_their_control_characters() {
         "explain FILE -n 300",
         "whatif FILE",
         "whatif FILE --html OUT",
-        // Errors name files too.
+        // Error messages contain file names too.
         "inspect NONE",
         "wire -r NONE -w OUT",
         "wire -r FILE -w FILE",

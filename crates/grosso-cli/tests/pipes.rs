@@ -11,7 +11,8 @@ use grosso_testkit::Packet;
 
 use crate::common::{Bench, ETHERNET, capture, finished};
 
-/// Commands that read a pipe twice first store it in a file, which is endless if the pipe is.
+/// Tests commands that read their input twice. They first store a pipe in a file, so an endless pipe would never be
+/// processed.
 #[test]
 fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
     let bench = Bench::new();

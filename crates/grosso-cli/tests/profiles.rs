@@ -92,7 +92,7 @@ fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
     let error = bench.run("profiles show mine.toml --json").json_error();
     assert_eq!((&error["code"], &error["line"]), (&json!("input.profile"), &json!(4)), "{error}");
     assert_eq!(error["column"], 3);
-    // A value, a base, and text that is not TOML at all.
+    // An invalid value, an unknown base, and text that is not TOML at all.
     for (text, wrong) in [
         ("limits.flows = 0\n", "1:16: limits.flows: expected 1 to 1048576"),
         ("base = \"linus\"\n", "1:8: no profile \"linus\"; did you mean linux?"),
@@ -225,7 +225,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
         let text = bench.ok(&command).stdout;
         assert!(text.contains(line), "{profile}: {text}");
     }
-    // Original programs that counted nothing, or counted differently.
+    // The original programs of these profiles counted nothing, or counted differently.
     for profile in ["linux", "linux-8x8", "linux-6.12", "ndis-rsc", "ndis-uro", "dpdk", "wireguard"]
     {
         let command = format!("coalesce -r a -w b --profile {profile}");

@@ -75,7 +75,7 @@ fn sctp_is_verified_by_its_crc() {
         "{report}"
     );
     assert_eq!((code, bad_packets(&report)), (1, vec![2]));
-    // The correct value is the previous packet's.
+    // The previous packet has the correct value.
     let bench = Bench::new();
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &[wrong, open.clone()]));
     bench.ok("csum fix --only all -r in.pcap -w out.pcap");

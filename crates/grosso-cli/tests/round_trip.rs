@@ -11,7 +11,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, START_NS, Timed, capture, capture_of, each, frames, packets};
 
-/// Asserts the same packets with the same times, in order within each flow.
+/// Asserts that two captures have the same packets with the same times, in the same order within each flow.
 fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     let with_time = |packets: &[Timed]| -> Vec<Vec<u8>> {
         let bytes = |(time, data): &Timed| [data.as_slice(), &time.to_be_bytes()].concat();
@@ -22,7 +22,7 @@ fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
     assert_order_within_flows(&data(before), &data(after), link);
 }
 
-/// Coalesces and segments; returns the number of frames in between.
+/// Coalesces and segments a capture; returns the number of coalesced frames.
 fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
     round_trip_told(bench, input, options, "", link)
 }

@@ -194,7 +194,7 @@ fn associations_of_the_kernel_become_a_table_and_a_file_that_only_its_owner_read
         "{one:?}"
     );
     assert!(!hosts.path("one.key").exists());
-    // One key needs an option here, and the same key in the table.
+    // If both directions have one key, the command requires `--shared-key`, and the table requires `shared-key`.
     let policy =
         "ip xfrm policy add src 10.9.0.1 dst 10.9.0.2 dir in tmpl proto esp mode transport\n";
     fs::write(hosts.path("xfrm"), printed.replace('b', "a") + policy).unwrap();

@@ -1,5 +1,5 @@
-//! Each command's JSON has a schema: the command prints its document in `schemas`, and the commands' output conforms to
-//! it.
+//! Tests of the JSON schemas: `grosso` prints each file of the directory `schemas`, and the JSON of each command
+//! conforms to its schema.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -54,7 +54,7 @@ fn every_claim_of_the_sources_is_shown_by_a_test_or_by_a_text_in_the_output_of_a
     }
 }
 
-/// A command that shows a claim, and the parts of its output that do.
+/// A command whose output shows a claim, and the texts in the output that show it.
 struct Shown<'a> {
     words: &'a str,
     texts: Vec<&'a str>,
@@ -72,7 +72,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Returns the cells of a row of a table of claims.
+/// Returns the four cells of a row in the claims table; `None` for any other line.
 fn claim(line: &str) -> Option<[&str; 4]> {
     let cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect::<Vec<_>>();
     let cells: [&str; 4] = cells.try_into().ok()?;
@@ -86,7 +86,7 @@ fn assert_shows(number: &str, words: &str, texts: &[&str], folder: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
     command.args(words.split_whitespace()).current_dir(folder);
     let output = command.output().expect("the command runs");
-    // The exit code 1 is a result: something is not as it should be.
+    // Exit code 1 is a valid result: the command found a problem.
     let is_answer = matches!(output.status.code(), Some(0 | 1));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(is_answer, "{number}: grosso {words}: {}: {errors}", output.status);
@@ -279,8 +279,8 @@ fn measure(words: &str) -> Option<Measured> {
     Some(Measured { report: run.json(), page, table })
 }
 
-/// If the status of a claim has an emphasized line of the lab, that line answers the claim. "Undecided" contradicts
-/// nothing, and a contradiction must occur in every attempt. Exact lines are always decided.
+/// Compares the status of each claim with the line of the lab that it emphasizes, if any. "Undecided" is not a
+/// contradiction, and a contradiction counts only if it occurs in every attempt. Exact lines are always decided.
 #[test]
 fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
     let text = document();

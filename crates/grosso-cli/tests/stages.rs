@@ -100,7 +100,7 @@ impl Esp {
         let running = Running::spawn(self.space(host).host(&mut command).unwrap());
         running.said("esp: ");
         let addresses = [A, B][host];
-        // The device already has them if the program was killed and is started again.
+        // If the program was killed and is started again, the device already has the addresses.
         let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
         let is_again = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
         assert!(addressed.as_ref().err().is_none_or(is_again), "{addressed:?}");
@@ -130,8 +130,8 @@ impl Esp {
         }
     }
 
-    /// Sends datagrams from host b until one arrives. After SIGKILL, host a refuses numbers that it had recorded as
-    /// received ahead of the packets.
+    /// Sends datagrams from host b until one arrives. After SIGKILL, host a rejects sequence numbers that it had
+    /// recorded as received before their packets arrived.
     pub(crate) fn use_up_numbers_ahead(&self) {
         let bind = |host: usize| {
             let address = [A, B][host][0];
@@ -435,7 +435,7 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     }
 }
 
-/// Reaching the end of this test is the proof: no file blocks the start or a signal.
+/// No sequence file may block the start or a signal: if one does, this test never ends.
 #[test]
 fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_reload() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -466,7 +466,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     }
 }
 
-/// A key from a file and the same key from a descriptor count as one key, also within one process.
+/// A key from a file and the same key from a descriptor count as one key, even within one process.
 #[test]
 fn a_key_from_a_descriptor_is_refused_where_a_port_has_it_from_a_file() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -530,7 +530,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
         }
         let far = esp.start(1);
         let near = esp.start(0);
-        // The peer's window drops repeated numbers: only transmitted packets count.
+        // The peer's window drops repeated numbers, so the test counts transmitted packets only.
         let socket = esp.hosts.a.run(|| UdpSocket::bind((A[1], 0))).unwrap().unwrap();
         let captured = || std::fs::metadata(esp.hosts.path("wire.pcap")).unwrap().len();
         let enough = captured() + 120 * payload.len() as u64;
@@ -562,8 +562,8 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
     }
 }
 
-/// Programs in two network namespaces do not see each other, and a copy of the keys is another file. Both send with one
-/// key and the same numbers, and only the salt of each start keeps their IVs distinct.
+/// Programs in two network namespaces do not see each other's locks, and a copy of the key file is a different file.
+/// Both send with one key and the same numbers, and only the salt of each start keeps their IVs distinct.
 #[test]
 fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     let Some(esp) = Esp::new(["", ""]) else { return };
@@ -702,7 +702,7 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
             // ESP after the headers of Ethernet and IPv6.
             if frame.get(20) == Some(&50) && frame[54..58] == spi {
                 let number = u32::from_be_bytes(*frame[58..].first_chunk().unwrap());
-                // The attacker's own packets are not new.
+                // Replayed packets are not new, and are not recorded again.
                 if number > last {
                     last = number;
                     recorded.lock().unwrap().push(frame.to_vec());

@@ -59,7 +59,7 @@ fn frames_and_packets_are_those_that_the_kernel_counted() {
     let bridge = hosts.start("bridge e0 tap:b0");
     hosts.address("b0");
     exchange(&connect((&hosts.b, B[0]), (&hosts.a, A[0])), 8 << 20);
-    // The last acknowledgement may be in flight during the count.
+    // The last acknowledgment may be in flight during the count.
     until(|| {
         let report = json(&hosts.run("stats --json"));
         let tap = of(&report, "b0");
@@ -72,7 +72,7 @@ fn frames_and_packets_are_those_that_the_kernel_counted() {
     assert_eq!((&wire["peer"], &tap["peer"]), (&"b0".into(), &"e0".into()));
     let (packets, segments) = (count(tap, "rx_packets"), segments_sent(&hosts));
     assert!(count(tap, "rx_frames") < segments / 2, "the host sends superframes");
-    // Besides TCP there are a few packets of neighbour discovery.
+    // Besides TCP there are a few packets of neighbor discovery.
     assert!((segments..segments + 60).contains(&packets), "{packets} for {segments}: {tap}");
     assert_eq!(packets, count(wire, "tx_packets"));
     assert_eq!(count(tap, "rx_bytes"), count(wire, "tx_bytes"));
@@ -134,7 +134,8 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
     let lines = hosts.run("stats -i 0.05 -c 2 --jsonl --delta e0").stdout;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((count(&last, "rx_gro_held"), &last["delta"]["rx_gro_held"]), (2, &Value::Null));
-    // Port unreachable is not a packet of the flow. A datagram without payload is, and flushes its train.
+    // An ICMP "port unreachable" message is not a packet of the flow. A datagram without payload is one, and flushes
+    // the flow's train.
     sender.send_to(&[], (B[0], 9)).unwrap();
     until(|| held() == (1, 3));
     bridge.stop(Signal::TERM);

@@ -184,19 +184,19 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
         let (near, far, listener) = lingering();
         let socket = UnixSocket::new(UnixKind::Stream).unwrap();
         socket.connect(&UnixAddress::new(path).unwrap()).unwrap();
-        // GET_FEATURES of vhost-user: a descriptor passed with it is not needed.
+        // GET_FEATURES of vhost-user, a message that needs no descriptor.
         let message: Vec<u8> = [1_u32, 1, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
         match socket.send_passing(&message, &[near.as_fd()]) {
             Ok(bytes) => assert_eq!(bytes, message.len()),
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{path:?}");
                 socket.send(&[IoSlice::new(&message)]).unwrap();
-                // Only this test holds the socket, and the test must not wait.
+                // Only this test has the socket open, and closing it must not wait.
                 set_socket_linger(&near, None).unwrap();
                 refused += 1;
             }
         }
-        // From here on, only Grosso holds the socket.
+        // From here on, only Grosso has the socket open.
         drop(near);
         others.push((far, listener, socket));
     }

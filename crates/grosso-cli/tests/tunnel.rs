@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The inner addresses: of the first host, and of the second.
+/// Inner addresses of the first and of the second host.
 const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 2));
 
@@ -54,7 +54,7 @@ impl Ends {
         self.0.path(if core::ptr::eq(host, &self.0.a) { "a" } else { "b" })
     }
 
-    /// Runs the program on one of the hosts to its end.
+    /// Runs the program on a host until it exits.
     fn run_on(&self, host: &NetworkNamespace, line: &str) -> Ended {
         self.run_with(host, host, line)
     }
@@ -248,7 +248,7 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert_eq!(own.count(), 0, "the directory is removed too");
 }
 
-/// The queue of a device that is read too seldom holds a burst, and a length set by the user is kept.
+/// The queue of a device that is read too rarely holds a burst, and Grosso keeps a queue length that the user has set.
 #[test]
 fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     let Some(ends) = beside_the_kernel() else { return };
@@ -508,8 +508,8 @@ fn received(host: &NetworkNamespace) -> u64 {
     links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
 }
 
-/// Connects the second host's tunnel to two kernels as peers. Returns how many packets each of them received of a
-/// stream in each direction with the first.
+/// Connects the second host's tunnel to two kernels as peers, exchanges a stream with the first peer in each direction,
+/// and returns the number of packets that each peer received.
 fn between_three(words: &str) -> Option<[u64; 2]> {
     let ends = Ends::new()?;
     let (a, b) = (&ends.0.a, &ends.0.b);
@@ -605,7 +605,7 @@ fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
     assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
 }
 
-/// Both tunnels would accept each packet. The kernel would refuse such a pair of tunnels too.
+/// Both tunnels would accept each packet. The kernel also refuses the second of two tunnels with these arguments.
 #[test]
 fn a_second_tunnel_for_the_same_packets_is_refused() {
     let Some(ends) = Ends::new() else { return };

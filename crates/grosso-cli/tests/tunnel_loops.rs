@@ -172,7 +172,7 @@ const TYPES: [(&str, usize); 17] = [
 ];
 
 /// Maximum number of packets that the host sends into a tunnel for one datagram: two fragments, a few of their
-/// fragments, and neighbour discovery. A tunnel without a guard sends hundreds of thousands.
+/// fragments, and neighbor discovery. A tunnel without a guard sends hundreds of thousands.
 const PACKETS_MAX: u64 = 100;
 
 #[test]
@@ -189,7 +189,7 @@ fn a_datagram_in_a_tunnel_whose_route_leads_into_it_ends_at_once() {
         host.send(1300);
         let dropped = || host.dropped("tunnel_out_loop");
         until(|| dropped() > 0 || host.sent_into("t0") > before + PACKETS_MAX);
-        // The counts of a later packet come after the counts of the first one.
+        // A later packet is counted after the first one.
         let first = dropped();
         host.send(100);
         until(|| dropped() > first || host.sent_into("t0") > before + PACKETS_MAX);
@@ -295,7 +295,7 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     // The second tunnel to start closes the loop.
     assert_refused(&host, &[("t1", other), ("t0", VXLAN)], "t1, then t0");
 
-    // The same applies to a kernel tunnel.
+    // A kernel tunnel can close the loop too.
     let kernel = "link add k1 type vxlan id 5 local 10.9.1.1 remote 10.9.3.1 dstport 4790";
     host.ip(kernel);
     host.ip("link set k1 up");
@@ -308,8 +308,8 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// Guests with the addresses of the hosts that carry them: the tunnel connects the hosts, and the guests' traffic is
-/// bridged in it.
+/// Guests may have the addresses of the hosts that carry their traffic: the tunnel connects the hosts, and the guests'
+/// traffic is bridged through it.
 #[test]
 fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
     let Some([a, b, guest_a, guest_b]) = namespaces() else { return };

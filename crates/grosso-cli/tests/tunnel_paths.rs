@@ -188,7 +188,7 @@ impl Drop for Routed {
                 command.args(["tunnel", "del", &format!("t{net}")]);
                 command.env("RUNTIME_DIRECTORY", self.folder.path().join((host + 1).to_string()));
                 if let Ok(command) = self.hosts[host].host(&mut command) {
-                    // The test ends with or without the process.
+                    // The test ends even if this command fails.
                     let _ = command.output();
                 }
             }
@@ -397,7 +397,7 @@ fn forged_messages_silence_no_tunnel() {
     }
 }
 
-/// Tests the same for every type, without measuring speed.
+/// Tests that forged messages end no stream through a tunnel of any type, without measuring speed.
 #[test]
 fn forged_messages_end_no_stream_of_any_type() {
     side_by_side(&TYPES, |&(words, family)| {
@@ -550,7 +550,7 @@ fn senders_are_told_of_the_path_down_to_the_floor() {
         let floor = if family == 0 { 1300 } else { 1350 };
         for (path, told) in [(above, above), (below, floor)] {
             routed.path(path);
-            // The value that the kernel of the first host learned about the path through the tunnel.
+            // Path MTU that the first host's kernel learned for the path through the tunnel.
             until(|| {
                 exchange(&stream, 1 << 16);
                 let route = ip(&routed.hosts[0], "route get 10.8.0.2");

@@ -56,7 +56,7 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
     assert!(recorded(&bench.get("b.pcapng")).iter().all(String::is_empty));
 }
 
-/// Tests the same tunnel three times, on three ports; the outermost is on the assigned one.
+/// Tests three nested tunnels of one type on three ports; the outermost uses the assigned port.
 #[test]
 fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
     let bench = Bench::new();

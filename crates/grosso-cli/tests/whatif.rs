@@ -104,7 +104,7 @@ fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
     assert_eq!(live[0], "echo 50000 > /sys/class/net/DEV/gro_flush_timeout");
     assert!(live.contains(&"ethtool -C DEV rx-usecs 50"), "{live:?}");
     assert_eq!(live.last(), Some(&"grosso bridge DEV tap:NAME --hold 50us"));
-    // A poll that includes all of them needs no hold.
+    // A poll that includes all packets needs no hold.
     let report = bench.ok("whatif --json --profile linux --hold 0,50us --batch 1ms a").json();
     assert_eq!(report["best"]["live"], serde_json::json!([]), "{report}");
 }
@@ -137,8 +137,8 @@ fn figures_are_those_worked_out_by_hand() {
     assert_eq!(quantiles(&poll["held_ns"]), [4001, 9000, 9000]);
     assert_eq!(poll["closed"], serde_json::json!({ "poll_end": 1 }));
 
-    // The third packet arrives when the hold of the first is over: there are pairs that wait 2 us and 1 us. The last
-    // pair is flushed at the end of the capture.
+    // The third packet arrives when the hold of the first has ended, so the packets form pairs that wait 2 us and 1 us.
+    // The last pair is flushed at the end of the capture.
     let held = at("--hold 2us --batch 64");
     assert_eq!((&held["packets_up"], &held["trains"]), (&5.into(), &5.into()));
     assert_eq!(quantiles(&held["segments_per_train"]), [2, 2, 2]);
@@ -167,8 +167,9 @@ fn a_train_leaves_when_its_time_is_over_and_not_when_the_next_packet_comes() {
     assert_eq!((p50, p99, max), (19_007, 20_000, 20_000));
 }
 
-/// The connections of this capture have round-trip times of microseconds, which only both directions together show. An
-/// unknown round-trip time might be long, and the acknowledgment clock would then allow only trains of two.
+/// The connections of this capture have round-trip times of microseconds, which are known only if the capture has both
+/// directions. An unknown round-trip time might be long, and the acknowledgment clock would then allow only trains of
+/// two.
 #[test]
 fn a_hold_that_is_found_asks_both_directions_for_the_round_trip() {
     let bench = Bench::new();
@@ -203,7 +204,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
         |line: &str| only(&bench, &format!("--profile linux --batch 1us --hold 20us {line}"));
     let ended = |setting: &Value| setting["closed"]["ack_clock"].as_u64().unwrap_or(0);
 
-    // With round-trip times of microseconds, no acknowledgment clock must be preserved.
+    // With round-trip times of microseconds, there is no acknowledgment clock to preserve.
     let setting = auto("whole");
     assert_eq!((&setting["blind_flows"], ended(&setting)), (&0.into(), 0), "{setting}");
     // Without the handshakes, the round-trip times could have any length.
@@ -280,7 +281,8 @@ fn data_that_merges_with_nothing_is_a_train_of_one() {
     let frames = [segment(0, Tcp::psh), segment(1, |t| t), acknowledgment, segment(3, Tcp::psh)];
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &frames));
     let setting = only(&bench, "a --profile linux --hold 1ms");
-    // The pure acknowledgment is not part of a train; the last one is refused and ends its own train at once.
+    // The pure acknowledgment is not part of a train. The last segment is not merged, and its PSH ends its own train at
+    // once.
     assert_eq!((&setting["packets_up"], &setting["trains"]), (&4.into(), &3.into()));
     assert_eq!(quantiles(&setting["segments_per_train"]), [1, 1, 1]);
     assert_eq!(quantiles(&setting["held_ns"]), [0, 2000, 2000]);
@@ -303,7 +305,7 @@ fn packets_that_are_taken_flow_by_flow_wait_for_the_end_of_their_poll() {
         let setting = only(&bench, &format!("a --profile freebsd {options}"));
         assert_eq!(setting["packets_up"], 2, "{options}");
         assert_eq!(quantiles(&setting["segments_per_train"]), [10, 10, 10]);
-        // The capture ends with the poll: 19, 18, ... 0 us.
+        // The capture ends with the poll, so the packets wait 19, 18, ... 0 us.
         assert_eq!(setting["held_ns"]["max"], 19_000);
         assert_eq!(quantiles(&setting["held_ns"])[0].div_ceil(100), 91, "{setting}");
     }
@@ -375,7 +377,7 @@ fn every_setting_does_what_coalesce_does() {
 #[test]
 fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     let bench = Bench::new();
-    // Of two neighbours the later one arrives first, at intervals of a microsecond.
+    // In each pair of segments, the later one arrives first. Packets arrive at intervals of a microsecond.
     let swapped: Vec<_> = (0..12).map(|time| (u64::from(time), time ^ 1)).collect();
     bench.put("a", &disordered(&swapped));
     let report = bench.ok("whatif a --json --profile linux --hold 0 --reorder off,batch,holes");
@@ -384,7 +386,7 @@ fn what_is_repaired_within_a_poll_is_worked_out_by_hand() {
     assert_eq!((&off["reorder"], &off["packets_up"]), (&"off".into(), &12.into()));
     assert_eq!(quantiles(&off["segments_per_train"]), [1, 1, 1]);
     assert_eq!(off["waited"], serde_json::json!({}));
-    // All packets are in one poll, whose first packet need not be the first that was sent: all of them wait.
+    // All packets are in one poll. The first packet of a poll need not be the first that was sent, so all of them wait.
     for (setting, reorder) in [(batch, "batch"), (holes, "holes")] {
         assert_eq!((&setting["reorder"], &setting["packets_up"]), (&reorder.into(), &1.into()));
         assert_eq!(quantiles(&setting["segments_per_train"]), [12, 12, 12]);
@@ -416,13 +418,14 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
     // Packets delivered, median and maximum of segments per train, the longest wait in microseconds, and the waits by
     // reason.
     let expected = [
-        // 0 to 2, then 4 to 6, then 3 and 7, one train in each poll.
+        // One train in each poll: segments 0 to 2, then 4 to 6, then 3 and 7.
         ("off", 4, [1, 3], 2, serde_json::json!({})),
-        // The trains are the same; 3 is late, because the segments after it have been delivered.
+        // The trains are the same as with "off". Segment 3 is late, because the segments after it have been delivered.
         ("batch", 4, [1, 3], 2, serde_json::json!({ "begun": 3, "poll_end": 3 })),
-        // 3 fills the hole before 4 to 6, which arrived 32 us before the end of the capture, and 7 is merged with them.
+        // Segment 3 fills the hole before segments 4 to 6, which arrived 32 us before the end of the capture, and
+        // segment 7 is merged with them.
         ("holes", 2, [3, 5], 32, serde_json::json!({ "begun": 3, "filled": 3 })),
-        // 4 to 6 waited until the hole time was over.
+        // Segments 4 to 6 waited until the hole time was over.
         ("holes:25us", 4, [1, 3], 25, serde_json::json!({ "begun": 3, "hole_time": 3 })),
     ];
     let settings = report["settings"].as_array().unwrap();

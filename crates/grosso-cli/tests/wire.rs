@@ -204,7 +204,7 @@ fn sources_of_the_segment_size_come_in_order() {
     let run = bench.run("wire --strict -r a -w b");
     assert_eq!(run.code, 1);
     assert_eq!(frames(&bench.get("b")), host_capture(0, &[40_000]));
-    // SYNs bound the segment size; superframes of whole segments show that it was reached.
+    // SYNs bound the segment size; superframes of whole segments show that segments reach the bound.
     for (lengths, code) in [(&[40_000][..], 1), (&[28_960, 43_440], 0)] {
         let mut shaken = host_capture(1460, lengths);
         shaken.insert(1, reversed(&shaken[0]));
@@ -266,7 +266,7 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let frames: Vec<_> = lengths.iter().map(|&len| frame(len, is_end)).collect();
         bench.put(name, &capture(Format::Pcap, ETHERNET, &frames));
     };
-    // A sender that writes slowly ends every superframe with PSH, and their lengths are no evidence.
+    // A sender that writes slowly ends every superframe with PSH, and the lengths of its superframes are no evidence.
     for is_end in [false, true] {
         put("clamped.pcap", &[10 * MSS, 5 * MSS, 8 * MSS, 6000, MSS + 156, 100], is_end);
         let report = bench.run("wire --strict --json -r clamped.pcap -w out.pcap").json();
@@ -279,7 +279,8 @@ fn a_frame_that_would_fit_is_in_doubt_where_superframes_are_no_multiples_of_a_fu
         let report = bench.ok("wire --json -r clamped.pcap -w out.pcap").json();
         assert!(report["guessed"].as_u64() >= Some(5), "{report}");
     }
-    // If they are multiples of a full packet, or if there are none, a frame that fits is a single packet.
+    // If the superframes are multiples of a full packet, or if there are none, a frame that fits the MTU is a single
+    // packet.
     for lengths in [&[14_280, 7140, 11_424, 1344, 100][..], &[1428, 1344, 100]] {
         put("plain.pcap", lengths, false);
         let report = bench.run("wire --strict --json -r plain.pcap -w out.pcap").json();
@@ -429,7 +430,7 @@ fn tshark_finds_nothing_wrong() {
 fn ipv4_header_checksum_left_to_the_device_is_completed() {
     let bench = Bench::new();
     let packet = |n: u16| Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(n));
-    // A device may complete only the IPv4 header checksums: those of TCP, ICMP, fragments, and the headers around a
+    // A device may complete only IPv4 header checksums: of TCP and ICMP packets, of fragments, and of packets around a
     // tunnel.
     let right = [
         packet(1).tcp(|t| t).payload_len(100).build(),

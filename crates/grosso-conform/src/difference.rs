@@ -22,7 +22,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     for FieldBytes { name, bytes, role, class } in fields {
         let [is, was] = [after, before].map(|packet| packet.get(bytes.clone()).unwrap_or_default());
         let follows = matches!(role, Role::Length | Role::Checksum);
-        // The lengths and checksums of a packet of another length carry no further information.
+        // If the lengths of the packets differ, changed length fields and checksums carry no further information.
         if is != was && !(follows && before.len() != after.len()) {
             let text = format!("{name} was {} and is {}", hex(was), hex(is));
             return Difference { text, rule: rule(role, class, was, is) };
@@ -66,7 +66,7 @@ fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     places
 }
 
-/// Returns the rule that applies to a changed field of such a header.
+/// Returns the rule that applies to a changed field with this role and class.
 fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str> {
     Some(match role {
         Role::Link => "G4",

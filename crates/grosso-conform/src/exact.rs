@@ -36,7 +36,7 @@ fn compare(vector: &Vector, expected: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<Fa
     }
     let mut faults = Vec::new();
     for packet in others {
-        // A wrong packet stands for the first one that is missing.
+        // A wrong packet takes the place of the first missing one.
         let (law, text) = match missing.is_empty() {
             true => (Law::Added, "an output packet is not expected".to_owned()),
             false => {

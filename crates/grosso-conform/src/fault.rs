@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Law {
     /// Every packet is delivered.
     Lost,
-    /// Nothing is delivered that was not in the input.
+    /// Every delivered packet was in the input.
     Added,
     /// Every packet is delivered unchanged.
     Changed,

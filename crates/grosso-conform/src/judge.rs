@@ -169,7 +169,7 @@ impl<'a> Court<'a> {
     }
 
     /// Returns the input packet that a packet of a frame corresponds to: the same packet, or otherwise a missing
-    /// packet, preferably one that fits between its neighbours in the frame.
+    /// packet, preferably one that fits between its neighbors in the frame.
     fn meant(&mut self, left: &Left, place: usize) -> Option<usize> {
         if let Some(member) = left.members[place] {
             return Some(member);

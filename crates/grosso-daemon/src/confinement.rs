@@ -9,7 +9,7 @@
 //! | main | capabilities to open devices | opening, for a reload |
 //! | main, in `capture` | none | frames of an open ring, open files and sockets |
 //! | `pcap-listener` | none | clients of `capture --listen` |
-//! | `capture-files` | the capability for directories of other users | opening files in the directories of the outputs |
+//! | `capture-files` | the capability for directories of other users | opening files in the output directories |
 //!
 //! Threads of paths are confined before their first packet, the main thread once the devices are open, and the main
 //! thread of `capture` before its first packet.
@@ -86,12 +86,12 @@ impl Confinement {
 /// Confinement of this process at the last update.
 static KNOWN: Mutex<Confinement> = Mutex::new(Confinement { landlock: false, threads: Vec::new() });
 
-/// Returns the last known confinement of this process.
+/// Returns the recorded confinement of this process.
 pub fn known() -> Confinement {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Updates the known confinement of this process after paths have started or ended.
+/// Updates the recorded confinement of this process after paths have started or ended.
 pub fn look() {
     // Threads are not reported if `/proc` is hidden.
     let threads = sandbox::own_threads().unwrap_or_default();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{error::Failure, tunnel::Definition};
 
-/// Reads a file that [`Definition::to_toml`] made and that may have been edited since.
+/// Reads a file that [`Definition::to_toml`] wrote and that may have been edited since then.
 pub fn read(path: &Path) -> Result<Definition, Failure> {
     let config = Config::read(path)?;
     let found = config.paths.into_iter().find_map(|path| of(&path));

@@ -324,7 +324,7 @@ mod tests {
     fn one_key_for_both_directions_needs_the_user_s_consent() {
         let keys = |[inbound, outbound]: [&str; 2]| {
             let [inbound, outbound] = [inbound, outbound].map(|byte| byte.repeat(16));
-            // Different salts do not make different keys.
+            // Keys that differ only in their salts count as the same key.
             Keys::parse(format!("in {inbound}00000001\nout {outbound}00000002").as_bytes()).unwrap()
         };
         assert!(keys(["ab", "cd"]).check(false).is_ok());

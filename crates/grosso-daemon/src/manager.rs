@@ -1,4 +1,4 @@
-//! Messages to a service manager (`sd_notify(3)`); without one, nothing happens.
+//! Messages to a service manager (`sd_notify(3)`). Without a manager, no message is sent.
 
 use sd_notify::NotifyState;
 

@@ -7,7 +7,7 @@ use rustix::{fs::fgetxattr, io::Errno, process::geteuid};
 /// Users who can read or write a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// The owner, who is this user or root; this user may also have access through a list, because systemd creates the
+    /// Only the owner, who is this user or root, and this user through an access control list: systemd creates the
     /// files of `LoadCredential=` this way.
     Own,
     /// Other users as well.
@@ -26,7 +26,7 @@ pub(super) fn of(file: &File) -> io::Result<Readers> {
     let mut list = [0; LIST_BYTES_MAX];
     let is_own = match fgetxattr(file, "system.posix_acl_access", &mut list) {
         Ok(len) => is_trusted && list.get(..len).is_some_and(|list| is_for(list, user)),
-        // The file has no list, or one with too many entries, or the file system does not support lists.
+        // The file has no list or one with too many entries, or the file system does not support lists.
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => false,
         Err(error) => return Err(error.into()),
     };

@@ -30,7 +30,7 @@ struct State<'a> {
     encap: Option<(u16, u16)>,
     /// Prefixes of the source and the destination.
     selector: Option<(&'a str, &'a str)>,
-    /// Whether the association's counters have begun.
+    /// Whether the parser has reached the association's counters.
     has_counters: bool,
     /// Whether the association has sent or received packets.
     is_used: bool,
@@ -540,10 +540,10 @@ src 10.9.0.2 dst 10.9.0.1
         let table = "spi-in = 0x1000\nspi-out = 0x1001\nicv-bits = 96\nreplay-window = 0\n\
                      sel = { src = [\"fc00:2::1\"], dst = [\"fc00:1::1\"] }\nshared-key = true\n";
         assert_eq!((made.table.as_str(), made.policies), (table, 2));
-        // The SPI distinguishes the directions: one key needs two of them.
+        // The SPI distinguishes the directions, so two SPIs are needed if both directions have the same key.
         let one = pair(&text.replace("0x1001", "0x1000"), here(), None, true).err().unwrap();
         assert!(one.contains("shared-key = true needs different"), "{one}");
-        // Two keys stay two keys, although one would be accepted.
+        // Two different keys are kept, although one key would be accepted.
         let two = pair(PRINTED, "10.9.0.2".parse().unwrap(), None, true).unwrap();
         assert!(!two.table.contains("shared-key"), "{}", two.table);
         let deleted = format!("ip xfrm policy deleteall\n{PRINTED}");

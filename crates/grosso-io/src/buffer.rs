@@ -67,7 +67,7 @@ impl PortBuffer {
         Self::new(Memory::Made(bytes), frame)
     }
 
-    /// Creates a buffer from memory of a stage that the frame fills.
+    /// Creates a buffer from memory of a stage that contains only the frame.
     pub(crate) fn made_whole(bytes: Vec<u8>) -> Self {
         let frame = 0..bytes.len();
         Self::made(bytes, frame)
@@ -174,7 +174,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. More are left only after a burst.
+/// Maximum number of spare buffers of a port. More buffers are unused only after a burst.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 

@@ -46,7 +46,7 @@ impl<R: Read, W: Write> CapturePort<R, W> {
     /// Completes the written capture and returns its sink; `None` without one.
     ///
     /// # Errors
-    /// Returns errors of the writer.
+    /// Returns errors from the writer.
     pub fn finish(self) -> Result<Option<W>, CaptureError> {
         self.writer.map(CaptureWriter::finish).transpose()
     }

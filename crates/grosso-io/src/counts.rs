@@ -37,9 +37,9 @@ pub struct DirectionStats {
     pub joined: [Superframes; Protocol::ALL.len()],
     /// Superframes segmented because the port does not accept them.
     pub cut: u64,
-    /// Length of these superframes in bytes.
+    /// Length in bytes of the superframes that were segmented.
     pub cut_bytes: u64,
-    /// Packets that these superframes were segmented into.
+    /// Packets that superframes were segmented into.
     pub cut_wire: WireSize,
     /// Partial checksums completed because the port does not accept them.
     pub completed: u64,
@@ -47,7 +47,7 @@ pub struct DirectionStats {
     pub uncut: u64,
     /// Acknowledgments that were replaced by several acknowledgments.
     pub acknowledgments_expanded: u64,
-    /// Acknowledgments transmitted in place of the replaced ones, including each original as the last one.
+    /// Acknowledgments transmitted in place of the replaced ones, including each original, which comes last.
     pub acknowledgments_expanded_into: u64,
     /// Acknowledgments of merged packets that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],

@@ -93,7 +93,7 @@ impl Egress {
     /// Sends queued frames; returns true once the queue is empty.
     ///
     /// # Errors
-    /// Returns errors of the port.
+    /// Returns errors from the port.
     pub fn drain(&mut self, to: &mut dyn Transmit) -> Result<bool, PortError> {
         for _ in 0..RENEWALS_MAX {
             self.renew(to)?;
@@ -136,7 +136,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The port itself was not called.
+        // `Full` refused the frames, not the port, so these refusals do not count.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Egress {
     /// Sends a delivery of the coalescer and passes its buffers to `done` for reuse.
     ///
     /// # Errors
-    /// Returns errors of the port.
+    /// Returns errors from the port.
     pub fn deliver<B: AsRef<[u8]>>(
         &mut self,
         mut delivery: Delivery<'_, B>,
@@ -245,7 +245,7 @@ impl Egress {
     /// port. The first slice must contain all headers.
     ///
     /// # Errors
-    /// Returns errors of the port.
+    /// Returns errors from the port.
     pub fn send(
         &mut self,
         slices: &[&[u8]],

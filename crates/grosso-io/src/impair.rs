@@ -183,7 +183,7 @@ pub struct Impair<P: Port> {
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire>,
-    /// Number of frames put on the wire so far. Frames with equal arrival times leave in this order.
+    /// Number of frames put on the wire so far. Frames with equal arrival times are delivered in this order.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,

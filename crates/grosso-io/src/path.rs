@@ -63,10 +63,9 @@ pub struct Direction {
     coalescer: Option<PortCoalescer>,
     done: Done,
     egress: Egress,
-    /// Measurement of round trips, shared by both directions; present while this one moves frames.
+    /// Measurement of round trips, shared by both directions; present while this direction moves frames.
     round_trips: Option<Box<RoundTrips>>,
-    /// Record of the trains delivered, shared by both directions; present while this one moves
-    /// frames.
+    /// Record of the trains delivered, shared by both directions; present while this direction moves frames.
     expander: Option<Box<Expander>>,
     /// Whether the port accepted frames that it could not send yet.
     is_blocked: bool,
@@ -218,7 +217,7 @@ impl Direction {
         self.expander.take()
     }
 
-    /// Sends queued frames as far as the port has room, without receiving.
+    /// Sends queued frames while the port has room, without receiving.
     ///
     /// # Errors
     /// Returns the error of a port that failed.
@@ -316,7 +315,7 @@ impl Direction {
         }
         let expansion = expander.expand(frame).and_then(|result| egress.count_expansion(result));
         let Some(expansion) = expansion else { return Ok(()) };
-        // Held packets of the same connection leave first, so that no packet is overtaken.
+        // Held packets of the same connection are sent first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
         self.with_coalescer(to, |coalescer, sink| {
             coalescer.flush_before(packet, frame.meta.hash, sink);

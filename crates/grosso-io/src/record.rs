@@ -118,7 +118,7 @@ impl<P: Port> Record<P> {
     /// Starts to record the frames of a port as a new interface of the capture, with the port's link type.
     ///
     /// # Errors
-    /// Returns errors of the writer, or a failure to start a thread.
+    /// Returns errors from the writer, or a failure to start a thread.
     pub fn start<W: Write + Send + 'static>(
         port: P,
         mut writer: CaptureWriter<W>,

@@ -355,7 +355,7 @@ pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> Str
     format!("{median} {unit} ({min}-{max})")
 }
 
-/// Returns the CPUs for the sender and for everything else: the same one if there is only one.
+/// Returns the CPUs for the sender and for everything else: the same CPU if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],

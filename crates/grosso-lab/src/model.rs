@@ -56,8 +56,8 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// Bytes acknowledged towards the next segment of congestion avoidance; when counting packets, the fraction of a
-    /// byte.
+    /// Bytes acknowledged towards the next segment of congestion avoidance; if packets are counted, the remainder of
+    /// less than a byte.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,

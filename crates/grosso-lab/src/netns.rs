@@ -132,7 +132,8 @@ pub struct Hosts {
     read_bytes_min: u16,
     /// See [`Layout::offered_bits`].
     offered_bits: Option<u64>,
-    /// The namespaces of a wire between two data paths: neither path must lose the wire when the other ends.
+    /// The namespaces of a wire between two data paths. They are kept here because neither path may lose the wire when
+    /// the other path ends.
     between: Vec<NetworkNamespace>,
     /// The kernel thread that reads the receiver's packets from its device, if the device has such a thread.
     poller: Option<Pid>,
@@ -247,7 +248,7 @@ impl Hosts {
     /// `superframes` is set. `open` gets the name of an end, and the options that would open a packet socket there.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`] and of `open`.
+    /// Errors from [`Hosts::receiving`] and from `open`.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -336,8 +337,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgement on
-    /// the CPU that sent it, and be accounted there. Needs root; returns whether it succeeded.
+    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgment on
+    /// the CPU that sent it, and the CPU time would be accounted there. Needs root; returns whether it succeeded.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -618,7 +619,7 @@ fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result
     Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
-/// Configures MTU and addresses (IPv4 first) of a device in the calling thread's namespace, and turns it on.
+/// Configures MTU and addresses (IPv4 first) of a device in the calling thread's namespace, and brings it up.
 pub(crate) fn set_up(
     interface: &str,
     addresses: [IpAddr; 2],

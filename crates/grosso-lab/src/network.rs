@@ -244,7 +244,7 @@ impl Summary {
 
 /// Returns whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
 fn has_listener() -> io::Result<bool> {
-    // The fourth column is the state: 0A listens, 07 is a UDP socket that is not connected.
+    // The fourth column is the state: 0A is a listening TCP socket, 07 an unconnected UDP socket.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     for (table, state) in tables {
         let text = match kernel::read(format!("/proc/thread-self/net/{table}")) {

@@ -1,4 +1,5 @@
-//! Coalescing and superframes, on and off: tables R1 and R5, and other kinds of traffic and paths.
+//! Experiments with coalescing and superframes on and off: tables R1 and R5, and measurements of other traffic and
+//! other paths.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 

@@ -1,10 +1,11 @@
 //! Wall-clock profile of a data path's thread, by part of its work.
 //!
 //! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. When one part
-//! ends and another begins, it reads a fast clock, which also runs while the thread is off the CPU. Once per turn of
-//! the data path it reads the thread's own clock, which does not. The excess of the parts over that clock is subtracted
-//! where the thread may have been off the CPU: first from its waiting, then from its longest pieces of work. The time
-//! for reading the clocks is subtracted.
+//! ends and another begins, the thread reads a fast clock, which also runs while the thread is off the CPU. Once per
+//! iteration of the data path's loop, the thread reads its CPU clock, which stops while it is off the CPU. If the parts
+//! add up to more than the CPU clock, the excess is subtracted from the time in which the thread may have been off the
+//! CPU: first from its waiting, then from its longest pieces of work. The time for reading the clocks is subtracted
+//! too.
 
 use std::{
     cell::RefCell,
@@ -41,13 +42,13 @@ pub(crate) enum Part {
     HostReceive,
     /// The port of the host while it sends, without its system calls.
     HostSend,
-    /// System calls of the wire's port that receive.
+    /// Receiving system calls of the wire's port.
     WireReceiveCall,
-    /// System calls of the wire's port that send.
+    /// Sending system calls of the wire's port.
     WireSendCall,
-    /// System calls of the host's port that receive.
+    /// Receiving system calls of the host's port.
     HostReceiveCall,
-    /// System calls of the host's port that send.
+    /// Sending system calls of the host's port.
     HostSendCall,
 }
 
@@ -71,7 +72,7 @@ impl Part {
 /// Sides of the data path that a port can be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or the port in its place. A turn of the path begins when it polls the wire.
+    /// The wire, or the port in its place. An iteration of the path's loop begins when it polls the wire.
     Wire,
     /// The host.
     Host,
@@ -116,7 +117,7 @@ impl Profiler {
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
-    /// Returns the time spent up to the end of the previous turn.
+    /// Returns the time spent up to the end of the previous iteration.
     pub(crate) fn spent(&self) -> Spent {
         let read = |clocks: &[AtomicU64; PARTS]| {
             core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
@@ -175,16 +176,16 @@ struct Watch {
     profiler: Arc<Profiler>,
     /// Overhead of reading the fast clock, in nanoseconds, which counts towards the preceding piece of work.
     look_ns: u64,
-    /// Overhead of reading the thread's own clock, in nanoseconds.
+    /// Overhead of reading the thread's CPU clock, in nanoseconds.
     own_look_ns: u64,
     part: Part,
     since: Instant,
     turn: Turn,
-    /// Value of the thread's own clock when the turn began; `None` before the first turn.
+    /// Value of the thread's CPU clock when the iteration began; `None` before the first iteration.
     own_ns: Option<u64>,
 }
 
-/// Work since the turn began.
+/// Work since the iteration began.
 #[derive(Debug, Default)]
 struct Turn {
     parts_ns: [u64; PARTS],
@@ -230,7 +231,7 @@ impl Watch {
         from
     }
 
-    /// Ends a turn of the path and begins the next.
+    /// Ends an iteration of the path's loop and begins the next.
     fn turn(&mut self) {
         self.switch(Part::Loop);
         let now_ns = own_ns();
@@ -244,7 +245,7 @@ impl Watch {
 }
 
 impl Turn {
-    /// Adds the turn to the clocks. During the turn, the thread was on a CPU for `total_ns`.
+    /// Adds the iteration to the clocks. During the iteration, the thread was on a CPU for `total_ns`.
     fn publish(mut self, profiler: &Profiler, total_ns: u64) {
         self.give_up_beyond(total_ns);
         let each = profiler.parts_ns.iter().zip(self.parts_ns);
@@ -367,7 +368,7 @@ impl<P: Port> Port for Timed<P> {
         transmitted
     }
 
-    /// Flushes the port and ends the turn of this direction, because flushing is its last step.
+    /// Flushes the port and ends the iteration for this direction, because flushing is its last step.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         with_own(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();

@@ -36,7 +36,7 @@ pub struct ProfileRow {
     pub superframes: usize,
     /// The median number of packets in a frame with data.
     pub segments_p50: u32,
-    /// 99th percentile of that number.
+    /// The 99th percentile of the number of packets in a frame with data.
     pub segments_p99: u32,
     /// Frames without payload that were delivered.
     pub acknowledgments: usize,
@@ -181,7 +181,7 @@ enum Kind {
     Small,
     /// Data that acknowledges data.
     Both,
-    /// Acknowledgments of data from this host, one for two packets.
+    /// Acknowledgments of data from this host, one per two packets.
     Acknowledging,
 }
 

@@ -107,7 +107,7 @@ impl fmt::Display for FailedRow {
 pub struct Environment<P> {
     /// The kernel's release.
     pub kernel: String,
-    /// The CPU's name, as it reports it.
+    /// The CPU's name, as reported by the CPU.
     pub processor: String,
     /// The number of CPUs that the lab may use.
     pub processors: usize,
@@ -352,7 +352,7 @@ fn shortened(claim: &str) -> String {
 /// Characters of a row's name in a chart.
 const NAME: usize = 44;
 
-/// Formats an answer, in its colour.
+/// Formats an answer, in its color.
 fn answered(answer: Answer) -> String {
     let class = match answer {
         Answer::Reproduced => "yes",

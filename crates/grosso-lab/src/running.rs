@@ -24,10 +24,11 @@ pub(crate) struct Running<'scope, T> {
 }
 
 impl<'scope, T: Send + 'scope> Running<'scope, T> {
-    /// Starts a data path between two ports. Its thread calls `first` before, and `last` with the left port at the end.
+    /// Starts a data path between two ports. Its thread calls `first` before the path runs, and `last` with the left
+    /// port afterwards.
     ///
     /// # Errors
-    /// Errors from [`DataPath::new`] and of `first`.
+    /// Errors from [`DataPath::new`] and from `first`.
     pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Median, minimum and maximum of several measurements; without any, no field is a number, and JSON omits them.
+/// Median, minimum and maximum of several measurements; without any measurement, all fields are NaN, and the JSON omits
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.

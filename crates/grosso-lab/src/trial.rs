@@ -46,7 +46,7 @@ pub struct Setting {
     /// Carrier of the packets.
     pub carrier: Carrier,
     /// Impairment of packets towards a receiver at which Grosso acts as the NIC. The packets are copied out of their
-    /// receive buffers first, because a long wire would occupy too many of the buffers.
+    /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
     /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If it loses packets,
     /// the receiver's kernel sends no superframes, because random numbers are drawn per packet.

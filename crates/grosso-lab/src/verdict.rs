@@ -48,7 +48,7 @@ pub enum Answer {
     },
     /// This machine cannot show whether the claim holds.
     CannotBeShownHere {
-        /// Measures that would show it.
+        /// Measures that would show whether the claim holds.
         needed: &'static str,
     },
 }
@@ -151,7 +151,7 @@ impl Bound {
         }
     }
 
-    /// Returns how far a figure is on the right side of the bound: the smaller the margin, the worse for the claim.
+    /// Returns the margin by which a figure satisfies the bound: a smaller margin is worse for the claim.
     fn margin(self, figure: f64) -> f64 {
         match self {
             Self::AtLeast(bound) => figure / bound,
@@ -260,8 +260,8 @@ impl Evidence {
         self.within_noise
     }
 
-    /// Combines the evidence of several measurements. All of them must hold, because noise must not decide. The figure
-    /// is the one that supports the claim least. Returns `None` without measurements.
+    /// Combines the evidence of several measurements. All measurements must support the claim, because noise must not
+    /// decide it. The figure is the one that supports the claim least. Returns `None` without measurements.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
@@ -329,7 +329,7 @@ impl Verdict {
         Self { needs_every_row: true, ..self }
     }
 
-    /// Returns the same verdict without a decision, because the figures lack the condition of the claim.
+    /// Returns the same verdict without a decision, because the figures do not meet the condition of the claim.
     pub(crate) fn undecided(self, needed: &'static str) -> Self {
         match self.holds() || self.is_contradicted() {
             true => Self { answer: Answer::Undecided { needed }, ..self },
@@ -426,8 +426,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns the probability that figures of one kind rank as high as `above` does over `below`, or higher, by the
-/// one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
+/// Returns the probability that two series without a real difference rank as far apart as `above` and `below`, or
+/// further, by the one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {
@@ -443,7 +443,8 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     }
     for j in 1..=m {
         for i in 1..=n {
-            // The greatest value is of the first kind and exceeds all j values of the second, or it is of the second.
+            // The greatest value is either of the first kind, and then exceeds all j values of the second, or it is of
+            // the second kind.
             let (fewer, this) = ways.split_at_mut(i);
             for wins in (0..=i * j).rev() {
                 let first = wins.checked_sub(j).map_or(0.0, |wins| fewer[i - 1][wins]);

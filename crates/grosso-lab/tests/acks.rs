@@ -104,9 +104,9 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
-    /// Packets that arrived in vectors.
+    /// Number of packets that arrived as part of an acknowledgment vector.
     collected: usize,
-    /// Positions of the packets that left, from their identifications.
+    /// Positions of the kept packets, from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }

@@ -21,7 +21,7 @@ pub struct Talk {
     pub quiet: bool,
     /// Whether to print details.
     pub verbose: bool,
-    /// Conditions under which output is coloured.
+    /// Conditions under which output is colored.
     pub when: When,
     /// Notes so far, for the report; clones add to the same list.
     warnings: Rc<RefCell<Vec<String>>>,

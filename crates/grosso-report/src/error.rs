@@ -93,7 +93,7 @@ pub fn without_numbers(mut message: String) -> String {
     message
 }
 
-/// The start of such an appended number.
+/// The start of the error number that the standard library appends.
 const OS_ERROR: &str = " (os error ";
 
 /// A position in a text.

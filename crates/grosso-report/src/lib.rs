@@ -7,7 +7,7 @@
 //! | [`error`] | failures with code, place, hint and exit code |
 //! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
 //! | [`needs`] | sets of Linux capabilities |
-//! | [`console`], [`style`], [`progress`] | notes, hints, colours and the progress bar on standard error |
+//! | [`console`], [`style`], [`progress`] | notes, hints, colors and the progress bar on standard error |
 //! | [`page`] | self-contained HTML pages with charts |
 //! | [`name`] | untrusted text, escaped for a terminal |
 //! | [`units`] | bytes, times, percentages and counts, formatted for people |

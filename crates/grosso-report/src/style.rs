@@ -1,11 +1,11 @@
-//! Optional colour on a terminal.
+//! Optional color on a terminal.
 
 use core::fmt::Display;
 use std::borrow::Cow;
 
 use crate::name::{escape, harmless_lines};
 
-/// Conditions under which output is coloured.
+/// Conditions under which output is colored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// On a terminal, unless NO_COLOR is set.
@@ -18,7 +18,7 @@ pub enum When {
 }
 
 impl When {
-    /// Returns whether to colour a stream. An option overrides the environment, and `NO_COLOR` overrides
+    /// Returns whether to color a stream. An option overrides the environment, and `NO_COLOR` overrides
     /// `CLICOLOR_FORCE` (no-color.org, bixense.com/clicolors).
     pub fn decide(self, is_terminal: bool) -> bool {
         let is_set =
@@ -37,7 +37,7 @@ impl When {
 /// Style of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Whether to use colours.
+    /// Whether to use colors.
     pub color: bool,
 }
 
@@ -74,7 +74,7 @@ impl Style {
     }
 }
 
-/// Escapes text like [`harmless_lines`], but keeps the colour codes of [`Style`].
+/// Escapes text like [`harmless_lines`], but keeps the color codes of [`Style`].
 pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),
@@ -83,7 +83,7 @@ pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     escape(text, kept)
 }
 
-/// Returns the length in bytes of our own colour code at the start of a text: 0 if there is none.
+/// Returns the length in bytes of our own color code at the start of a text: 0 if there is none.
 fn painted_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let code = [STRONG, FAINT, BAD, NOTICE, GOOD, PLAIN]

@@ -31,7 +31,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`, which the system's allocator shares.
+        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`, which the system's allocator shares.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,4 +1,4 @@
-//! Helpers for the tests that span several crates, optimised because they loop over packets (ADR 0196).
+//! Helpers for the tests that span several crates, optimized because they loop over packets (ADR 0196).
 //!
 //! | module | content |
 //! |---|---|

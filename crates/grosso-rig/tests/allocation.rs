@@ -183,7 +183,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     }
 }
 
-/// Tests encapsulation and decapsulation: single packets, those with partial checksums, superframes, and refused
+/// Tests encapsulation and decapsulation: single packets, packets with partial checksums, superframes, and refused
 /// packets.
 #[test]
 fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
@@ -248,7 +248,7 @@ fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     .collect()
 }
 
-/// Tests that a million flows of one packet each need only the memory of the limits (P50).
+/// Tests that a million flows of one packet each need no more memory than the limits allow (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
     let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);

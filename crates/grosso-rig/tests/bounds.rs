@@ -1,4 +1,4 @@
-//! Measured bounds of memory and work. This package is optimised, unlike the package of the other tests (ADR 0196).
+//! Measured bounds of memory and work. This package is optimized, unlike the package of the other tests (ADR 0196).
 
 mod allocation;
 mod reassembly_allocation;

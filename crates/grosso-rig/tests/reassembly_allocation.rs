@@ -46,8 +46,8 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     }
 }
 
-/// Tests that a million incomplete datagrams, from one source or from one source each, need only the memory of the
-/// limits, and an honest sender's datagrams are still reassembled.
+/// Tests that a million incomplete datagrams, all from one source or each from a different source, need no more memory
+/// than the limits allow, and that an honest sender's datagrams are still reassembled.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
     // Changes the first bytes of the source address, so that each fragment comes from a new network, or changes the

@@ -300,7 +300,7 @@ fn rules(rules: &mut Rules, random: &mut Random) {
 const SEED: u64 = 1;
 /// Nanoseconds between two packets.
 const INTERVAL_NS: u64 = 700;
-/// Frames of each workload: enough for every flow to have a turn.
+/// Frames of each workload: enough for every flow to send.
 const WORKLOAD_FRAMES: usize = 2048;
 /// Default number of random frames.
 const FRAMES: usize = 20_000;

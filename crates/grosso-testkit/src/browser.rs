@@ -96,9 +96,9 @@ impl Drop for Folder {
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 /// A narrow screen and a wide one.
 const WIDTHS: [u32; 2] = [375, 1280];
-/// Colour schemes, as the browser numbers them.
+/// Color schemes, as the browser numbers them.
 const SCHEMES: [(&str, u32); 2] = [("light", 1), ("dark", 0)];
-/// Reports problems of the inner page to the outer one, and finally its background colour. Text in a scrolling part is
+/// Reports problems of the inner page to the outer one, and finally its background color. Text in a scrolling part is
 /// not truncated.
 const PROBE: &str = r#"<script>
 addEventListener("load", () => {

@@ -28,7 +28,7 @@ pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B
     );
 }
 
-/// Asserts that the packets of every flow leave in the order in which they entered.
+/// Asserts that the packets of every flow are in the same order in `output` as in `input`.
 ///
 /// # Panics
 /// Panics if a flow was reordered; the message names the flow and shows the first packet out of order.

@@ -23,7 +23,7 @@ impl Processors {
     }
 }
 
-/// Returns the number of CPUs, and so the maximum number of tests that can measure at once.
+/// Returns the number of CPUs, which is the maximum number of tests that can measure at once.
 pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }

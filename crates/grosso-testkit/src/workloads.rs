@@ -49,7 +49,7 @@ pub struct Workload {
     pub name: &'static str,
     /// The Ethernet frames in order: packets, fragments or superframes.
     pub frames: Vec<Vec<u8>>,
-    /// Number of packets on the wire: more than frames if those are superframes.
+    /// Number of packets on the wire: more than the number of frames if the frames are superframes.
     pub packets: usize,
     /// Bytes of transport payload in all frames; for fragments, the payload of the datagrams.
     pub payload_bytes: usize,
@@ -66,7 +66,7 @@ pub struct Gso {
     pub segments: usize,
     /// Start of the partial checksum, in bytes from the start of the frame.
     pub checksum_start: usize,
-    /// Offset of the checksum field, in bytes from that start.
+    /// Offset of the checksum field, in bytes from `checksum_start`.
     pub checksum_offset: usize,
 }
 

@@ -175,7 +175,7 @@ fn k31_k32_size() {
     assert_eq!(shape(&frames), [45, 1]);
 }
 
-/// Tests that odd packets stay out of every train, even if their neighbours have the same oddity.
+/// Tests that unusual packets stay out of every train, even if adjacent packets are unusual in the same way.
 #[test]
 fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);

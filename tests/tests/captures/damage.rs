@@ -1,4 +1,4 @@
-//! Invalid input: every way in which a file can end or be wrong, with the message shown to the user.
+//! Invalid input: every way in which a file can end or be wrong, with the error message for each.
 
 use std::io::{self, Read, Write};
 
@@ -258,7 +258,7 @@ fn errors_of_a_writer_say_what_happened() {
     assert!(full.to_string().ends_with("(after packet 0)"), "{full}");
 }
 
-/// Tests that options before the damage are written, and the damage is counted.
+/// Tests that options before the damaged ones are written, and that the damage is counted.
 #[test]
 fn damaged_options_are_written_as_far_as_they_are_sound() {
     for order in [ByteOrder::Little, ByteOrder::Big] {

@@ -1,4 +1,4 @@
-//! Other readers and tools agree with Grosso's reader, and preserve the output of its writer.
+//! Tests that other readers and tools agree with Grosso's reader, and preserve the output of its writer.
 
 use std::path::Path;
 use std::process::Command;

@@ -65,7 +65,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
         let file = |minor: u16, lengths: [u32; 2]| {
             let mut file = File::new(order);
             file.u32(0xa1b2_c3d4).u16(2).u16(minor).u32(3600).u32(2).u32(1600).u32(1);
-            // A time later than any that a new record can hold.
+            // A time later than any that a new record can contain.
             file.record(1, 2, b"whole", 5)
                 .u32(u32::MAX)
                 .u32(u32::MAX)
@@ -75,7 +75,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
             file.bytes
         };
         let today = file(4, [3, 1514]);
-        // Programs of version 2.3 used both orders.
+        // Programs of version 2.3 wrote the two lengths in either order.
         let old = [(0, [1514, 3]), (1, [1514, 3]), (2, [1514, 3]), (3, [1514, 3]), (3, [3, 1514])];
         for (minor, lengths) in old {
             let copied = copy(&file(minor, lengths), |_| {}).unwrap();
@@ -191,7 +191,7 @@ fn captures_of_different_interfaces_are_joined_without_confusing_them() {
     let joined = join(&files, WriterOptions::new(Format::Pcapng)).unwrap();
     let expected = files.map(packets).concat();
     let mut found = packets(&joined);
-    // A simple packet whose interface gets another number becomes an enhanced one, with time 0.
+    // A simple packet whose interface gets another number becomes an enhanced packet, with time 0.
     for (found, expected) in found.iter_mut().zip(&expected) {
         if expected.timestamp_ns.is_none() && found.timestamp_ns == Some(0) {
             found.timestamp_ns = None;

@@ -61,7 +61,7 @@ fn wrong_checksums_around_a_packet_are_named() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::Ipv4Checksum);
 }
 
-/// Tests that a receiver that trusts the device's verification does not read the payload.
+/// Tests that a receiver that trusts the verification by the device does not read the payload.
 #[test]
 fn verified_checksums_are_not_verified_again() {
     let unnecessary = |levels| Checksum::Unnecessary { levels };
@@ -69,7 +69,7 @@ fn verified_checksums_are_not_verified_again() {
         let taken = take_knowing(&vxlan(1).build(), unnecessary(levels)).unwrap();
         assert_eq!(taken.meta.checksum, inside, "{levels}");
     }
-    // One of two checksums was verified: the payload is read for the other.
+    // One of two checksums was verified, so the payload is read to verify the other.
     let one =
         |wrong_udp, wrong_gre| take_knowing(&gue_gre(wrong_udp, wrong_gre).build(), unnecessary(0));
     let taken = one(1, 0).unwrap();
@@ -77,7 +77,7 @@ fn verified_checksums_are_not_verified_again() {
     assert_eq!(one(0, 1).unwrap_err(), Refusal::GreChecksum);
     let taken = take_knowing(&gue_gre(1, 1).build(), unnecessary(2)).unwrap();
     assert_eq!(taken.meta.checksum, unnecessary(0));
-    // An absent checksum uses up no level.
+    // An absent checksum does not count as one of the verified levels.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
     let frame = packet.vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).build();
     assert_eq!(take_knowing(&frame, unnecessary(0)).unwrap().meta.checksum, unnecessary(0));
@@ -123,8 +123,8 @@ fn c30_a_verified_checksum_becomes_the_sum_of_the_packet_inside() {
     }
 }
 
-/// Tests that a congestion mark changes the sum of IPv6. It does not change that of IPv4, because the header checksum
-/// compensates it.
+/// Tests that a congestion mark changes the sum of an IPv6 packet. The sum of an IPv4 packet stays the same, because
+/// the header checksum compensates the change.
 #[test]
 fn c30_a_sum_follows_the_mark_of_congestion() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(3)).udp(|u| u).gue(|g| g);
@@ -232,7 +232,7 @@ fn c53_remote_checksum_offload_is_completed_or_stays_partial() {
     }
 }
 
-/// One's complement has two zeros; UDP uses one of them for an absent checksum.
+/// Tests a sum of zero. One's complement has two zeros, and UDP uses one of them for an absent checksum.
 #[test]
 fn p42_a_sum_of_zero_is_written_as_all_ones() {
     let mut seen = 0;
@@ -247,7 +247,7 @@ fn p42_a_sum_of_zero_is_written_as_all_ones() {
     assert_eq!(seen, 1);
 }
 
-/// Tests that the header that requested the checksum is removed, and the metadata shows that it was completed.
+/// Tests that the header that requested the checksum is removed, and that the metadata shows the checksum as completed.
 #[test]
 fn p43_b51_remote_checksum_offload_is_done_once() {
     let packet = remote_vxlan().ipv4(|ip| ip).gre(|g| g).ipv4(|ip| ip).tcp(|t| t).payload_len(100);
@@ -298,7 +298,7 @@ fn c55_p41_places_outside_the_packet_are_refused() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::RemoteChecksumPlace);
 }
 
-/// Tests for a bug of the kernel, which once treated the inner packet as the option.
+/// Tests for a bug of the kernel, which at one time treated the inner packet as the option.
 #[test]
 fn p40_b13_an_option_beyond_its_header_is_refused() {
     let frame = remote_gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])).build();

@@ -82,7 +82,7 @@ fn w02_what_no_right_tunnel_does_is_noted() {
     assert_eq!(of(CE, CE), Congestion::Unchanged);
 }
 
-/// Tests for an old bug: the difference was once computed in the wrong byte order.
+/// Tests for an old bug: the difference was computed in the wrong byte order.
 #[test]
 fn b27_ipv4_checksum_stays_right_and_a_wrong_one_wrong() {
     for (outer, inner) in [(ECT1, ECT0), (CE, ECT0), (CE, ECT1)] {
@@ -99,7 +99,7 @@ fn b27_ipv4_checksum_stays_right_and_a_wrong_one_wrong() {
     }
 }
 
-/// Tests that the IP header is found behind VLAN tags, as in Linux, and that a mark does not pass through MPLS.
+/// Tests that the IP header is found after VLAN tags, as in Linux, and that a mark does not pass through MPLS.
 #[test]
 fn w02_nothing_is_told_to_what_is_no_ip_packet() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(CE));

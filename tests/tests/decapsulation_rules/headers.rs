@@ -85,7 +85,7 @@ fn w10_w24_fou_is_the_protocol_that_its_port_says() {
         let taken = take_with(&frame, &meta, LinkType::Ethernet, &rules).unwrap();
         assert_eq!(taken.tunnel, tunnel);
         assert_eq!(taken.packet, packet.out_of_tunnel().unwrap().build());
-        // On a port without a protocol, it is an ordinary datagram.
+        // On a port without a protocol, the packet is an ordinary datagram.
         refused(&packet, Refusal::NoTunnel);
     }
     for protocol in [0, 6, 17, 50, 255] {
@@ -257,7 +257,7 @@ fn fragments_wait_for_the_whole() {
     }
     let behind = ipv6().fragment(|f| f.offset(2).next_header(47)).payload(&[0; 16]);
     refused(&behind, Refusal::Fragment);
-    // An inner fragment is a packet like any other.
+    // An inner fragment is treated like any other inner packet.
     let inner = ipv4().gre(|g| g).ipv4(|ip| ip.df(false).more_fragments(true)).payload(&[0; 24]);
     taken(&inner, Tunnel::Gre);
 }
@@ -274,7 +274,7 @@ fn what_is_no_tunnel_is_called_so() {
         Refusal::NoTunnel,
     );
     refused(&Packet::new().ethernet(|e| e).mpls(|m| m).ipv4(|ip| ip).udp(|u| u), Refusal::NoTunnel);
-    // A key exchange on the port of ESP.
+    // An IKE packet on the port of ESP.
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[0; 28]), Refusal::NoTunnel);
     refused(&ipv4().udp(|u| u.destination_port(4500)).payload(&[1; 28]), Refusal::Encrypted);
     refused(&ipv4().esp(|e| e).payload(&[0; 28]), Refusal::Encrypted);

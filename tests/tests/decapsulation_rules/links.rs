@@ -46,7 +46,7 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     let taken = take(&packet.build()).unwrap();
     assert_eq!(taken.packet, expected);
     assert_eq!(expected[20..22], [0x86, 0xdd]);
-    // Nothing remains around an inner Ethernet frame.
+    // No bytes remain around an inner Ethernet frame.
     let packet = tagged(Packet::new()).ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).vlan(|v| v.id(3));
     let packet = packet.ipv4(|ip| ip).udp(|u| u);
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
@@ -81,7 +81,7 @@ fn labels_around_a_tunnel_stay() {
     let labelled = || Packet::new().ethernet(|e| e).mpls(|m| m.label(9)).ipv4(|ip| ip).gre(|g| g);
     let packet = labelled().ipv6(|ip| ip).udp(|u| u);
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
-    // Two label stacks would merge into one.
+    // If only the tunnel were removed, the two label stacks would become one.
     let twice = labelled().mpls(|m| m).ipv4(|ip| ip).udp(|u| u).build();
     assert_eq!(take(&twice).unwrap_err(), Refusal::LinkFamily);
 }
@@ -186,11 +186,11 @@ fn labels_around_a_frame_on_a_link_are_removed() {
         assert_eq!(out.packet, inside);
         let left = Checksum::Partial { start: start as u16, offset: offset as u16 };
         assert_eq!((out.meta.checksum, out.meta.hash), (left, None));
-        // A partial checksum in front of the frame would be lost.
+        // A partial checksum before the inner frame would be lost.
         let checksum = Checksum::Partial { start: 2, offset: 0 };
         let outside = take_with(&frame, &Meta { checksum, ..meta }, LinkType::Ethernet, &rules());
         assert_eq!(outside.err(), Some(Refusal::ChecksumOutside));
-        // A cooked header has no place for the addresses of the frame.
+        // A cooked header has no room for the addresses of the inner frame.
         let cooked = sll(0x8847, &labels);
         assert_eq!(taken(&cooked, LinkType::LinuxSll), Err(Refusal::LinkFamily));
         let mut alone = rules();

@@ -1,4 +1,4 @@
-//! Every stack of headers in the kit: decapsulation restores the packet that was encapsulated.
+//! Tests for every stack of headers in the kit that decapsulation restores the encapsulated packet.
 
 use grosso::{Meta, tunnel::decapsulate::Refusal};
 use grosso_testkit::{
@@ -11,7 +11,7 @@ use grosso_wire::LinkType;
 
 use super::taking::{rules_with_fou, take_with};
 
-/// Removes all tunnels of a packet one by one and compares it with the kit's at every level.
+/// Removes all tunnels of a packet one by one, and compares the result with the kit's packet at every level.
 fn check(stack: &Stack, packet: Packet) {
     let link = if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet };
     let mut packet = packet;
@@ -36,8 +36,8 @@ fn check(stack: &Stack, packet: Packet) {
     unreachable!("there are as many tunnels as levels: {stack:?}");
 }
 
-/// Returns whether no link header announces the contents of this tunnel: the next protocol of an outer service header
-/// is not rewritten, and neither PPP nor a label stack has a number for a service header.
+/// Returns whether no link header can announce the contents of this tunnel: the next protocol of an outer service
+/// header is not rewritten, and neither PPP nor a label stack has a number for a service header.
 fn may_be_unnamed(stack: &Stack, level: usize) -> bool {
     let is_service = matches!(stack.tunnels.get(level), Some((_, Tunnel::VxlanGpeNsh)));
     match stack.front {
@@ -54,7 +54,7 @@ fn expected(packet: &Packet, link: LinkType) -> Option<Packet> {
 }
 
 /// Returns whether remote checksum offload is used only for the transport checksum directly inside its tunnel. The kit
-/// leaves that checksum to the receiver, but not those of tunnels in between.
+/// leaves only this checksum to the receiver, not the checksums of tunnels in between.
 fn is_remote_right(stack: &Stack) -> bool {
     let is_remote =
         |(_, tunnel): &(Network, Tunnel)| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);

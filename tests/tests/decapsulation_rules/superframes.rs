@@ -106,7 +106,8 @@ fn w04_b50_levels_of_identification_move_up() {
     }
 }
 
-/// Datagrams of a tunnel that were merged as datagrams are several packets: they must be segmented first.
+/// Tests a superframe of datagrams of a tunnel. It contains several packets, so it must be segmented before
+/// decapsulation.
 #[test]
 fn b29_a_superframe_of_tunnel_datagrams_is_no_single_packet() {
     let datagram = || {
@@ -138,7 +139,7 @@ fn superframes_without_a_connection_inside_are_refused() {
     assert_eq!(refusal, Refusal::Superframe);
 }
 
-/// Superframes beyond 64 KB have zero in length fields that cannot hold the length.
+/// Tests superframes beyond 64 KB, which have zero in length fields that are too small for the length.
 #[test]
 fn a_big_superframe_needs_no_lengths() {
     let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.total_len_raw(0)).gre(|g| g);

@@ -118,7 +118,7 @@ fn w30_w31_identifiers_and_policies_have_to_be_the_tunnels() {
     assert_eq!(check(geneve(false), geneve(true)), Err(NotAdmitted::Payload));
 }
 
-/// Tests the mode of `ip link`: packets of the other version are neither sent nor accepted.
+/// Tests the `mode` of `ip link`: packets of the other IP version are neither sent nor accepted.
 #[test]
 fn packets_have_to_be_of_the_version_that_the_tunnel_carries() {
     for carrier in [Carrier::Ip, Carrier::Gue(udp(6080))] {
@@ -231,7 +231,8 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// Tests a socket that passes only correct datagrams: it does not report their checksum, but there was one.
+/// Tests a socket that delivers only correct datagrams: it does not report that there was a checksum, but there was
+/// one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {

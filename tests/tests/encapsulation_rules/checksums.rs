@@ -54,21 +54,22 @@ fn c40_checksums_around_a_partial_one_are_made_without_its_payload() {
     assert_eq!(made, 39 * 4);
 }
 
-/// Tests that the device completes the checksum that was already partial, at its new offset.
+/// Tests that the checksum that was already partial is left to the device, at its new offset.
 #[test]
 fn c40_the_checksum_inside_stays_the_partial_one() {
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(udp(4789)));
     let sent = put(&mut encapsulator, &Known::partial(&tcp()), LinkType::Ethernet).unwrap();
     assert_eq!(sent.meta.checksum, partial(20 + 8 + 8 + 14 + 20, 16));
     assert_ne!(sent.bytes[26..28], [0, 0]);
-    // The same without an outer checksum.
+    // Without an outer checksum, the result is the same.
     let (_, mut encapsulator) = end(VXLAN, Carrier::Udp(without_checksum(4789)));
     let sent = put(&mut encapsulator, &Known::partial(&tcp()), LinkType::Ethernet).unwrap();
     assert_eq!(sent.meta.checksum, partial(70, 16));
     assert_eq!(sent.bytes[26..28], [0, 0], "W23: no checksum is written");
 }
 
-/// Tests that around a complete checksum, the outer one is left to the device, or the innermost of two outer ones.
+/// Tests that around a complete checksum, the outer checksum is left to the device. If there are two outer checksums,
+/// the innermost one is left to the device.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [
@@ -87,7 +88,7 @@ fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     }
 }
 
-/// Tests that verified checksums count as verified only if no unverified one is added around them.
+/// Tests that verified checksums stay marked as verified only if no unverified checksum is added around them.
 #[test]
 fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     let checksum = Checksum::Unnecessary { levels: 1 };
@@ -136,8 +137,8 @@ fn c51_c52_gue_says_where_a_partial_checksum_is() {
     }
 }
 
-/// Tests that if the fields cannot express the offset, or if the result would be wrong, the packet is sent without
-/// remote checksum offload.
+/// Tests that a packet is sent without remote checksum offload if the fields cannot express the offset, or if the
+/// result would be wrong.
 #[test]
 fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     let goes_without = |header: Header, frame: &Known| {
@@ -163,7 +164,8 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));
-    // A checksum around the partial one would have to be correct both before and after the receiver completes it.
+    // A checksum around the partial one would have to be correct both before and after the receiver completes the
+    // partial one.
     let ip = || Packet::new().ipv4(|ip| ip).tcp(|t| t).payload_len(9);
     goes_without(gre(None, true, false, false), &Known::partial(&ip()));
     let inner = Packet::new().ipv4(|ip| ip).gre(|g| g.checksum()).ipv4(|ip| ip).tcp(|t| t);
@@ -176,7 +178,8 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     goes_without(VXLAN, &odd);
 }
 
-/// Tests that no checksum between the tunnels would become wrong.
+/// Tests that remote checksum offload is used for a checksum inside another tunnel, if no checksum between the two
+/// tunnels would become wrong.
 #[test]
 fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     let (endpoint, mut encapsulator) = end(Header::Ip, Carrier::Gue(with_remote_checksum(6080)));
@@ -187,8 +190,9 @@ fn c52_remote_checksum_offload_reaches_through_a_tunnel_without_a_checksum() {
     assert_eq!(take(&endpoint, &Known::new(sent.completed())).completed(), inner.build());
 }
 
-/// Tests that a device that sums only UDP directly in IP is sufficient for the checksum of any inner packet, as in
-/// Herbert's `NETIF_F_HW_CSUM` emulation: it completes the outer checksum, and the receiver the inner one.
+/// Tests a device that can only compute the checksum of UDP directly in IP: it is sufficient for the checksum of any
+/// inner packet, as in Herbert's `NETIF_F_HW_CSUM` emulation. The device completes the outer checksum, and the receiver
+/// completes the inner one.
 #[test]
 fn c52_remote_checksum_offload_needs_no_generic_checksum_of_the_device() {
     let device = Device::new(Features::CHECKSUM_IPV4 | Features::CHECKSUM_IPV6);
@@ -209,7 +213,7 @@ fn c52_remote_checksum_offload_needs_no_generic_checksum_of_the_device() {
     }
 }
 
-/// Tests that the flag and the pseudo-header sum go together, in every packet of a superframe.
+/// Tests that every packet of a superframe has both the flag and the pseudo-header sum.
 #[test]
 fn c57_b51_a_superframe_keeps_its_remote_checksum() {
     for endpoint in remote() {

@@ -139,7 +139,7 @@ fn datagram(flow: usize) -> Packet {
     ip.udp(|u| u.source_port(1000)).payload_len(flow % 7)
 }
 
-/// Tests rule W3: one port per flow, regardless of its packets, and the whole range of ports for all flows.
+/// Tests rule W3: all packets of a flow have the same source port, and all flows together use the whole range of ports.
 #[test]
 fn w03_source_ports_are_a_flows_own_and_spread_over_the_range() {
     let [local, remote] = V4;
@@ -184,7 +184,7 @@ fn one_port_and_all_ports_are_ranges_too() {
     }
 }
 
-/// Tests RFC 6438 section 3: a separate flow label, or the configured one.
+/// Tests RFC 6438 section 3: each flow has its own flow label, unless a label is configured.
 #[test]
 fn flow_labels_are_a_flows_own_or_configured() {
     let [local, remote] = V6;
@@ -261,7 +261,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     let around = Around { source_port, ..Around::default() };
     let expected = expected(&endpoint, Carried::Ethernet, &tagged.build(), around).build();
     assert_eq!(sent.completed(), expected);
-    // A tunnel of IP packets has no place for the VLAN tag.
+    // A tunnel of IP packets has no room for the VLAN tag.
     let gre = Endpoint::new(local, remote, gre(None, false, false, false), Carrier::Ip);
     let mut encapsulator = Encapsulator::new(gre.clone(), 1).unwrap();
     let frame = Known { bytes: plain.build(), meta };

@@ -43,9 +43,9 @@ fn bytes(frames: &[Known]) -> Vec<Vec<u8>> {
     frames.iter().map(Known::completed).collect()
 }
 
-/// Tests the cases of tso.py: superframes that the device can segment after a tunnel header leave unsplit. If the
-/// device only repeats headers, all but the last packet leave unsplit. The packets on the wire are the same, no matter
-/// where segmentation happens.
+/// Tests the cases of tso.py: superframes that the device can segment after a tunnel header are sent unsplit. If the
+/// device only repeats headers, all packets except the last one are sent as one superframe. The packets on the wire are
+/// the same in each case.
 #[test]
 fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     let key = || gre(None, false, false, false);
@@ -82,7 +82,8 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// Tests the case of gre_gso.sh: a file passes GRE over IPv6 in large sends, segmented by the device or before it.
+/// Tests the case of gre_gso.sh: a file passes through GRE over IPv6 in large sends, which the device or the software
+/// before it segments.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);
@@ -120,9 +121,9 @@ fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     }
 }
 
-/// Tests the cases of big_tcp.sh: the stream arrives intact, whichever of the sender's and the router's devices
-/// segment, and whichever of the router and the receiver merge; in frames beyond 64 KB if nothing segments or if the
-/// receiver merges.
+/// Tests the cases of big_tcp.sh. Segmentation is on or off at the sender and at the router, and merging is on or off
+/// at the router and at the receiver; the stream arrives intact in each case. The frames are longer than 64 KB if the
+/// receiver merges, or if no device segments.
 #[test]
 fn k132_big_tcp_through_a_router_is_intact_and_big_where_nothing_cuts() {
     let (on, off) = (true, false);
@@ -170,8 +171,9 @@ fn join(frames: Vec<Known>) -> Vec<Known> {
     engine.delivered.into_iter().map(|out| Known { bytes: out.bytes, meta: out.meta }).collect()
 }
 
-/// big_tcp_tunnels: UDP lengths end at 64 KB (B1), so a longer superframe is refused by name and its packets are
-/// encapsulated one by one. The stream is intact, and the peer merges it again as far as lengths allow.
+/// Tests the cases of big_tcp_tunnels. UDP lengths end at 64 KB (B1), so a longer superframe is refused by name, and
+/// its packets are encapsulated one by one. The stream arrives intact, and the peer merges the packets again up to the
+/// limit of the length fields.
 #[test]
 fn k133_big_superframes_go_through_udp_tunnels_as_their_packets() {
     for header in [VXLAN, geneve(false)] {
@@ -210,9 +212,9 @@ fn goes_through(endpoint: &Endpoint, whole: &Known) {
     assert!(bytes(&received) == bytes(&cut(whole, link, &ports, Outgoing::default())));
 }
 
-/// Tests the cases of double_udp_encap.sh: one large send is four packets on the wire, which are merged into one if two
-/// tunnels are allowed. Linux does so only with a hint from the sender, and not if the outer checksum is absent; here
-/// no guess is needed, because every checksum is verified.
+/// Tests the cases of double_udp_encap.sh: one large send becomes four packets on the wire, and a receiver that accepts
+/// two tunnels merges them into one. Linux does so only with a hint from the sender, and not if the outer checksum is
+/// absent. Grosso needs no hint, because it verifies every checksum.
 #[test]
 fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     let outside =
@@ -244,7 +246,7 @@ fn k134_k135_packets_in_two_tunnels_are_joined_where_two_are_allowed() {
     assert_eq!(seen, 2 * 3 * 2 * 2);
 }
 
-/// Returns the number of frames into which a receiver merges these packets; its device has verified either all
+/// Returns the number of frames into which a receiver merges these packets. Its device has verified either all
 /// checksums or none.
 fn received(wire: &[Known], ports: Ports, tunnels_max: u8, is_verified: bool) -> usize {
     let mut profile = Profile::linux();

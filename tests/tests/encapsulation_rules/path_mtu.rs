@@ -23,7 +23,7 @@ use super::{
     superframes::superframe,
 };
 
-/// Returns the fit for a tunnel whose device has this MTU, regardless of its path.
+/// Returns the fit of a frame for a tunnel whose device has this MTU, with no limit on the path.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }
@@ -59,14 +59,15 @@ fn s49_what_fits_fits_to_the_byte() {
     let unset = Packet::new().ipv4(|ip| ip.df(false));
     let longer = of_len(unset, 1451);
     assert_eq!(fit_of(&longer, LinkType::Raw, 1450).0, Fit::MayBeFragmented);
-    // Neither the link header nor padding counts.
+    // Neither the link header nor padding counts towards the length.
     let ethernet = Packet::new().ethernet(|e| e).vlan(|v| v).ipv4(|ip| ip.df(true)).udp(|u| u);
     let frame = Known::new(ethernet.payload_len(10).pad_to(60).build());
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 38).0, Fit::Fits);
     assert_eq!(fit_of(&frame, LinkType::Ethernet, 37).0, Fit::Told);
 }
 
-/// Tags are outside a device's MTU, but they are bytes of the path like others, in the frame or in the metadata.
+/// Tests VLAN tags, in the frame or in the metadata. Tags do not count towards the MTU of a device, but they do count
+/// towards the MTU of the path.
 #[test]
 fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     let long = |start: Packet| start.ipv4(|ip| ip.df(true)).udp(|u| u).payload_len(1218).build();
@@ -102,7 +103,7 @@ fn s49_tags_take_room_of_the_path_and_none_of_the_device() {
     }
 }
 
-/// Tests that for a superframe, the length of its packets counts.
+/// Tests that a superframe fits if its packets fit.
 #[test]
 fn s49_a_superframe_fits_if_its_packets_do() {
     for (start, headers) in [(v4(), 40), (v6(), 60)] {
@@ -236,7 +237,7 @@ fn nobody_is_told_of_what_nobody_may_be_told_of() {
     assert_eq!(fit_of(&echo(v6(), 128), raw, 1300).0, Fit::Told);
 }
 
-/// Tests that truncated frames do not cause a panic, with any metadata and MTU.
+/// Tests that truncated frames do not cause a panic, for any metadata and MTU.
 #[test]
 fn any_beginning_of_a_frame_is_no_reason_to_panic() {
     let frame = Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(1500).build();

@@ -7,7 +7,7 @@ use super::{
     putting::{Known, link_of, packets, put, take},
 };
 
-/// Tests that the same bytes are sent regardless of the metadata of the inner checksum, and for every length.
+/// Tests that the sent bytes are the same for every state of the inner checksum in the metadata, and for every length.
 // Rules: W23, W32
 #[test]
 fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
@@ -26,7 +26,7 @@ fn every_format_is_what_the_kit_writes_and_comes_off_at_the_other_end() {
                     assert_eq!(sent.completed(), expected, "{endpoint:?}");
                     let complete = Known::new(sent.completed());
                     assert_eq!(take(&endpoint, &complete).bytes, whole, "{endpoint:?}");
-                    // The unchanged packet is also decapsulated: its receiver may be on this host.
+                    // The packet is also decapsulated unchanged, because its receiver may be on this host.
                     assert_eq!(take(&endpoint, &sent).completed(), whole, "{endpoint:?}");
                     sequence += 1;
                     seen += 1;

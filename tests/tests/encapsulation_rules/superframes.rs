@@ -120,7 +120,8 @@ fn a_superframe_in_two_tunnels_is_cut_into_what_its_packets_would_be() {
     assert!(pairs > 1500, "{pairs}");
 }
 
-/// Returns the frame as the outer tunnel carries it: Ethernet tunnels get an Ethernet header in front.
+/// Returns the frame in the form that the outer tunnel carries: with an Ethernet header if this tunnel carries Ethernet
+/// frames.
 pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     if !endpoint.carries_ethernet() {
         return frame;
@@ -133,7 +134,7 @@ pub(crate) fn behind_link(mut frame: Known, endpoint: &Endpoint) -> Known {
     frame
 }
 
-/// Returns the ports of both, unless one port has different meanings.
+/// Returns the ports of both sets; `None` if one port has different meanings in the two.
 pub(crate) fn union(one: Ports, other: Ports) -> Option<Ports> {
     let contradicts = |(payload, port): (UdpPayload, u16)| match payload {
         UdpPayload::Header(kind) => ![0, port].contains(&other.port(kind)),
@@ -185,7 +186,7 @@ fn packets_joined_in_the_tunnel_come_out_as_they_were_put_in() {
     assert!(joined * 10 > came * 6, "{joined} of {came}");
 }
 
-/// Tests that the packets pass through every pair of tunnels, with or without remote checksum offload in each.
+/// Tests that packets arrive unchanged through every pair of tunnels, with or without remote checksum offload in each.
 #[test]
 fn packets_joined_in_two_tunnels_come_out_as_they_were_put_in() {
     let (mut joined, mut came) = (0, 0);
@@ -260,7 +261,8 @@ fn s43_a_numbered_superframe_is_cut_before() {
     assert_eq!(encapsulator.stats().refused(Refusal::SuperframeNumbered), 1);
 }
 
-/// Tests a datagram that is to be split into IP fragments: a tunnel header cannot be in each of them.
+/// Tests a datagram that is to be split into IP fragments. It must be split before encapsulation, because each fragment
+/// needs a tunnel header.
 #[test]
 fn superframes_of_fragments_are_cut_before() {
     let [local, remote] = V4;

@@ -1,4 +1,4 @@
-//! Security associations, and both their endpoints.
+//! Security associations and their two endpoints.
 
 use grosso::{
     Meta,
@@ -59,7 +59,7 @@ impl Recipe {
         }
     }
 
-    /// Returns every combination of mode, key, ICV, numbers and UDP, each with its own SPI.
+    /// Returns every combination of mode, key, ICV, length of sequence numbers and UDP, each with its own SPI.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for mode in MODES {

@@ -140,7 +140,7 @@ fn congestion_in_the_tunnel_is_told() {
     const ONE: u8 = 1;
     const ZERO: u8 = 2;
     const CE: u8 = 3;
-    // By inner, then by outer codepoint; `None` means that the packet is discarded.
+    // Indexed by the inner and then by the outer codepoint; `None` means that the packet is discarded.
     let table = [
         (NOT, [Some(NOT), Some(NOT), Some(NOT), None]),
         (ONE, [Some(ONE), Some(ONE), Some(ONE), Some(CE)]),

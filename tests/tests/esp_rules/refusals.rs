@@ -1,4 +1,4 @@
-//! Every refusal by its name; packets that were changed in transit are never accepted.
+//! Every reason to refuse a packet. Packets that were changed in transit are never accepted.
 
 use std::collections::BTreeSet;
 
@@ -240,8 +240,8 @@ fn truncated_packets_are_refused() {
     }
 }
 
-/// Tests associations that differ in key, ICV, kind of sequence numbers or encapsulation: none accepts the packets of
-/// another. A packet of tunnel mode is accepted in transport mode as IP in IP, because the two look alike.
+/// Tests associations that differ in key, ICV, length of sequence numbers or encapsulation: none accepts the packets of
+/// another. A packet of tunnel mode is accepted in transport mode as IP in IP, because both have the same format.
 #[test]
 fn associations_do_not_take_each_others_packets() {
     let recipes = Recipe::all().into_iter().map(|recipe| Recipe { spi: 0x1000, ..recipe });
@@ -259,7 +259,8 @@ fn associations_do_not_take_each_others_packets() {
 }
 
 proptest! {
-    /// Tests any bytes, and any damage to correct packets: no panic, and only encrypted frames are delivered.
+    /// Tests any bytes, and any damage to correct packets: no input causes a panic, and only encrypted frames are
+    /// delivered.
     #[test]
     fn damaged_packets_never_panic(
         number in 0..72_usize,

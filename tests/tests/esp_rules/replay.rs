@@ -117,7 +117,7 @@ fn recipe(window: u32, extended: bool) -> Recipe {
     Recipe { window, extended, ..Recipe::new(EspMode::Transport) }
 }
 
-/// Tests five of eight packets around both edges of the smallest window, in all 32768 orders, with all repetitions.
+/// Tests five of eight packets around both edges of the smallest window, in all 32768 sequences, including repetitions.
 #[test]
 fn every_order_and_every_replay_around_the_edges() {
     for (extended, middle) in [(false, 32), (true, (1 << 32) - 12)] {
@@ -152,8 +152,8 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// Tests the end of sequence numbers: those of 32 bits end; those of 64 bits continue, with the low half wrapping at
-/// any position of the window.
+/// Tests the end of the sequence numbers. Numbers of 32 bits end; numbers of 64 bits continue, and their low half wraps
+/// at any position of the window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {
     let end = 1_u64 << 32;
@@ -204,7 +204,8 @@ fn a_forged_packet_does_not_move_the_window() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Tests random walks, with windows of about whole words, near the end of the low half and of the whole number.
+    /// Tests random walks near the end of the low half and of the whole number. The lengths of the windows are
+    /// multiples of the word length, or one more or less.
     #[test]
     fn the_window_is_that_of_the_oracle(
         seed in any::<u64>().no_shrink(),

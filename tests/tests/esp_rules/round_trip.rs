@@ -54,7 +54,8 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Tests that headers before the encrypted text are correct: without the keys, the packet is like any other.
+/// Tests that the headers before the encrypted text are correct, because a device without the keys treats the packet
+/// like any other.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -94,7 +95,7 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // Decryption accepts the packet too.
+        // Decryption also accepts such a packet.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));
@@ -148,8 +149,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Tests hostile traffic: encrypted packets are restored except for padding, others are refused by name, and every
-    /// packet is counted once.
+    /// Tests hostile traffic: encrypted packets are restored except for padding, other packets are refused by name, and
+    /// every packet is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

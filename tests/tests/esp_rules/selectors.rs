@@ -43,18 +43,18 @@ fn a_packet_of_other_addresses_is_refused_in_every_mode() {
                 let expected = if carried { Ok(wire.clone()) } else { Err(Refusal::Selectors) };
                 assert_eq!(sent, expected, "{recipe:?} {destination:?}");
                 assert_eq!(encryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
-                // The number of a refused packet is used for the next one.
+                // A refused packet does not use up a sequence number.
                 assert_eq!(encryptor.last_sequence(), u64::from(carried));
                 let expected = if carried { Ok(frame.clone()) } else { Err(Refusal::Selectors) };
                 let mut decryptor = recipe.decryptor(0);
                 let found = decrypt(&mut decryptor, &wire).map(|mut found| {
-                    // The wrong checksum of an encrypted IPv4 header stays wrong.
+                    // Encryption does not repair a wrong checksum of an IPv4 header.
                     found[24..26].copy_from_slice(&frame[24..26]);
                     found
                 });
                 assert_eq!(found, expected, "{recipe:?} {destination:?}");
                 assert_eq!(decryptor.stats().refused(Refusal::Selectors), u64::from(!carried));
-                // The other endpoints of an association that carries all addresses accept it.
+                // An association that carries all addresses accepts the packet.
                 assert!(decrypt(&mut all.decryptor(0), &wire).is_ok());
             }
         }

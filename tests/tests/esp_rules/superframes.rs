@@ -1,4 +1,4 @@
-//! S46 and B25: superframes are segmented before encryption, and no state of one packet is used for the next.
+//! S46 and B25: superframes are segmented before encryption, and no state of one packet is used for another.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
         vectors.insert(encrypt(&mut encryptor, &single).unwrap().0[42..50].to_vec());
     }
     assert_eq!(vectors.len(), 33);
-    // No number is repeated in the next round of the low half either.
+    // The initialization vector does not repeat after the low half of the sequence number has wrapped.
     let recipe = Recipe { extended: true, ..recipe };
     let single = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).build();
     let [first, next] =

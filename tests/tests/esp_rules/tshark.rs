@@ -126,7 +126,7 @@ const FIELDS: &[&str] = &[
 /// Returns frames, each with the protocol after the unencrypted headers, and the payload as tshark prints it.
 fn plaintexts() -> Vec<(Vec<u8>, u8, String)> {
     let mut plaintexts = Vec::new();
-    // After a routing header, a home address option is encrypted with the rest, so tshark cannot apply it.
+    // After a routing header, tshark cannot apply the home address option, because it is encrypted with the rest.
     for network in NETWORKS.iter().filter(|network| **network != Network::Ipv6Mobile) {
         let transports = [(Transport::Tcp, 6), (Transport::Udp, 17), (Transport::Icmp, 1)];
         for (transport, protocol) in transports {
@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Proves that the previous test can fail: tshark detects one wrong bit, and another key.
+/// Tests that tshark detects one wrong bit and a wrong key, so a comparison with tshark can fail.
 #[test]
 fn tshark_tells_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);

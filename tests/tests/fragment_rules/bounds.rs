@@ -34,7 +34,7 @@ fn f03_time_runs_from_the_first_fragment_whatever_comes_later() {
         rig.expire();
         assert_eq!(rig.held_datagrams(), 1);
         rig.now_ns += 1;
-        // A push is sufficient.
+        // The next push is sufficient to expire the datagram.
         rig.push(&version.frame(2, &pieces[1]));
         assert_eq!(rig.discarded, [(Discard::Timeout, vec![])]);
         assert_eq!(rig.deadline(), Some(rig.now_ns + limit_ns));
@@ -85,7 +85,7 @@ fn f04_a_datagram_starts_anew_when_its_source_sent_too_much_in_between() {
         assert_eq!(rig.push(&Version::V4.frame(1, &pieces[1])), expected, "{between} {distance}");
         rig.finish();
     }
-    // IPv6 has enough identifications.
+    // IPv6 identifications are long enough, so the distance is not limited.
     let mut rig = Rig::new(rules(ReassemblyMode::Coalesce));
     (0..300).for_each(|id| _ = rig.push(&Version::V6.frame(id, &pieces[0])));
     assert_eq!(rig.push(&Version::V6.frame(0, &pieces[1])), ReassemblyVerdict::Completed);
@@ -100,13 +100,14 @@ fn p33_f02_memory_is_that_of_the_buffers_however_little_they_carry() {
     limited.limits.source_bytes = 100_000;
     let mut rig = Rig::new(limited);
     (0..100).for_each(|id| _ = rig.push(&tiny(id)));
-    // A buffer, a page of positions, and the datagram: at most 25 of them fit.
+    // Each fragment needs a buffer, a page of positions and the datagram's own entry, so fewer than 25 of them fit.
     assert!((15..25).contains(&rig.held_datagrams()), "{}", rig.held_datagrams());
     assert!(rig.held_bytes() > rig.held_datagrams() * 4096);
     rig.finish();
 }
 
-/// Tests that a sender that never completes a datagram does not lock out others, no matter what it sends.
+/// Tests that a sender that never completes a datagram does not prevent the reassembly of other senders' datagrams, no
+/// matter what it sends.
 #[test]
 fn p32_a_stale_sender_does_not_silence_the_rest() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -126,7 +127,8 @@ fn p32_a_stale_sender_does_not_silence_the_rest() {
     }
 }
 
-/// Tests that an honest sender is served during a flood from spoofed sources, each of them new.
+/// Tests that the datagrams of an honest sender are reassembled during a flood in which each packet has a new spoofed
+/// source.
 #[test]
 fn p32_spoofed_sources_do_not_silence_an_honest_one() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
@@ -226,7 +228,7 @@ fn more_datagrams_than_the_limit_drop_the_one_that_waited_longest() {
     rig.finish();
 }
 
-/// Tests that the engine can be finished while it holds datagrams, and nothing is lost.
+/// Tests that the engine can be finished while it holds datagrams, and that no buffer is lost.
 #[test]
 fn b43_everything_comes_back_at_the_end() {
     for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry, ReassemblyMode::Virtual] {
@@ -262,7 +264,7 @@ fn what_is_missing_is_told() {
     }
 }
 
-/// Tests that in every order, fragments cost about the same number of steps: here, only as many pages as needed.
+/// Tests that fragments in the worst order need no more memory than fragments in the best order.
 #[test]
 fn b40_p31_the_worst_order_takes_no_more_memory_than_the_best() {
     let data = data(Version::V4, 16_000, 40);

@@ -46,7 +46,7 @@ fn k81_runs_in_the_order_end_middle_start() {
     });
 }
 
-/// Returns all odd fragments, then all even.
+/// Returns the odd-numbered fragments, counted from 0, and then the even-numbered ones.
 fn odd_then_even(pieces: &[Piece]) -> Vec<Piece> {
     let odd = pieces.iter().skip(1).step_by(2);
     odd.chain(pieces.iter().step_by(2)).cloned().collect()
@@ -86,7 +86,8 @@ fn k83_one_overlap_kills_the_datagram() {
     }
 }
 
-/// Tests the caller's choice of a policy; the kernel's IPv6 connection tracking may deliver overlapping fragments.
+/// Tests that the caller can choose a policy that delivers overlapping fragments, as the kernel's IPv6 connection
+/// tracking may do.
 #[test]
 fn k84_permissive_policies_deliver_what_overlaps() {
     let data = data(Version::V6, 4000, 84);

@@ -50,7 +50,7 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     assert!(rig.problems.is_empty());
 }
 
-/// Tests the sum of a device, which also covers the bytes that are removed.
+/// Tests a sum from a device that also covers the removed bytes.
 #[test]
 fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
     let data = data(Version::V4, 48, 11);
@@ -95,7 +95,7 @@ fn f11_no_data_kills_the_datagram() {
             rig.finish();
         }
     }
-    // The length after rounding down counts.
+    // The fragment is empty after its length is rounded down.
     let tiny = Piece { offset: 8, more: true, data: vec![1; 7] };
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdict = rig.push(&Version::V4.frame(1, &tiny));
@@ -131,7 +131,7 @@ fn p28_every_offset_and_length_near_the_limit() {
             assert_eq!(whole, expected, "{version:?} {end}");
         }
     }
-    // With options, the first header may make the packet too long.
+    // With IP options, the header of the first fragment may make the packet too long.
     let frame = |piece: &Piece, options: &[u8]| {
         let (offset, more) = ((piece.offset / 8) as u16, piece.more);
         let packet = link().ipv4(|ip| {
@@ -165,7 +165,7 @@ fn f30_atomic_fragments_are_handed_up_beside_a_datagram_of_the_same_key() {
         let packet = |link: Packet| link.udp(|u| u).payload_len(9);
         let atomic = packet(link().ipv6(|ip| ip).fragment(|f| f.id(1))).pad_to(90).build();
         assert_eq!(rig.push(&atomic), ReassemblyVerdict::Completed);
-        // Headers before and after the fragment header stay, and so do fields that must not be changed.
+        // Headers before and after the fragment header stay unchanged, including fields that must not be modified.
         let around = |link: Packet| packet(link.destination_options(|d| d).fragment(|f| f.id(1)));
         let deep = around(link().ipv6(|ip| ip).ipv6(|ip| ip).hop_by_hop(|h| h)).build();
         assert_eq!(rig.push(&deep), ReassemblyVerdict::Completed);
@@ -211,7 +211,7 @@ fn f31_p29_a_first_fragment_has_all_headers() {
         packet.payload(&vec![0; len]).build()
     };
     let plain = || link().ipv6(|ip| ip);
-    // TCP, UDP and ICMPv6 with incomplete headers; 8 bytes are the smallest aligned length.
+    // TCP, UDP, ICMPv6 and SCTP with incomplete headers; 8 bytes are the smallest aligned length.
     for (next, least) in [(6, 24), (17, 8), (58, 8), (132, 8)] {
         for len in (8..=32).step_by(8) {
             let (_, verdict) = pushed(&first(plain(), next, len));
@@ -267,7 +267,7 @@ fn p29_tiny_tcp_fragments_die_alone() {
     let verdicts =
         [(0, true, 24), (1, true, 16), (3, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));
     assert_eq!(verdicts, [ReassemblyVerdict::Held, tiny, ReassemblyVerdict::Completed]);
-    // Linux merges them.
+    // The policy of Linux accepts the tiny fragments.
     let mut rig = Rig::new(overlap(Overlap::Linux));
     let verdicts =
         [(0, true, 8), (1, true, 8), (2, false, 8)].map(|(o, m, l)| rig.push(&tcp(o, m, l)));

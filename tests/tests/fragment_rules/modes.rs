@@ -1,4 +1,4 @@
-//! The modes for fragments: copied together, kept in their buffers, or forwarded.
+//! The modes for fragments: copied into one datagram, kept in their buffers, or forwarded.
 
 use grosso::{
     Frame, Meta,
@@ -32,7 +32,7 @@ fn f24_b41_coalescing_gives_every_buffer_back_at_once() {
     assert_eq!(rig.take_whole(), [Version::V4.whole(1, &data)]);
 }
 
-/// Tests that the pushed fragments can be restored, byte for byte and in the order of the data, in any arrival order.
+/// Tests that the pushed fragments can be restored byte for byte, in the order of the data, for any order of arrival.
 #[test]
 fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
     let mut random = Random::new(38);
@@ -82,7 +82,7 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
         let verdicts: Vec<_> = [3, 1, 0, 2, 4].iter().map(|&at| rig.push(&frames[at])).collect();
         let (held, forwarded) = (ReassemblyVerdict::Held, ReassemblyVerdict::Forwarded);
         assert_eq!(verdicts, [held, held, forwarded, forwarded, ReassemblyVerdict::Completed]);
-        // Waiting fragments leave in the order of their data, the first fragment first.
+        // Waiting fragments are forwarded in the order of their data, the first fragment first.
         let numbers: Vec<_> = rig.forwarded.iter().map(|(number, ..)| *number).collect();
         assert_eq!(numbers, [2, 1, 0, 3, 4]);
         let sent: Vec<_> = rig.forwarded.iter().map(|(_, bytes, _)| bytes.clone()).collect();
@@ -103,7 +103,7 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
     let pieces = cut(&data, 24);
     let mut other = pieces[1].clone();
     other.data[3] ^= 1;
-    // Before and after the first fragment, which releases the others.
+    // The known fragment arrives before or after the first fragment, which releases the others.
     for order in [[1, 0], [0, 1]] {
         let mut rig = Rig::new(rules(ReassemblyMode::Virtual));
         let known = order.map(|at: usize| pieces[at].clone());
@@ -132,7 +132,7 @@ fn bytes_are_mixed_only_where_they_are_copied() {
     assert_eq!(reassembler(ReassemblyMode::KeepGeometry, Overlap::Linux), Ok(()));
 }
 
-/// Tunnels may carry the same addresses: fragments from different tunnels are unrelated.
+/// Tests that fragments from different tunnels are never merged, even if the tunnels carry the same addresses.
 #[test]
 fn fragments_of_different_networks_are_never_joined() {
     for version in Version::ALL {

@@ -31,7 +31,7 @@ fn p27_f14_all_interval_relations_with_equal_and_with_other_bytes() {
                 };
                 assert_eq!(verdict, expected, "{version:?} {mode:?} {name} same {same}");
                 if !same && !disjoint {
-                    // The key is also dead.
+                    // Later fragments with the same key are also discarded.
                     assert!(
                         push_all(&mut rig, version, 1, &cut(&data, 80)).iter().all(|v| *v == DEAD)
                     );

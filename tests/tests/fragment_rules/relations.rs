@@ -1,5 +1,5 @@
-//! Two fragments in each of the thirteen relations of intervals, with equal and with different bytes, in either order,
-//! under every policy, compared with the byte map.
+//! Two fragments in each of the thirteen relations of intervals, with equal and with different bytes, in both orders
+//! and under every policy, compared with the byte map.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version};
@@ -23,8 +23,8 @@ pub(crate) const RELATIONS: [(&str, usize, usize); 13] = [
     ("after", 280, 360),
 ];
 
-/// Pushes the two fragments, and then fragments that fill all holes. The data ends at 400, or at the end of the farther
-/// one of the two, which is then the last fragment.
+/// Pushes the two fragments, and then fragments that fill all holes. The data ends at 400, or at the end of one of the
+/// two fragments if that is greater; this fragment is then the last one.
 #[test]
 fn p27_f14_all_interval_relations_under_every_policy() {
     let (mut cases, mut completed) = (0, 0);
@@ -60,7 +60,7 @@ fn p27_f14_all_interval_relations_under_every_policy() {
     assert!(completed > cases / 2, "only {completed} of {cases} gave a datagram");
 }
 
-/// Tests that the default policy gives for each relation exactly the result of RFC 5722 section 4 and P27.
+/// Tests that the default policy gives exactly the result of RFC 5722 section 4 and P27 for each relation.
 #[test]
 fn p27_only_the_same_fragment_again_is_harmless() {
     for version in Version::ALL {

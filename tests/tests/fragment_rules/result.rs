@@ -35,7 +35,7 @@ fn f01_protocol_is_a_key_in_ipv4_and_not_in_ipv6() {
         rig.push(&version.frame(1, &first));
         assert_eq!(rig.push(&later(version, 99)), expected, "{version:?}");
         if let Some(whole) = rig.whole.pop() {
-            // The first fragment's next header counts.
+            // The datagram gets the next header of the first fragment.
             assert_eq!((whole.bytes[20], whole.flow.protocol), (17, 17));
         }
     }
@@ -73,7 +73,7 @@ fn p30_f01_another_address_identification_or_network_is_another_datagram() {
         assert_eq!(rig.push(frame), ReassemblyVerdict::Held);
         assert_eq!(rig.held_datagrams(), count + 1);
     }
-    // A tag that the device removed also separates datagrams; TTL, TOS and MAC addresses do not.
+    // A tag that the device removed also distinguishes datagrams; TTL, TOS and MAC addresses do not.
     let tag = Some(VlanTag { protocol: 0x8100, tci: 9 });
     rig.push_frame(&frames[0], Meta { vlan: tag, ..Meta::default() });
     rig.push_frame(&frames[4], Meta { vlan: tag, ..Meta::default() });
@@ -275,7 +275,8 @@ fn the_transport_checksum_is_verified_when_asked() {
     }
 }
 
-/// Fragments inside all headers that the dissector supports; the outer headers are rewritten.
+/// Tests fragments inside all headers that the dissector supports. The outer headers are adapted to the complete
+/// datagram.
 #[test]
 fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     type Around = fn(Packet) -> Packet;
@@ -310,8 +311,8 @@ fn fragments_inside_vlan_pppoe_and_tunnels_become_a_datagram_there() {
     }
 }
 
-/// Tests that the tunnel's endpoint reassembles the fragments of the tunnel's own packets, and that inner fragments
-/// pass unchanged: malformed and atomic ones too.
+/// Tests that fragments inside a tunnel pass unchanged, including malformed and atomic ones, because the endpoint of
+/// the tunnel reassembles only fragments of the tunnel's own packets.
 #[test]
 fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     type Around = fn(Packet) -> Packet;
@@ -345,8 +346,8 @@ fn fragments_inside_a_tunnel_pass_where_they_are_for_others() {
     }
 }
 
-/// Tests a fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller pushes the result
-/// again.
+/// Tests a fragment of a tunnel's packet: the outermost datagram is reassembled first, and the caller then pushes the
+/// result again.
 #[test]
 fn fragments_in_fragments_are_joined_from_outside() {
     let inner_data = data(Version::V4, 600, 27);

@@ -30,7 +30,7 @@ fn fragments(frame: &[u8], meta: &Meta, options: &FragmentOptions) -> Vec<Vec<u8
     fragments
 }
 
-/// Tests that packets with every kind of header, with their fragments in any order, are restored.
+/// Tests packets with every kind of header: their fragments, in any order, are reassembled to the original packet.
 #[test]
 fn joining_the_fragments_of_a_packet_gives_the_packet() {
     let mut joined = 0;
@@ -59,7 +59,7 @@ fn joining_the_fragments_of_a_packet_gives_the_packet() {
 }
 
 /// Tests the smallest MTU of IPv4 and values near it, with every length of options, so that fragments are as short and
-/// as numerous as possible: a packet that can be fragmented is reassembled.
+/// as numerous as possible. Every packet that can be fragmented is reassembled.
 #[test]
 fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     let (mut joined, mut refused) = (0, 0);
@@ -102,7 +102,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         }
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             let mut rules = ReassemblyRules::new(mode);
-            // Memory is the only limit: every 8 bytes have their own buffer.
+            // Only memory limits the number of fragments: every 8 bytes have their own buffer.
             (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
             let mut rig = Rig::new(rules);
             pieces.iter().for_each(|piece| _ = rig.push(piece));
@@ -114,7 +114,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
     assert!(joined > 300 && refused > 10, "{joined} joined, {refused} not cut");
 }
 
-/// Tests that the length of the largest fragment and the identification are sufficient to recreate the same fragments
+/// Tests that the identification and the length of the largest fragment are sufficient to recreate the same fragments
 /// (P38).
 #[test]
 fn a_forwarded_datagram_is_cut_again_as_it_came() {
@@ -176,12 +176,12 @@ fn options_and_extension_headers_in_every_order_come_back() {
             rig.finish();
         }
     }
-    // Hop-by-hop options must come first, or the packet is malformed; all others are fragmented.
+    // A packet is malformed unless its hop-by-hop options come first. All other packets are fragmented.
     assert!(joined > 40, "only {joined} had fragments");
 }
 
-/// Tests that a partial checksum is completed before fragmentation, sums are added up again, and verification of every
-/// fragment by a device counts for the whole.
+/// Tests that a partial checksum is completed before fragmentation, that the sums of fragments are added up, and that a
+/// datagram counts as verified if a device has verified every fragment.
 #[test]
 fn checksum_states_survive_both_ways() {
     let mut joined = 0;

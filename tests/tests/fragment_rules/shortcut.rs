@@ -1,5 +1,6 @@
-//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict if the previous one belonged
-//! to another datagram, in which case its headers are parsed from the start and its datagram is looked up.
+//! The shortcut for consecutive fragments of a datagram: a fragment gets the same verdict with and without it. If a
+//! fragment of another datagram arrives in between, the shortcut is not used: the headers are parsed from the start,
+//! and the datagram is looked up.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! G1 to G8: the table, the link layer, and the packets that may be in a train at all.
+//! G1 to G8: the table, the link layer, and the packets that can be in a train.
 
 use grosso::{
     Frame, Meta, Profile, Verdict,
@@ -121,7 +121,7 @@ fn g05_ethertypes_without_a_handler_pass() {
     assert_eq!(engine.checked(std::slice::from_ref(&arp))[0].bytes, arp);
 }
 
-/// Tests MPLS, for which Linux has no GRO handler; here the label is part of the flow.
+/// Tests MPLS, for which Linux has no GRO handler. In Grosso, the label is part of the flow.
 #[test]
 fn g05_mpls_merges() {
     let labelled = |label| {
@@ -135,7 +135,7 @@ fn g05_mpls_merges() {
 }
 
 /// Tests a service chain: its path and its index identify the flow, so packets at both positions of a chain on one wire
-/// merge; any other difference in the header ends the train.
+/// merge. Any other difference in the header ends the train.
 #[test]
 fn g05_nsh_merges() {
     type Edit = fn(grosso_testkit::headers::Nsh) -> grosso_testkit::headers::Nsh;

@@ -13,8 +13,8 @@ use grosso_testkit::{
     headers::{Extension, Ipv4, Ipv6},
 };
 
-/// Changes the second of three segments. Asserts its verdict, that it stays in order, and that the third segment does
-/// not merge with the first.
+/// Changes the second of three segments. Asserts the verdict on it, that the order is kept, and that the third segment
+/// does not merge with the first.
 #[track_caller]
 fn assert_second(path: Path, change: impl Fn(Segment) -> Segment, verdict: Verdict) {
     let frames = path.train(&[100; 3], at(1, change));
@@ -180,8 +180,8 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// Tests that DF does not make the identification irrelevant, as it did before 6.18 (G14a): a random one could not be
-/// restored.
+/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because a random one could
+/// not be restored.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];
@@ -201,8 +201,8 @@ fn g15_the_first_header_survives() {
     unchanged(26..50); // Addresses, TCP up to the checksum.
 }
 
-/// Tests that the flow label is compared but does not belong to the flow, whereas Linux would build two aggregates: a
-/// sender may change it within a connection, and the connection must keep its order.
+/// Tests that the flow label is compared but does not belong to the flow, whereas Linux would build two aggregates. A
+/// sender may change the label within a connection, and the connection must keep its order.
 #[test]
 fn g20_interleaved_flow_labels_keep_the_order() {
     let frames = Path::Ipv6
@@ -254,9 +254,9 @@ fn g21_equal_extension_headers_merge() {
     });
 }
 
-/// Tests for a bug that random frames with the tiers off and on have found: after a packet whose last option is
-/// truncated, the home address of the next packet, at the offset of that option, was not included in its checksum (RFC
-/// 6275 section 6.3).
+/// Tests for a bug that random frames have found, with the tiers off and on: if the last option of a packet was
+/// truncated, the home address at the same offset of the next packet was not included in its checksum (RFC 6275 section
+/// 6.3).
 #[test]
 fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
     const HOME: [u8; 16] = [0xfd; 16];
@@ -264,7 +264,7 @@ fn g21_a_home_address_in_the_place_of_an_option_that_is_cut_off_is_summed() {
         let packet = Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(options);
         packet.tcp(|t| t.sequence(1 + 100 * index)).payload_len(100).build()
     };
-    // Three bytes of padding, followed by an option of 200 bytes in a header of 32, or by the home address.
+    // Three bytes of padding, and then either an option of 200 bytes in a header of 32, or the home address.
     let cut_off = of(0, |d| d.data(&[&[1, 3, 0, 0, 0, 0x1e, 200][..], &[0; 23]].concat()));
     let home = |index| {
         of(index, |d| {

@@ -34,7 +34,8 @@ const TCP: &[Ineligible] = &[
     ("padding", |s| s.frame(|packet| packet.trailer(&[0; 4]))),
 ];
 
-/// IPv4-only packets of this kind. (If the header length is too short, the addresses are not read.)
+/// IPv4 packets that cannot be in a train, or never merge with a held packet. (If the header length is too short, the
+/// addresses are not read.)
 const IPV4: &[Ineligible] = &[
     ("header checksum", |s| s.ipv4(|ip| ip.checksum_xor(1))),
     ("options", |s| s.ipv4(|ip| ip.options(&[1, 1, 1, 1]))),
@@ -46,7 +47,7 @@ const IPV4: &[Ineligible] = &[
     ("length zero", |s| s.ipv4(|ip| ip.total_len_raw(0))),
 ];
 
-/// IPv6-only packets of this kind.
+/// IPv6 packets that cannot be in a train, or never merge with a held packet.
 const IPV6: &[Ineligible] = &[
     ("atomic fragment", |s| s.extensions(|packet| packet.fragment(|f| f))),
     ("first fragment", |s| s.extensions(|packet| packet.fragment(|f| f.more(true)))),
@@ -59,7 +60,7 @@ const IPV6: &[Ineligible] = &[
     ("length zero", |s| s.ipv6(|ip| ip.payload_len_raw(0))),
 ];
 
-/// UDP datagrams of this kind.
+/// UDP datagrams that cannot be in a train, or never merge with a held datagram.
 const UDP: &[Ineligible] = &[
     ("wrong checksum", |s| s.udp(|udp| udp.checksum_xor(1))),
     ("no checksum", |s| s.udp(|udp| udp.checksum_zero())),
@@ -124,7 +125,7 @@ fn g75_a_barrier_is_named() {
     assert_eq!(delivered[0].closed, Close::Barrier);
 }
 
-/// Tests that a fragment counts for any connection between its addresses, and for no other.
+/// Tests that a fragment may belong to any connection between its addresses, and to no other connection.
 #[test]
 fn g75_fragments_are_barriers_between_their_addresses_only() {
     let connection = |host: u8| {
@@ -266,7 +267,7 @@ fn g77_geometry_that_is_not_that_of_the_bytes_passes() {
     }
 }
 
-/// Tests that a reassembled datagram never merges: it leaves in fragments again, with its own identification.
+/// Tests that a reassembled datagram never merges, because it will be fragmented again, with its own identification.
 #[test]
 fn s61_a_datagram_that_leaves_in_fragments_again_joins_no_train_and_overtakes_none() {
     for path in [Path::Ipv4, Path::Ipv6] {

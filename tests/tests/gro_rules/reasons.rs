@@ -1,4 +1,4 @@
-//! Every reason that the engine can report has an example.
+//! An example for every reason that the engine can report.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn inner(packet: Packet) -> Pushed {
     known(&packet.ipv4(|ip| ip).tcp(|t| t).payload_len(100))
 }
 
-/// Returns a segment whose correct checksum is zero; 0xffff instead verifies as well.
+/// Returns a segment whose correct checksum is zero; 0xffff in its place is also valid.
 fn other_form_of_zero() -> Pushed {
     let frame = |payload: &[u8], change: fn(Tcp) -> Tcp| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(change).payload(payload).build()
@@ -140,7 +140,7 @@ fn passing() -> Vec<(Pass, Pushed)> {
     ]
 }
 
-/// Returns the reason why the second packet of a flow passes after the first stayed single.
+/// Returns the reason why the second packet of a flow passes after the first was delivered unmerged.
 fn bypassed() -> Pass {
     let mut profile = Profile::linux();
     profile.bypass = Some(Bypass { probe_bytes: 1, joined_min: 1, skip_bytes: 100 });
@@ -345,7 +345,8 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// Tests that the headers of the last packet are the first known ones afterwards, like those whose flow was guessed.
+/// Tests that a train is not found after it was delivered because the cache of header stacks was full, although the
+/// headers of the next packet get the same position in the cache as the headers of this train.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

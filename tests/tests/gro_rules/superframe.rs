@@ -78,7 +78,7 @@ fn g53_a_packet_alone_is_unmodified_and_verified() {
     assert_eq!(out.meta.gso, None);
 }
 
-/// Segments a train and compares the packets, explicitly; every test that coalesces does so as well.
+/// Segments a train and compares the packets explicitly. Every test that coalesces makes the same comparison.
 #[test]
 fn g54_cutting_gives_the_packets_back() {
     for path in Path::ALL {
@@ -185,7 +185,7 @@ fn g64_limit_on_segments_of_a_profile() {
     assert_eq!(payload_lengths(&coalesce_with(profile, &frames)), [300, 300, 100]);
 }
 
-/// Tests the limit of the pool of parts, at the point where Linux continues in a second list; a full pool acts like a
+/// Tests the limit of the pool of parts, where Linux continues in a second list. A full pool ends the train like a
 /// mismatch.
 #[test]
 fn g65_full_pool_of_parts_closes_the_train() {

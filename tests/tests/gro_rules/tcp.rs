@@ -12,8 +12,8 @@ use grosso_rig::{
 };
 use grosso_testkit::headers::Tcp;
 
-/// Asserts the verdict on the second of three segments after a change, that it leaves in its place, and that the third
-/// does not merge with the first.
+/// Asserts the verdict on the second of three segments after a change, that the segments keep their order, and that the
+/// third one does not merge with the first.
 #[track_caller]
 fn assert_second(change: impl Fn(Tcp) -> Tcp + Copy + 'static, verdict: Verdict) {
     for path in Path::PLAIN {
@@ -80,7 +80,7 @@ fn g31_ports_make_the_flow() {
     }
 }
 
-/// Tests every bit of the word with data offset and flags except FIN, PSH, SYN, RST and URG, which have their own
+/// Tests every bit of the word with data offset and flags, except FIN, PSH, SYN, RST and URG, which have separate
 /// rules.
 #[test]
 fn g32_reserved_bits_and_flags_differ() {
@@ -157,7 +157,8 @@ fn g32_a_longer_segment_starts_the_next_train() {
     }
 }
 
-/// Returns the verdict on a superframe of two segments of `size` bytes after one of two segments of 100 bytes.
+/// Returns the verdict on a superframe of two segments of `size` bytes that follows a superframe of two segments of 100
+/// bytes.
 fn superframe_behind(size: u16) -> Verdict {
     let superframe = |sequence: u32, id: u16, size: u16| {
         let packet = grosso_testkit::Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id));
@@ -192,7 +193,7 @@ fn g32_sequence_number_is_not_the_next() {
     }
 }
 
-/// Tests the urgent pointer, which Linux ignores if URG is clear; segmentation could not restore it.
+/// Tests the urgent pointer, which Linux ignores if URG is clear, although segmentation cannot restore it.
 #[test]
 fn g33_urgent_pointer_must_be_equal() {
     let refused = Verdict::Refused(NoMerge::TcpUrgentPointer);

@@ -1,4 +1,4 @@
-//! G70 to G74: the times at which trains leave.
+//! G70 to G74: the times at which trains are delivered.
 
 use grosso::{Frame, Profile, coalesce::reason::Close};
 use grosso_rig::{

@@ -1,4 +1,5 @@
-//! S1, S2 and S48: features that a device needs to accept a superframe, and the work of software without them.
+//! S1, S2 and S48: the features that a device needs to accept a superframe, and the work that software does without
+//! these features.
 
 use grosso::{
     Meta,
@@ -75,7 +76,7 @@ fn s01_every_kind_of_superframe_needs_its_features() {
     }
 }
 
-/// Tests headers for which ethtool has no name, so that a device either repeats the header unparsed or gets segmented
+/// Tests headers for which ethtool has no name, so a device either repeats the header unparsed or gets segmented
 /// packets. A kernel accepts such a superframe from a TAP device, and drops it if it has to segment it.
 #[test]
 fn s01_no_feature_names_a_service_header_a_label_or_a_session() {
@@ -117,7 +118,7 @@ fn s02_limits_of_the_device_mean_software() {
     let software = Work::Segment(Outgoing::PARTIAL_CHECKSUMS);
     let mut device = Device::new(Features::ALL);
     assert_eq!(work(&device, &frame), Work::Nothing);
-    // The link-layer header does not count.
+    // The link-layer header does not count towards the maximum size.
     device.gso_max_size = frame.bytes.len() as u32 - 14;
     assert_eq!(work(&device, &frame), software);
     device.gso_max_size += 1;

@@ -114,9 +114,9 @@ fn s60_a_wrong_header_checksum_is_not_made_right() {
         let packet = udp4(100, |ip| ip.checksum_xor(checksum));
         assert_eq!(of_mtu(&packet, 68), Err(NoFragments::Ipv4Checksum));
     }
-    // Zero is left to a device, which computes the checksum for each fragment.
+    // A checksum of zero is left to a device, which computes it for each fragment.
     assert_eq!(of_mtu(&udp4(100, |ip| ip.checksum_zero()), 68), of_mtu(&udp4(100, |ip| ip), 68));
-    // The payload is copied, whether its checksum is correct or wrong.
+    // The payload is copied even if its checksum is wrong.
     let wrong = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false)).udp(|u| u.checksum_xor(1));
     let wrong = wrong.payload_len(100).build();
     let data: Vec<u8> = of_mtu(&wrong, 68).unwrap().iter().flat_map(|f| f[34..].to_vec()).collect();
@@ -154,8 +154,8 @@ fn s60_padding_is_left_out_and_missing_bytes_are_noticed() {
     assert_eq!(of_mtu(&packet, 68), Err(NoFragments::BytesMissing));
 }
 
-/// Tests that bytes beyond the PPPoE length do not count: a receiver truncates a packet to that length, and drops one
-/// whose IP header declares more (rule G5a).
+/// Tests that bytes beyond the PPPoE length are not part of the packet: a receiver truncates a packet to that length,
+/// and drops a packet whose IP header declares more (rule G5a).
 #[test]
 fn s60_bytes_that_pppoe_does_not_count_are_missing() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip.df(false)).udp(|udp| udp);
@@ -174,7 +174,7 @@ fn s61_df_refuses_unless_it_may_be_ignored_or_the_packet_came_in_fragments() {
     assert_eq!(joined.iter().map(|f| f.len() - 14).max(), Some(996));
     let refused = fragment(&packet, &came_in(1501), &options);
     assert_eq!(refused, Err(NoFragments::DontFragment { mtu: 1500 }));
-    // DF stays: it also applies to the fragments.
+    // DF stays set, because it also applies to the fragments.
     options.ignore_dont_fragment = true;
     let cut = fragment(&packet, &Meta::default(), &options).unwrap();
     assert_eq!(words(&cut), [0x6000, 0x4000 | 185]);
@@ -202,7 +202,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
 fn s62_what_routers_read_stands_before_the_fragment_header_and_nothing_else_does() {
     let fixed = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let hop = || fixed().hop_by_hop(|h| h);
-    // Offset of the fragment header, after Ethernet and 40 bytes.
+    // Offset of the fragment header: 14 bytes of Ethernet and 40 of IPv6.
     let cases = [
         (fixed(), 0),
         (hop(), 8),

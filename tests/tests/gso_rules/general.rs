@@ -134,8 +134,8 @@ fn s05_extension_headers_are_on_every_packet() {
     assert!(packets.iter().all(|packet| packet[54..78] == frame.bytes[54..78]));
 }
 
-/// Returns a superframe as Linux built it up to 6.19: a hop-by-hop header has the length that the IPv6 header cannot
-/// hold.
+/// Returns a superframe in the form that Linux built up to 6.19: the length does not fit into the IPv6 header, so a
+/// hop-by-hop header contains it.
 fn jumbo(len: usize) -> Superframe {
     let length = (len + 20 + 8) as u32;
     let option = [&[0xc2, 4][..], &length.to_be_bytes()].concat();
@@ -305,7 +305,7 @@ fn s20_every_datagram_has_its_own_header() {
     assert!(packets.iter().all(|packet| is_right(packet, Link::Ethernet)));
 }
 
-/// Tests that segmentation does not read the field of a partial checksum: a guest may leave it zero.
+/// Tests that segmentation does not read the field of a partial checksum, because a guest may leave it zero.
 #[test]
 fn s21_partial_checksum_makes_every_datagram_have_one() {
     let mut frame = udp4(250);

@@ -106,8 +106,8 @@ fn s47_lengths_are_those_of_one_segment() {
     }
 }
 
-/// Tests that the repeated headers lose nothing: segmenting such a packet again gives the same packets as segmenting in
-/// software.
+/// Tests that repeated headers lose no information: segmenting such a superframe again gives the same packets as
+/// segmenting the original in software.
 #[test]
 fn s47_a_device_that_repeats_the_headers_makes_the_same_packets() {
     for headers in headers() {

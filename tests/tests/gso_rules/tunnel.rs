@@ -110,7 +110,7 @@ fn s41_each_level_has_its_own_identification_mode() {
     }
 }
 
-/// Tests an oversized superframe whose 16-bit UDP length has wrapped; the actual bytes count.
+/// Tests an oversized superframe whose 16-bit UDP length has wrapped. Segmentation uses the actual length.
 #[test]
 fn s42_oversize_tunnel_is_cut_by_its_real_length() {
     let packet = vxlan(|udp| udp.len_raw(15414)).tcp(|tcp| tcp).payload_len(80_000);

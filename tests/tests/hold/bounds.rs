@@ -4,8 +4,8 @@ use grosso::coalesce::{Hold, reason::Close};
 
 use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 
-/// Tests a slow flow, which a timer that each packet restarts would hold for ever. The controller does not hold a train
-/// at all if it does not expect the next packet in time.
+/// Tests a slow flow, which would be held forever if each packet restarted the timer. The controller does not hold a
+/// train at all if it does not expect the next packet in time.
 #[test]
 fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
@@ -29,8 +29,8 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     }
 }
 
-/// Tests a receiver that is always behind: polls of 64 packets follow each other, no timer ever expires, and every poll
-/// continues each train.
+/// Tests a receiver that is always behind: its polls of 64 packets follow each other, no timer ever expires, and every
+/// poll continues each train.
 #[test]
 fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
     const POLL_NS: u64 = 6_000;
@@ -73,7 +73,7 @@ fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
     }
 }
 
-/// Tests order at the end of a poll, if several flows are not expected in time.
+/// Tests the order at the end of a poll in which several flows are not expected to continue in time.
 #[test]
 fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     let mut world = World::new(holding(Hold::Controlled, HOLD_NS));
@@ -105,7 +105,8 @@ fn p25_all_is_out_in_time_when_traffic_stops() {
     }
 }
 
-/// Tests finishing the engine, which also happens on a change of configuration: one coalescer ends and the next starts.
+/// Tests finishing the engine, which also happens when the configuration changes: one coalescer ends and the next one
+/// starts.
 #[test]
 fn p25_the_end_drains_whatever_is_held_however_long_it_may_be() {
     for hold in HOLDS {

@@ -19,7 +19,8 @@ fn bypassing() -> Profile {
     profile
 }
 
-/// Returns the verdicts on packets of one flow, which can merge if `joins` returns true, in polls of four packets.
+/// Returns the verdicts on packets of one flow in polls of four packets. A packet can merge if `joins` returns true for
+/// it.
 fn verdicts(meta: Meta, count: u32, joins: impl Fn(u32) -> bool) -> Vec<Verdict> {
     let mut session = Session::new(bypassing(), LinkType::Ethernet, 1);
     let mut verdicts = Vec::new();
@@ -43,7 +44,7 @@ const PASSED: Verdict = Verdict::Passed(Pass::Bypass);
 fn p48_a_flow_that_is_seldom_joined_passes_and_is_tried_again() {
     let verdicts = verdicts(Meta::default(), 110, |_| false);
     for (number, verdict) in verdicts.iter().enumerate() {
-        // Ten packets are observed, forty bypass, and so on.
+        // Ten packets are observed, the next forty bypass, and so on.
         assert_eq!(*verdict == PASSED, number % 50 >= 10, "{number}: {verdict:?}");
     }
 }
@@ -76,7 +77,7 @@ fn p48_a_flow_passes_alone() {
     session.assert_reversible();
 }
 
-/// Tests that held packets of a flow leave before those that bypass.
+/// Tests that the held packets of a flow are delivered before packets that bypass.
 #[test]
 fn p48_what_passes_overtakes_nothing() {
     let mut random = Random::new(7);
@@ -91,12 +92,12 @@ fn p48_what_passes_overtakes_nothing() {
         }
         session.finish();
         session.assert_settled();
-        // The order of the flow is kept.
+        // The flow keeps its order.
         session.assert_reversible();
     }
 }
 
-/// Tests that a bypass that never starts has no effect on the deliveries.
+/// Tests that a bypass that never starts does not change the deliveries.
 #[test]
 fn a_bypass_that_never_comes_about_changes_nothing() {
     for seed in 0..60 {
@@ -123,7 +124,7 @@ fn a_bypass_that_never_comes_about_changes_nothing() {
     }
 }
 
-/// Tests that a size limit, for a consumer with a small buffer, applies to every train, and a longer superframe passes
+/// Tests a size limit for a consumer with a small buffer: it applies to every train, and a longer superframe passes
 /// unchanged (P49).
 #[test]
 fn p49_a_consumer_with_a_small_buffer_sets_how_long_trains_are() {

@@ -60,7 +60,7 @@ fn a_steady_flow_fills_its_trains() {
     world.assert_settled();
 }
 
-/// Bounds of the hold time by round-trip time; on an unknown path the bound is the configured maximum.
+/// Tests the bound of the hold time for each round-trip time. On an unknown path the bound is the configured maximum.
 #[test]
 fn the_round_trip_bounds_the_time() {
     for (round_trip_ns, bound_ns) in [
@@ -68,7 +68,7 @@ fn the_round_trip_bounds_the_time() {
         (Some(LONG_PATH_NS), HOLD_NS),
         (Some(100_000_000), HOLD_NS),
         (Some(160_000), 10_000),
-        // The time is never so short that two packets cannot meet.
+        // The bound is never too short for two packets to merge.
         (Some(8_000), HOLD_NS_MIN),
         (Some(0), HOLD_NS_MIN),
     ] {
@@ -89,7 +89,8 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// Tests that the time in which a superframe fills is also a bound: 64 KiB of full packets every 123 ns.
+/// Tests that the hold time is also bounded by the time in which a superframe fills: 64 KiB of full packets every 123
+/// ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -125,7 +126,7 @@ fn a_round_trip_is_that_of_its_flow_only() {
     world.session.learn_round_trip(&[0; 3], 16_000);
 }
 
-/// Returns the trains of rounds of 10 ms with these numbers of packets, sent back to back at 10 Gb/s in each round.
+/// Returns the trains of each 10 ms round in which this many packets arrive back to back at 10 Gb/s.
 fn rounds(packets: &[u64]) -> Vec<Vec<u32>> {
     const ROUND_NS: u64 = 10_000_000;
     let mut world = controlled(100_000);
@@ -146,7 +147,7 @@ fn longest(trains: &[u32]) -> u32 {
     trains.iter().copied().max().unwrap_or(0)
 }
 
-/// Tests a long path, on which a round trip has sixteen acknowledgments if each train causes one.
+/// Tests a long path, on which each round trip has sixteen acknowledgments if each train causes one.
 #[test]
 fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     let trains = rounds(&[320, 320, 320, 320]);
@@ -163,7 +164,7 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
 fn slow_start_keeps_trains_half_as_long() {
     let trains = rounds(&[80, 160, 320, 640, 640, 640]);
     let longest: Vec<u32> = trains.iter().map(|trains| longest(trains)).collect();
-    // Each round is limited by the size of the previous one, and by whether that one grew.
+    // The trains of each round are limited by the size of the previous round, and by whether that round had grown.
     assert_eq!(longest, [2, 2, 5, 10, 20, 40]);
 }
 
@@ -195,7 +196,7 @@ fn no_time_to_hold_is_no_hold() {
     assert_eq!(world.session.deadline(), None);
 }
 
-/// Tests random arrivals of many flows with any round-trip time: nothing stays beyond its bound.
+/// Tests random arrivals of many flows with any round-trip time: no packet is held longer than its bound.
 #[test]
 fn nothing_is_ever_held_beyond_its_bound() {
     for seed in 0..40 {
@@ -238,7 +239,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
     }
 }
 
-/// Tests more flows than are remembered: trains of forgotten flows end with the poll.
+/// Tests more flows than the controller remembers: the trains of forgotten flows end with the poll.
 #[test]
 fn a_flood_of_flows_is_held_by_the_same_rules() {
     let mut profile = holding(Hold::Controlled, HOLD_NS);

@@ -67,7 +67,7 @@ impl World {
         self.session.push(&packet, Meta { checksum, ..Meta::default() });
     }
 
-    /// Pushes the next packet of a flow at that time, in a poll of its own.
+    /// Pushes the next packet of a flow at this time, in a separate poll.
     fn arrive(&mut self, flow: u16, at_ns: u64) {
         self.pass_until(at_ns);
         self.push(flow);
@@ -88,7 +88,7 @@ impl World {
         self.sent[flow] - 1
     }
 
-    /// Returns the longest residence time in each train, in the order of delivery.
+    /// Returns the longest time for which a packet of each train was held, in the order of delivery.
     fn residences(&self) -> Vec<u64> {
         let since = |number: &usize| self.session.pushed[*number].at_ns;
         let left = self.session.left.iter();
@@ -104,7 +104,7 @@ impl World {
         self.session.left.iter().map(|left| left.closed).collect()
     }
 
-    /// Asserts that all packets left unchanged and in order.
+    /// Asserts that all packets were delivered unchanged and in order.
     fn assert_settled(&self) {
         self.session.assert_settled();
         self.session.assert_reversible();

@@ -37,7 +37,7 @@ fn k105_received_good_checksums_are_verified() {
     }
 }
 
-/// Tests packets that the kernel drops; the engine does not mark them as verified.
+/// Tests packets that the kernel drops. The engine does not mark them as verified.
 #[test]
 fn k105_received_bad_checksums_stay_unverified() {
     let wrong = |_, s: Segment| s.tcp(|tcp| tcp.checksum_xor(1)).udp(|udp| udp.checksum_xor(1));

@@ -15,7 +15,7 @@ use grosso_testkit::{
 /// A change of each packet by its index.
 type Change<'a> = &'a dyn Fn(usize, Segment) -> Segment;
 
-/// Asserts the payload lengths delivered over every one of `paths`.
+/// Asserts the payload lengths delivered over each of `paths`.
 #[track_caller]
 fn case(paths: &[Path], lengths: &[usize], change: Change<'_>, expected: &[usize]) {
     for path in paths {
@@ -101,7 +101,7 @@ fn k13_tcp_seq() {
 
 #[test]
 fn k14_tcp_ts() {
-    // The same ten bytes of timestamps after two, one and no NOP.
+    // The timestamps have the same ten bytes after two, one and no NOP.
     let options = |index: usize| {
         let timestamps = [&[8, 10][..], &[0, 0, 0, [0, 0, 100, 100, 100][index]], &[0; 4]].concat();
         match index {
@@ -230,12 +230,13 @@ fn k30_ip_v6ext_diff() {
     case(&Path::OVER_IPV6, &[100, 100], &change, &[100, 100]);
 }
 
-/// Returns the payload bytes for a path MTU of 4096, and the maximum payload of a superframe.
+/// Returns the payload bytes of a packet for a path MTU of 4096, and the maximum payload of a superframe.
 fn large(path: Path) -> (usize, usize) {
     (4096 - path.ip_and_tcp_len(), 65535 - path.ip_and_tcp_len())
 }
 
-/// Returns full segments, one of `last` bytes, and another of `last` bytes a full segment later.
+/// Returns full segments, a segment of `last` bytes, and another segment of `last` bytes at the position after a full
+/// segment.
 fn large_train(path: Path, last: usize) -> Vec<Vec<u8>> {
     let (mss, max) = large(path);
     let full = max / mss;
@@ -266,7 +267,7 @@ fn k33_single() {
     case(&Path::ALL, &[100], &plain, &[100]);
 }
 
-/// Returns the first segments of `flows` connections, then the second ones, which carry PSH.
+/// Returns the first segments of `flows` connections, and then the second ones, which have PSH.
 fn capacity(flows: u16, path: Path) -> Vec<Vec<u8>> {
     let train = |flow: u16| {
         path.train(&[200, 200], move |index, s| {

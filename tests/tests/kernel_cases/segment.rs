@@ -1,4 +1,4 @@
-//! K90 to K98: `gso_test`, whose synthetic header is an Ethernet, IPv4 and TCP header here.
+//! K90 to K98: `gso_test`. The kernel's test uses a synthetic header; here it is an Ethernet, IPv4 and TCP header.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! The kernel and the engine, with their deliveries for the same frames.
+//! The kernel and the engine, and their deliveries for the same frames.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use grosso_wire::LinkType;
 
 use super::known::flow;
 
-/// Metadata of a superframe, in the terms of a virtio header.
+/// Metadata of a superframe, in the fields of a virtio header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Offload {
     pub(crate) gso_type: u8,
@@ -33,7 +33,7 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) items: Vec<Item>,
-    /// The packets that left unmerged, each with whether its checksums are marked as verified.
+    /// The packets delivered unmerged, and whether the checksums of each are marked as verified.
     pub(crate) verified: BTreeMap<Vec<u8>, bool>,
     /// Number of superframes whose GRE checksum is not zero.
     pub(crate) gre_words: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
 pub(crate) struct Difference {
     pub(crate) kernel: Vec<Item>,
     pub(crate) engine: Vec<Item>,
-    /// The flows whose frames are equal but in another order.
+    /// Flows whose frames are equal but in a different order.
     pub(crate) reordered: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Answer {
         self
     }
 
-    /// Returns the superframes and packets of each flow in order.
+    /// Returns the superframes and packets of each flow, in order.
     fn by_flow(&self) -> BTreeMap<String, Vec<&Item>> {
         let mut flows: BTreeMap<String, Vec<&Item>> = BTreeMap::new();
         for item in &self.items {
@@ -119,7 +119,7 @@ impl Answer {
     }
 }
 
-/// Returns the frames that only one of the two delivers, and the flows whose order differs.
+/// Returns the frames that only the kernel or only the engine delivers, and the flows whose order differs.
 pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     let mut only_engine = engine.items.clone();
     let mut only_kernel = kernel.items.clone();
@@ -141,7 +141,7 @@ pub(crate) fn difference(kernel: &Answer, engine: &Answer) -> Difference {
     Difference { kernel: only_kernel, engine: only_engine, reordered }
 }
 
-/// Converts metadata of the engine's superframe to the terms of a virtio header.
+/// Converts the metadata of the engine's superframe to the fields of a virtio header.
 fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     let Checksum::Partial { start, offset } = meta.checksum else {
         panic!("a superframe has a partial checksum: {meta:?}");
@@ -157,8 +157,8 @@ fn offload_of(bytes: &[u8], meta: &Meta) -> Offload {
     Offload { gso_type, gso_size, checksum_start: start, checksum_offset: offset }
 }
 
-/// Zeroes the checksums of a superframe's GRE headers, in which Linux leaves those of the first packet: they are not
-/// read, because segmentation recomputes them (rule S43).
+/// Zeroes the checksums of a superframe's GRE headers. Linux leaves the checksums of the first packet there; they have
+/// no meaning, because segmentation recomputes them (rule S43).
 fn clear_gre_words(bytes: &mut [u8]) -> bool {
     let mut cleared = false;
     for layer in parse(bytes, Link::Ethernet, Lengths::Whole).layers {

@@ -1,4 +1,4 @@
-//! Vectors for each known difference, which shows it, and for the limits, which are equal.
+//! A vector that shows each known difference, and vectors for the limits, which are equal in the kernel and the engine.
 
 use std::collections::BTreeSet;
 
@@ -126,8 +126,8 @@ fn g63_raised_limits_make_the_same_packets_but_for_the_jumbo_header() {
     }
 }
 
-/// Returns a vector that shows this difference, and no other, with the running kernel; `None` if the kernel does not
-/// have it.
+/// Returns a vector that shows only this difference on the running kernel; `None` if this kernel does not have the
+/// difference.
 fn example(known: Known) -> Option<Vec<Vec<u8>>> {
     let vxlan = |udp_len: Option<u16>, remote: bool, index: u16| {
         let outer = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index));
@@ -175,8 +175,8 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
                 packet.tcp(|tcp| tcp.sequence(100 + index * 100)).payload_len(100).build()
             })
             .collect(),
-        // Linux treats the packet with the other label as a ninth flow, for which it evicts a train; in the engine it
-        // belongs to flow 0, the latest, and ends its train.
+        // The packet with the other label is a ninth flow for Linux, so it evicts a train. In the engine it belongs to
+        // flow 0, the latest, and ends the train of that flow.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
             let second = (1..8).map(|flow| labelled(flow, 1, 0));
@@ -202,7 +202,7 @@ fn behind(packet: Packet, index: u16, len: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp.sequence(100 + u32::from(index) * 100)).payload_len(len).build()
 }
 
-/// Returns the second segment, with a payload for which its checksum is zero, written as all ones.
+/// Returns the second segment, with a payload for which its checksum is zero. The checksum is written as all ones.
 fn other_form() -> Vec<u8> {
     let build = |word: u16, checksum: Option<u16>| {
         let mut payload = [0; 100];

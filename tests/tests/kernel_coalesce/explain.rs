@@ -1,4 +1,5 @@
-//! Explanation of differences: each is attributed to suspects, or reported with the smallest vector that shows it.
+//! Explanation of differences: each is attributed to suspect frames, or reported with the smallest vector that shows
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -37,8 +38,8 @@ impl Comparison {
     ///
     /// # Panics
     ///
-    /// Panics if the two differ and no known difference explains it; the message contains the seed and the smallest
-    /// failing vector.
+    /// Panics if the kernel and the engine differ and no known difference explains it. The message contains the seed
+    /// and the smallest failing vector.
     pub(crate) fn compare(&mut self, frames: &[Vec<u8>], seed: u64) {
         let (kernel, engine) = (self.both.kernel(frames), self.both.engine(frames));
         self.counts.vectors += 1;
@@ -59,7 +60,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the known differences that a vector shows.
+    /// Returns the known differences that explain the result for a vector, or the reason why they do not.
     pub(crate) fn explain(&mut self, frames: &[Vec<u8>]) -> Result<BTreeSet<Known>, String> {
         let found = self.ask(frames);
         if found.is_none() {
@@ -81,7 +82,7 @@ impl Comparison {
         if relevant.is_empty() {
             return Err(describe("nothing known explains this", &found));
         }
-        // Without the suspects, no difference may remain, unless it has another explanation.
+        // Without the suspect frames, no difference may remain unless it has another explanation.
         let without = |name: Option<Known>| -> Vec<Vec<u8>> {
             let is_out = |index| {
                 relevant.iter().any(|suspect| suspect.index == index && Some(suspect.known) != name)
@@ -106,8 +107,8 @@ impl Comparison {
         difference(&self.both.kernel(frames), &self.both.engine(frames))
     }
 
-    /// Checks superframes that only one of the two built: the other must build the same one from its packets alone, or
-    /// a known difference must allow it.
+    /// Checks superframes that only the kernel or only the engine built. The other one must build the same superframe
+    /// if it gets only these packets, or a known difference must explain why it does not.
     fn check_superframes(&mut self, found: &Difference, frames: &[Vec<u8>]) -> Result<(), String> {
         for item in found.engine.iter().filter(|item| item.offload.is_some()) {
             let packets = packets_of(item, frames)
@@ -118,8 +119,8 @@ impl Comparison {
             }
         }
         for item in found.kernel.iter().filter(|item| item.offload.is_some()) {
-            // If the packets differ from those sent, the kernel lost information in the superframe, or treated tunnels
-            // as plain datagrams.
+            // If the packets differ from the sent ones, the kernel lost information in the superframe, or treated
+            // tunnels as plain datagrams.
             let packets = packets_of(item, frames);
             let same = |packets: &Vec<_>| self.both.engine(packets).items == [item.clone()];
             let is_same = packets.as_ref().is_some_and(same);
@@ -138,8 +139,8 @@ impl Comparison {
         suspects(packets, &self.reach).iter().any(allowed)
     }
 
-    /// Asserts that packets that the engine marks as verified are correct, and counts differences from the kernel's
-    /// marks.
+    /// Asserts that packets that the engine marks as verified are correct, and counts the packets that the kernel marks
+    /// differently.
     fn compare_verdicts(&mut self, kernel: &Answer, engine: &Answer) {
         for (frame, &verified) in &engine.verified {
             assert!(!verified || is_right(frame, Link::Ethernet), "not right: {}", hex(frame));
@@ -151,7 +152,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the smallest part of a vector that has no explanation, and the message about it.
+    /// Returns the smallest part of a vector that still cannot be explained, and the message for it.
     fn minimised(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, String) {
         let mut smallest = frames.to_vec();
         let mut why = self.explain(frames).err().unwrap_or_else(|| "it does not show again".into());
@@ -190,8 +191,8 @@ impl Counts {
     }
 }
 
-/// Returns the packets of a vector that a superframe contains. Its metadata does not describe how identifications vary
-/// (rule G14), so all possibilities are tried; none matches if the kernel treated a tunnel as a plain datagram.
+/// Returns the packets of a vector that a superframe contains. The metadata does not describe how identifications vary
+/// (rule G14), so all possibilities are tried. None matches if the kernel treated a tunnel as a plain datagram.
 fn packets_of(item: &Item, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let gso_size = usize::from(item.offload?.gso_size);
     let parsed = parse(&item.bytes, Link::Ethernet, Lengths::Whole);

@@ -1,4 +1,4 @@
-//! Known differences: each with its sentence, its rule, and the way to recognize it.
+//! Known differences: the sentence and the rule for each, and the way to recognize it.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ use grosso_testkit::oracle::{
 pub(crate) enum Known {
     /// The urgent pointer differs while URG is clear.
     UrgentPointer,
-    /// A checksum verifies but is not the one that segmentation would write.
+    /// A checksum is correct, but segmentation would write it in another form.
     ChecksumForm,
     /// A packet is delivered without comparison with the held packets of its flow.
     Overtaking,
-    /// The UDP header of a tunnel declares a different length from the packet's.
+    /// The UDP header of a tunnel declares a length that differs from the packet's.
     TunnelLength,
-    /// A field identifies a flow in one of the two, and ends a train in the other.
+    /// A field identifies a flow in the kernel but only ends a train in the engine, or the reverse.
     FlowIdentity,
     /// CWR is set.
     WindowReduced,
     /// A GRE header has checksum and key.
     GreChecksumAndKey,
-    /// The running kernel does not parse a header.
+    /// A header is present that the running kernel does not parse.
     NotLookedInto,
-    /// The receiver completes a checksum.
+    /// A checksum is left to the receiver (remote checksum offload).
     RemoteChecksum,
-    /// Extension headers contain the addresses of a pseudo-header.
+    /// Extension headers contain the addresses for a pseudo-header.
     FinalAddress,
-    /// Identifications are compared as before 6.18.
+    /// The kernel compares identifications as before 6.18.
     OlderIdentification,
-    /// More flows than one bucket holds arrive.
+    /// More flows arrive than a bucket has room for.
     Eviction,
 }
 
-/// The side that may merge packets that the other side keeps separate.
+/// The implementation that may merge packets that the other one keeps separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Only the kernel: the engine is stricter.
     Kernel,
     /// Only the engine. This is the only kind of difference that could lose data.
     Engine,
-    /// The kernel or the engine, depending on the packets around it.
+    /// The kernel or the engine, depending on the neighboring packets.
     Either,
 }
 
@@ -82,7 +82,7 @@ impl Known {
         }
     }
 
-    /// Returns which of the two merges more because of the difference.
+    /// Returns whether the kernel or the engine merges more because of the difference.
     pub(crate) fn joins(self) -> Joins {
         match self {
             Self::UrgentPointer | Self::ChecksumForm | Self::Overtaking | Self::TunnelLength => {
@@ -92,7 +92,7 @@ impl Known {
             Self::GreChecksumAndKey | Self::RemoteChecksum | Self::FinalAddress => Joins::Engine,
             Self::WindowReduced if release() < (6, 18) => Joins::Either,
             Self::WindowReduced => Joins::Engine,
-            // A kernel that treats the packet as a plain datagram merges it as one.
+            // A tunnel that the kernel does not parse is merged as a plain datagram.
             Self::NotLookedInto | Self::OlderIdentification | Self::Eviction => Joins::Either,
         }
     }
@@ -142,12 +142,12 @@ impl Known {
     }
 }
 
-/// The headers that the running kernel parses.
+/// Header types, and whether the running kernel parses each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach(BTreeMap<&'static str, bool>);
 
 impl Reach {
-    /// Probes the kernel for the headers that it parses.
+    /// Probes the kernel to find the headers that it parses.
     pub(crate) fn ask() -> Result<Self, String> {
         let report = capabilities()?;
         Ok(Self(report.into_iter().map(|found| (found.headers, found.merges)).collect()))
@@ -169,7 +169,7 @@ impl Reach {
         match (outer.name, inner.name) {
             (_, "mpls") => self.has("mpls ipv4"),
             (_, "pppoe") => self.has("pppoe ipv4"),
-            // The kernel has no handler for a service chain, on any link or tunnel.
+            // The kernel has no handler for a service chain on any link or tunnel.
             (_, "nsh") => false,
             // No device was created for these headers.
             ("udp", "geneve" | "gue" | "ipv4" | "ipv6") => false,
@@ -265,7 +265,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Returns whether any pseudo-header has addresses that differ from the IP header around it.
+/// Returns whether any pseudo-header has addresses that are not the addresses in its IP header.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =

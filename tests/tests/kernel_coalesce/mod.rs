@@ -1,9 +1,10 @@
 //! The engine compared with the running kernel: their deliveries for the same frames.
 //!
 //! The frames, the bytes and metadata of superframes, and the order within each flow must be equal, or differ for a
-//! named reason ([`known::Known`]). A reason is accepted only if the vector without the packets that it names shows no
-//! difference. A superframe that only one of the two builds is accepted only if the other builds the same one from its
-//! packets in isolation, or if the reason states which one is stricter.
+//! named reason ([`known::Known`]). A reason is accepted only if the difference disappears when the packets that it
+//! names are removed from the vector. A superframe that only the kernel or only the engine builds is accepted only if
+//! the other one builds the same superframe from these packets alone, or if the reason states which of the two is
+//! stricter.
 //!
 //! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other traffic.
 
@@ -34,7 +35,7 @@ const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The networks whose pseudo-header differs from the addresses of the IP header.
+/// The network layers whose pseudo-header differs from the addresses in the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// The tunnels that the kernel parses without a tunnel device, and VXLAN.
@@ -69,7 +70,7 @@ fn any_headers() {
     compare(4, true, |seed| vector(Traffic::new(seed), seed));
 }
 
-/// Compares the two on vectors of `traffic`, and prints the results.
+/// Compares the kernel with the engine on vectors of `traffic`, and prints the results.
 fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) -> Counts {
     let Some(mut comparison) = start(udp, None) else { return Counts::default() };
     let first = seed(fixed_seed << 32);
@@ -81,7 +82,7 @@ fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) ->
     comparison.counts
 }
 
-/// Prints the seed of a vector if the engine, or a check of it, panics.
+/// Prints the seed of a vector if the engine or a check panics.
 struct Told(u64);
 
 impl Drop for Told {
@@ -92,8 +93,8 @@ impl Drop for Told {
     }
 }
 
-/// Starts kernel and engine with the same settings; `None`, after printing the reason, if the kernel's oracle cannot
-/// run.
+/// Starts the kernel and the engine with the same settings. Returns `None`, after printing the reason, if the kernel's
+/// oracle cannot run.
 fn start(udp: bool, batching: Option<Batching>) -> Option<Comparison> {
     let features = if udp { vec!["rx-udp-gro-forwarding"] } else { Vec::new() };
     let vxlan_port = Some(VXLAN_PORT);

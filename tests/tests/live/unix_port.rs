@@ -1,4 +1,4 @@
-//! Ports on Unix sockets, with a peer program implemented here from the format descriptions.
+//! Ports on Unix sockets. The peer program is implemented here, from the descriptions of the formats.
 
 #![cfg(target_os = "linux")]
 
@@ -34,14 +34,14 @@ use rustix::{
     thread::{set_thread_res_gid, set_thread_res_uid},
 };
 
-/// A frame, and the metadata of its virtio header.
+/// A frame, and the metadata from its virtio header.
 type Arrived = (Vec<u8>, Meta);
 
 const KINDS: [UnixKind; 2] = [UnixKind::Stream, UnixKind::Datagram];
 const HEADERS: [Option<Form>; 2] = [None, Some(Form::Buffers)];
-/// Length of the longest headers here, which are all in the first slice.
+/// Length of the longest headers in these tests. All headers are in the first slice.
 const HEADERS_LEN: usize = 54;
-/// Time without a byte after which none is expected: the test fails instead of hanging.
+/// Maximum time without a byte, after which the test fails instead of hanging.
 const STALLED: Duration = Duration::from_secs(20);
 const CONNECT: UnixRole = UnixRole::Connect { local: None, mode: MODE };
 
@@ -74,7 +74,7 @@ enum Peer {
 }
 
 impl Peer {
-    /// Connects a program to a port, from a path of its own.
+    /// Connects a program to a port; a datagram socket is bound to a separate path, `own`.
     fn connect(kind: UnixKind, place: &Place, own: &str) -> Self {
         match kind {
             UnixKind::Stream => Self::Stream(UnixStream::connect(place.path("port")).unwrap()),
@@ -255,7 +255,8 @@ fn a_program_that_hangs_up_is_counted_and_the_next_one_is_met() {
         for round in 1..=3_u64 {
             let mut peer = Peer::connect(kind, &place, &format!("peer{round}"));
             peer.send(&frame(2));
-            // Datagram sockets have no end of stream; the next check shows that the peer is gone.
+            // Datagram sockets have no end of stream, so the port detects only at its next check that the peer has
+            // closed.
             assert_eq!(arrived(&mut port, round << 40).len(), 1, "{kind:?} {round}");
             transmit(&mut port, &frame(3), &Meta::default());
             assert_eq!(peer.receive(), frame(3));
@@ -323,7 +324,7 @@ fn as_alice<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(other_user).join().unwrap())
 }
 
-/// Returns another user's directory, and a socket of this user that no other user may open.
+/// Returns a directory of another user, and a socket of that user which no other user may open.
 fn place_of_alice() -> Option<(Place, UnixDatagram)> {
     if !geteuid().is_root() {
         println!("skipped: only root can become another user");
@@ -347,7 +348,7 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
         let replace = || {
             fs::remove_file(&name).unwrap();
             match is_hard {
-                // The kernel lets users make hard links of others' files unless fs.protected_hardlinks forbids it.
+                // The kernel lets users create hard links to files of others, unless fs.protected_hardlinks forbids it.
                 true => fs::hard_link(&target, &name).unwrap(),
                 false => as_alice(|| symlink(&target, &name).unwrap()),
             }
@@ -361,7 +362,7 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
                 socket
             })
         };
-        // The name is replaced before the port answers.
+        // The name is replaced by another socket before the port answers.
         let _first = send();
         replace();
         assert_eq!(arrived(&mut port, 0).len(), 1);
@@ -369,7 +370,7 @@ fn a_sender_whose_name_leads_to_the_socket_of_another_user_gets_no_answer_there(
         assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(event(&port, UnixEvent::PeerMet), 0);
 
-        // The name is replaced after the port has answered, which it notices at its next check.
+        // The name is replaced after the port has answered. The port detects this at its next check.
         fs::remove_file(&name).unwrap();
         let second = send();
         assert_eq!(arrived(&mut port, 1).len(), 1);
@@ -408,7 +409,7 @@ fn a_port_that_connects_follows_no_link_of_another_user_to_a_socket() {
         }
         assert_eq!(log.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(event(&port, UnixEvent::PeerMet), 0, "hard: {is_hard}");
-        // Another socket takes the same name, and the port connects to it.
+        // Another socket gets the same name, and the port connects to it.
         fs::remove_file(&name).unwrap();
         let peer = as_alice(|| UnixDatagram::bind(&name).unwrap());
         assert!(arrived(&mut port, now_ns).is_empty());
@@ -444,7 +445,7 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
         }
         assert!(arrived(&mut port, 0).is_empty());
         assert_eq!(refused(&port, VnetError::Short), 4, "{kind:?}");
-        // A superframe of packets of 0 bytes, and a checksum outside the frame.
+        // A superframe with a segment size of 0, and a checksum outside the frame.
         let lies = [
             (VnetError::SizeZero, [1, 1, 54, 0, 0, 0, 34, 0, 16, 0, 0, 0]),
             (VnetError::ChecksumOutside, [1, 0, 0, 0, 0, 0, 255, 255, 16, 0, 0, 0]),
@@ -475,8 +476,8 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
     }
 }
 
-/// Tests superframes with very many packets: segmenting one may take as long as segmenting many, and packets without
-/// room are kept.
+/// Tests superframes with very many packets. The port delivers only one of them per call, because segmenting it takes
+/// as long as segmenting many others, and packets for which there is no room have to be kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {
@@ -497,7 +498,8 @@ fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     }
 }
 
-/// Tests the last point that could send a contradiction: a path segments and completes for such a port.
+/// Tests frames that a path would have segmented and completed before, so the port is the last place where
+/// contradicting headers could be sent.
 #[test]
 fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
     for kind in KINDS {
@@ -531,7 +533,8 @@ fn random_bytes_and_random_headers_stop_nothing() {
     let role = UnixRole::Listen { mode: MODE };
     let options = place.options(UnixKind::Stream, Some(Form::Buffers), role);
     let mut port = UnixPort::open(&options).unwrap();
-    // A child that another test has forked and that has not yet called `execve` holds a copy of each descriptor.
+    // A child process that another test has forked and that has not yet called `execve` holds a copy of each
+    // descriptor. The test holds such copies on purpose.
     let mut copies = Vec::new();
     for disconnected in 1..=300 {
         let mut stream = UnixStream::connect(place.path("port")).unwrap();
@@ -554,7 +557,7 @@ fn random_bytes_and_random_headers_stop_nothing() {
             let _ = port.transmit(&[&frame], &meta).unwrap();
         }
         let _ = port.flush().unwrap();
-        // Closing is not sufficient while copies are open.
+        // Closing the stream is not sufficient while there are copies of it.
         stream.shutdown(Shutdown::Both).unwrap();
         drop(stream);
         arrived(&mut port, 0);

@@ -1,4 +1,4 @@
-//! The driver of a device as a port: against the port that is a device, and against a malicious device.
+//! The driver of a device as a port, with the device port and with a malicious device as its peer.
 
 #![cfg(target_os = "linux")]
 
@@ -43,7 +43,7 @@ use crate::{
     vhost_port::{ALL, arrived, frame, kicked, superframe},
 };
 
-/// Creates a directory with a path for a socket.
+/// Creates a directory, and returns it with the path for a socket in it.
 fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -68,7 +68,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Opens ports with these features; one of them connects.
+    /// Opens a device and a driver with these features. If `driver_connects`, the driver connects to the device,
+    /// otherwise the device connects to the driver.
     fn new(offered: Features, wanted: Features, driver_connects: bool) -> Self {
         let (folder, path) = folder();
         let open = |side, connects, features| {
@@ -91,7 +92,7 @@ impl Pair {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
             self.driver.frames_kick().is_some() && self.device.frames_kick().is_some()
         });
-        // The last replies.
+        // Both ports process the last replies.
         for _ in 0..3 {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
         }
@@ -164,7 +165,7 @@ fn each_end_has_the_features_on_which_both_agree() {
         (Features::ALL, tcp, true, false, true),
         (Features::ALL, Features::SCATTER_GATHER, false, false, false),
         (Features::CHECKSUM_GENERIC, Features::ALL, false, false, true),
-        // Superframes need partial checksums, which one of the two does not support.
+        // Superframes need partial checksums, which only one of the two supports.
         (Features::ALL, Features::SCATTER_GATHER | word, false, false, false),
     ] {
         let pair = Pair::new(offered, wanted, true);
@@ -220,16 +221,16 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // A path that the peer does not watch.
+    // The path of another socket, to which the driver does not connect.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
         let options = options(&pair.path, VhostSide::Device, false, Features::ALL);
-        // Frames whose notification is pending are lost with the device.
+        // Frames that the driver has not been notified of are lost with the device.
         pair.device = VhostPort::open(&other).unwrap();
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(event(&pair.driver, VhostEvent::PeerGone), round);
-        // The driver tries to connect to another device at once, and then after a tenth of a second.
+        // The driver tries to connect to another device at once, and again after a tenth of a second.
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(transmit(&mut pair.driver, &frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(event(&pair.driver, VhostEvent::TransmitNoPeer), round);
@@ -263,7 +264,7 @@ fn a_ring_without_room_makes_the_port_wait_and_loses_nothing() {
     assert_eq!(lost(&pair.driver), 0);
 }
 
-/// Tests two VMs, and two paths between them that are connected as device and driver.
+/// Tests two VMs and two paths between them, which are connected to each other as device and driver.
 #[test]
 fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     for driver_connects in [true, false] {
@@ -352,7 +353,7 @@ impl Ill {
         });
     }
 
-    /// Runs the port, a tenth of a second later.
+    /// Advances the time by a tenth of a second, and runs the port.
     fn serve(&mut self) {
         self.now_ns += 100_000_000;
         let _ = self.port.receive(self.now_ns, 64, &mut drop).unwrap();
@@ -398,7 +399,7 @@ fn a_device_that_breaks_a_ring_is_cut_off_by_name_and_met_anew() {
         ill.meet();
         assert_eq!(ill.event(VhostEvent::PeerMet), number as u64 + 2);
     }
-    // The driver's frames are in memory that no longer belongs to any device.
+    // The driver's frames are in memory that no device shares any more.
     assert_eq!(transmit(&mut ill.port, &frame(9), &Meta::default()), Transmitted::Taken);
     assert_eq!(ill.event(VhostEvent::TransmitNoPeer), 0);
 }
@@ -427,7 +428,7 @@ fn a_device_that_answers_wrongly_or_is_silent_costs_frames_and_nothing_else() {
     socket.send(&[IoSlice::new(&reply(request::GET_FEATURES, &[0; 8]))]).unwrap();
     ill.serve();
     assert_eq!(ill.event(VhostEvent::PeerCutOff), 1, "nobody asked");
-    // The driver connects again, and sends nothing.
+    // The driver connects again, but sends no frames.
     until(|| {
         ill.serve();
         ill.event(VhostEvent::PeerMet) == 2

@@ -1,4 +1,4 @@
-//! The device of a VM whose front end, or driver, is malicious: it loses only its own frames.
+//! The device of a VM whose front end or driver is malicious: only its own frames are lost.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Runs work that may hang on its own thread, so that the test fails instead.
+/// Runs work that may hang in a separate thread, so that the test fails instead of hanging.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(work);
     until(|| thread.is_finished());
@@ -85,7 +85,7 @@ fn a_kick_that_says_nothing_wakes_once() {
         kick.write_all(&1_u64.to_ne_bytes()).unwrap();
         assert!(is_awake(&bench.port));
     }
-    // Another front end takes over, and the first one is ignored.
+    // Another front end connects and replaces the first one, which is then ignored.
     let next = front_end::semaphore().unwrap();
     front.tell(12, &(FROM_GUEST as u64).to_ne_bytes(), &[next.as_fd()]).unwrap();
     (0..3).for_each(|_| assert!(arrived(&mut bench.port).is_empty()));
@@ -101,7 +101,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         (0..10).for_each(|_| assert!(front.give(2000, Shape::Direct(1))));
         let long = frame(30_000);
         let second = 1_000_000_000;
-        // The frame starts to wait now, and is given up after a second.
+        // The frame starts to wait at the first attempt, and is dropped after a second.
         for (now_ns, result, given_up) in [
             (5, Transmitted::NoRoom, 0),
             (second + 4, Transmitted::NoRoom, 0),
@@ -114,7 +114,7 @@ fn a_frame_that_never_fits_is_given_up_by_name_and_the_next_one_goes_on() {
         }
         assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(front.received().map(|got| got[12..].to_vec()), Some(frame(9)));
-        // If there is no room at all, a frame waits for as long as needed.
+        // If there is no room at all, a frame waits without a time limit.
         while bench.transmit(&frame(9), &Meta::default()) == Transmitted::Taken {}
         let _ = bench.port.receive(1 << 60, 64, &mut drop).unwrap();
         assert_eq!(bench.transmit(&frame(9), &Meta::default()), Transmitted::NoRoom);
@@ -136,7 +136,7 @@ fn a_path_goes_on_behind_a_frame_that_never_fits() {
             got = other.received();
             got.is_some()
         });
-        // The frame's checksum may be left to the guest.
+        // The checksum of the frame may be left to the guest.
         assert_eq!(got.map(|got| got.len()), Some(12 + frame(9).len()));
         machines.stop();
     }
@@ -163,14 +163,14 @@ fn a_superframe_waits_while_its_driver_adds_small_buffers_one_by_one() {
     }
 }
 
-/// Descriptors of the longest ring, and of the longest frame.
+/// Number of descriptors in the longest ring and in the longest frame together.
 const WALKED_MAX: u64 = 32_768 + 1024;
 
 #[test]
 fn one_frame_walks_so_many_descriptors_and_no_more() {
     let mut bench = Bench::new();
     let mut front = bench.connect(ALL);
-    // A table with a loop, to which every entry refers.
+    // A table with a loop. Every entry refers to it.
     let table = slot_at(TO_GUEST, 0);
     for number in 0..1024_u16 {
         let round = descriptor((slot_at(TO_GUEST, 1), 0, 3, (number + 1) % 1024));
@@ -193,7 +193,7 @@ fn table(regions: &[[u64; 4]]) -> Vec<u8> {
 #[test]
 fn memory_that_is_too_much_or_none_is_refused_by_name() {
     let sparse = front_end::sparse(1 << 41).unwrap();
-    // A descriptor that is open for reading, of a file system whose pages another program might provide.
+    // A descriptor for reading, of a file system whose pages another program might provide.
     let on_disk = File::open("/proc/self/exe").unwrap();
     let small = |number: u64| [number << 20, 1 << 20, number << 20, 0];
     let nine = core::array::from_fn::<_, 9, _>(|number| small(number as u64));

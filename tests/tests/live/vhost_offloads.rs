@@ -1,5 +1,5 @@
-//! Two VMs whose features differ in every combination, and a path between them: each gets only what it accepts, and all
-//! streams and datagrams are complete.
+//! Two VMs with every combination of features, and a path between them. Each VM receives only what it accepts, and all
+//! streams and datagrams arrive completely.
 
 #![cfg(target_os = "linux")]
 
@@ -33,7 +33,8 @@ struct Kind {
     is_ipv4: bool,
 }
 
-/// Returns the features that a guest chooses with rings of this form; bits of `number` remove features.
+/// Returns the features that a guest chooses, for rings of this form. Each clear bit of `number` removes a group of
+/// features.
 fn machine(form: u64, number: u32) -> u64 {
     let without = (0..4).filter(|word| number & 1 << word == 0).map(|word| WORDS[word]);
     let chosen = form & !without.sum::<u64>();
@@ -162,7 +163,7 @@ impl Kind {
         let packets = expected.len();
         let counts = match (from.chosen & self.bits(1) != 0, to.chosen & self.bits(0) != 0) {
             (true, true) => 1..=1,
-            // Packets that arrive together are merged; otherwise there are more.
+            // Packets that arrive together are merged. The others arrive separately.
             (false, true) => 1..=packets,
             (_, false) => packets..=packets,
         };
@@ -186,7 +187,7 @@ fn machines_of_all_combinations_get_what_each_takes_and_every_stream_is_whole() 
         }
         machines.stop();
     };
-    // Each endpoint waits for the kernel, so the pairs of VMs run in parallel.
+    // Each endpoint spends time waiting for the kernel, so the pairs of VMs run in parallel.
     thread::scope(|scope| {
         for a in 0..16 {
             scope.spawn(move || (0..16).for_each(|b| meet(a, b)));

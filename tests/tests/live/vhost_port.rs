@@ -1,4 +1,5 @@
-//! The device of a VM as a port, with a front end and a driver implemented from the format descriptions.
+//! The device of a VM as a port. The front end and the driver are implemented here, from the descriptions of the
+//! formats.
 //!
 //! Longer than 600 lines: all cases share one front end and its driver.
 
@@ -90,7 +91,7 @@ impl Bench {
 
     pub(crate) fn try_connect(&mut self, wanted: u64, pairs: usize) -> io::Result<FrontEnd> {
         let Self { port, path, .. } = self;
-        // The previous front end is released, and this one is connected.
+        // The port releases the previous front end, and accepts this one.
         let mut serve = || (0..3).for_each(|_| assert!(arrived(port).is_empty()));
         FrontEnd::with_pairs(UnixStream::connect(path)?, (wanted, pairs), &mut serve)
     }
@@ -124,7 +125,7 @@ pub(crate) fn arrived(port: &mut VhostPort) -> Vec<(Vec<u8>, Meta)> {
         frames.push((frame.buffer.as_ref().to_vec(), frame.meta));
         buffers.push(frame.buffer);
     };
-    // As on a path, which sleeps only after the port has requested a notification.
+    // A path also polls again until the port has requested a notification, and only then sleeps.
     while port.receive(0, 64, each).unwrap() > 0 || port.deadline() == Some(0) {}
     port.recycle_all(&mut buffers);
     frames
@@ -258,8 +259,8 @@ fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
     }
 }
 
-/// Tests the first call: the back end that served the rings before may have died between using an entry and signaling
-/// it.
+/// Tests the first notification of the driver, which is always sent: the previous back end may have died after it used
+/// an entry and before it signaled this.
 #[test]
 fn a_driver_is_called_once_when_its_rings_begin() {
     for wanted in FORMS {
@@ -295,8 +296,8 @@ fn a_driver_is_interrupted_when_it_wants_to_be_and_kicks_when_it_is_asked() {
     }
 }
 
-/// Tests that the device does not stop polling a ring before it has requested kicks from the driver; a driver that has
-/// added entries in the meantime gets no request.
+/// Tests that the device polls a ring until it has requested kicks from the driver. A driver that adds entries before
+/// that sends no kick.
 #[test]
 fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
     for wanted in EVENTS {
@@ -309,7 +310,7 @@ fn a_driver_is_asked_to_kick_before_a_path_sleeps_and_not_while_it_looks() {
             assert_eq!(arrived(&mut bench.port).len(), 1);
         }
         for _ in 0..100 {
-            // Once for a frame, and once more without one.
+            // The first poll receives a frame, and the second one finds the ring empty.
             for _ in 0..2 {
                 let _ = bench.port.receive(0, 64, &mut drop).unwrap();
             }
@@ -335,7 +336,7 @@ fn a_machine_may_boot_again_go_and_come() {
             front.reboot(&mut || assert!(arrived(&mut bench.port).is_empty())).unwrap();
             bench.carries(&mut front);
             let next = front.stop_ring(FROM_GUEST, &mut || drop(arrived(&mut bench.port))).unwrap();
-            // One entry with two descriptors.
+            // One entry, which has two descriptors.
             assert_eq!(next, if front.is_packed() { 0x8002 } else { 1 });
             drop(front);
             assert!(arrived(&mut bench.port).is_empty());
@@ -345,8 +346,8 @@ fn a_machine_may_boot_again_go_and_come() {
     }
 }
 
-/// Tests a superframe that waits for room in a guest, while the next guest accepts only packets, with complete
-/// checksums.
+/// Tests a superframe that waits for room in a guest. The next guest accepts only packets with complete checksums, so
+/// the superframe is segmented for that guest.
 #[test]
 fn a_frame_that_waited_for_a_guest_is_made_for_the_one_that_boots_anew() {
     for wanted in FORMS {
@@ -510,8 +511,8 @@ const WRONG: [Wrong; 10] = [
     ),
 ];
 
-/// Makes the last descriptor of a ring available, with these words; its direction is inverted for the ring to the
-/// guest.
+/// Makes the last descriptor of a ring available with these fields. For the ring to the guest, its direction is
+/// inverted.
 fn put(front: &mut FrontEnd, ring: usize, (address, bytes, flags, next): (u64, u32, u16, u16)) {
     let flags = if ring == TO_GUEST && flags & 4 == 0 { flags ^ 2 } else { flags };
     front.write(GUEST + rings(ring)[0] + 16 * 255, &descriptor((address, bytes, flags, next)));
@@ -594,7 +595,7 @@ fn a_frame_that_is_too_long_or_too_short_is_counted() {
         assert!(arrived(&mut bench.port).is_empty());
         assert_eq!(bench.port.stats().events(LiveEvent::ReceiveTruncated), 1);
         assert_eq!(bench.port.stats().counters().map(|(_, count)| count).sum::<u64>(), 3);
-        // Nothing fits into buffers of one byte, which are too few in total.
+        // Only a buffer of one byte is available, so no frame fits.
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted & !MERGEABLE);
         assert!(front.give(1, Shape::Direct(1)));
@@ -667,7 +668,7 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Tests rings full of arbitrary data, and then a valid frame.
+    /// Tests rings with random contents, after which a valid frame must still be received.
     #[test]
     fn anything_in_a_ring_is_borne(seed: u64, wanted: u64) {
         let mut random = Random::new(seed);

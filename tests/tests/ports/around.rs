@@ -1,4 +1,4 @@
-//! Ports around a port forward its answers, except for their own.
+//! Ports that wrap another port: they return its answers, except those that they give themselves.
 
 #![cfg(unix)]
 
@@ -128,7 +128,7 @@ impl Port for Bare {
     delegate_port!(of_shared!: link, device, deadline, descriptors, path_mtu, is_finished);
 }
 
-/// Queries a port around a [`Talkative`] for everything.
+/// Queries a port around a [`Talkative`] for every answer.
 fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P) {
     let inside = Talkative::new();
     let descriptors = [inside.from.as_raw_fd(), inside.to.as_raw_fd()];

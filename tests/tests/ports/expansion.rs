@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments of trains on the data path: the acknowledgments that a host would have sent for the
-//! packets replace them.
+//! Expansion of acknowledgments on the data path: an acknowledgment of a train is replaced by the acknowledgments that
+//! the host would have sent for the train's packets.
 
 use grosso::{
     Frame, Meta,
@@ -62,7 +62,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[42..46].try_into().unwrap())
 }
 
-/// A port that is finished once no more frames arrive.
+/// A port that ends after its last frame.
 struct Ending(MemoryPort);
 
 impl Port for Ending {
@@ -135,7 +135,8 @@ impl Bench {
         to_host.put_expander(to_wire.take_expander());
     }
 
-    /// Makes `packets` packets one train; the host acknowledges first the packets before the train, then all.
+    /// Sends `packets` packets, which become one train. The host acknowledges first the packets before the train, and
+    /// then all packets.
     fn stretch(&mut self, packets: u32) {
         (0..packets).for_each(|i| send(&mut self.server, &data(i), Meta::default()));
         self.turn();
@@ -191,7 +192,7 @@ fn what_finds_no_room_waits_and_keeps_its_order() {
 
 #[test]
 fn copies_do_not_overtake_what_is_held_of_their_connection() {
-    // The wire also accepts superframes, so the host's packets are held until its poll ends.
+    // The wire also accepts superframes, so the host's packets are held until the host's poll ends.
     let mut bench = Bench::new(Features::ALL, 1000, true);
     bench.stretch(8);
     bench.turn();

@@ -1,4 +1,4 @@
-//! An impaired wire in memory: damaged packets are never merged with undamaged ones, and never reported as verified.
+//! An impaired wire in memory: damaged packets are never merged with undamaged ones, and never marked as verified.
 
 use std::collections::HashSet;
 
@@ -44,7 +44,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(packet).collect()
 }
 
-/// Deliveries of a data path after an impaired wire, and the number of packets with a wrong checksum that it received.
+/// Deliveries of a data path behind an impaired wire, and the number of received packets with a wrong checksum.
 struct Outcome {
     frames: Vec<(Vec<u8>, Meta)>,
     damaged: usize,
@@ -54,7 +54,7 @@ struct Outcome {
 fn through(impairment: &str, packets: &[Vec<u8>]) -> Outcome {
     let (mut source, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
     let mut near = Impair::new(near, impairment.parse().unwrap());
-    // A second wire between the impaired one and the path records the packets received.
+    // A second wire, between the impaired one and the path, records the received packets.
     let (mut shown, mut outside) = wire(LinkType::Ethernet, Device::new(Features::NONE), 10_000);
     let (mut inside, mut target) = wire(LinkType::Ethernet, Device::new(Features::ALL), 10_000);
     let mut options = PathOptions::new(1);
@@ -138,7 +138,7 @@ fn damaged_packets_are_never_joined_with_whole_ones_and_never_said_to_be_good() 
         let passed = |reason: Pass| outcome.stats.passed[reason as usize];
         let told = passed(Pass::Checksum) + passed(Pass::Ipv4Checksum);
         assert_eq!(damaged > 0, fault.contains("corrupt"));
-        // The rest is invalid in other ways: lengths, versions, options.
+        // The other damaged packets are invalid for another reason: a wrong length, version or option.
         assert!(told as usize >= damaged * 4 / 5, "{fault}: {told} of {damaged} by their sums");
     }
 }

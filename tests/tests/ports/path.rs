@@ -1,4 +1,4 @@
-//! The data path between ports in memory: exactly the work that the features require, and no packet lost.
+//! The data path between ports in memory: it does exactly the work that the features require, and loses no packet.
 
 use grosso::{
     Frame, Meta,
@@ -135,7 +135,8 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
     assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
     assert_eq!((stats.rx_checksums[Said::None as usize], stats.tx_partial), (40, 1));
 
-    // Segmented for a plain wire that has room for few packets, or forwarded unsplit.
+    // The superframe is segmented for a plain wire with room for few packets, and is forwarded unsplit to a port that
+    // accepts it.
     for (features, frames_max, sent) in [(Features::NONE, 3, 40), (tcp_offloads(), 1000, 1)] {
         let mut path = Bench::new(features, frames_max);
         path.offer(&superframe, meta);
@@ -189,7 +190,7 @@ fn a_consumer_without_room_holds_the_sender_back_and_nothing_is_lost_or_doubled(
         packets.iter().for_each(|packet| bench.offer(packet, Meta::default()));
         let mut longest = 0;
         while bench.poll() > 0 || bench.direction.is_waiting() {
-            // The consumer stalls: another poll receives nothing.
+            // While the consumer is stalled, another poll receives no frames.
             assert!(!bench.direction.is_waiting() || bench.poll() == 0);
             bench.take();
             longest = longest.max(bench.received.len());
@@ -300,7 +301,7 @@ fn what_fills_a_hole_may_lie_behind_as_many_packets_as_a_poll_takes() {
     assert_eq!(poll(&[0], 0), 1);
     assert_eq!(poll(&[], 20_000), 0);
     assert_eq!(poll(&[2], 30_000), 1);
-    // The path's thread slept until long after the hole's deadline.
+    // The thread of the path slept until long after the hole's deadline.
     assert_eq!(poll(&[3, 4, 1], 900_000), 2);
     assert_eq!(poll(&[], 900_000), 1);
     let stats = bench.direction.coalesce_stats().unwrap().reorder;

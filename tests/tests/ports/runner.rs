@@ -35,7 +35,7 @@ fn send(port: &mut MemoryPort, frame: &[u8]) {
     assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
 }
 
-/// A port that stays open until the other endpoint of the path has delivered a number of frames.
+/// A port that stays open until the other end of the path has delivered a number of frames.
 struct Lingering {
     port: MemoryPort,
     target: RefCell<MemoryPort>,
@@ -88,8 +88,8 @@ impl Port for Lingering {
     }
 }
 
-/// Runs frames through a path that holds their trains, and leaves it open until a number of frames
-/// has been delivered. Returns the number of sleeps and the frames delivered.
+/// Runs frames through a path that holds their trains, and leaves the path open until a number of frames has been
+/// delivered. Returns the number of sleeps and the frames delivered.
 fn run(
     hold: Hold,
     hold_ns: u64,
@@ -113,8 +113,8 @@ fn run(
     (end.snapshot.sleeps, end.left.delivered())
 }
 
-/// Tests that no timer is armed while each poll returns frames: the thread does not sleep then, and the end of each
-/// poll checks the deadlines.
+/// Tests that no timer is armed while each poll returns frames. The thread does not sleep in this case, and checks the
+/// deadlines at the end of each poll.
 #[test]
 fn no_timer_is_armed_while_polls_come_back_to_back() {
     for hold in [Hold::Fixed, Hold::Controlled] {
@@ -142,8 +142,8 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
     }
 }
 
-/// Tests that a hundred held trains share one timer, the earliest train's, whose expiry releases all trains that are
-/// due. If the machine stalls during the test, there is no timer.
+/// Tests that a hundred held trains share one timer. It has the deadline of the earliest train, and when it expires,
+/// all trains that are due are released. If the machine stalls during the test, there is no timer.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);
@@ -151,8 +151,8 @@ fn one_timer_serves_all_held_trains() {
     assert!(sleeps < 50, "{sleeps}");
 }
 
-/// Tests that round trips measured from requests in one direction and replies in the other limit the hold time of the
-/// replies.
+/// Tests that round-trip times measured from requests in one direction and replies in the other limit the time for
+/// which replies are held.
 #[test]
 fn both_directions_tell_how_long_a_round_trip_takes() {
     const ROUND_TRIP_NS: u64 = 160_000;
@@ -185,7 +185,7 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
             send(&mut server, &packet(true, answer, LEN));
             to_client.poll(&mut outside, &mut inside, ROUND_TRIP_NS + index * 5_000).unwrap();
         }
-        // The second reply is held: a third would arrive as soon.
+        // The second reply is held, because a third one is expected after the same interval.
         assert_eq!(to_client.deadline(), Some(ROUND_TRIP_NS + 5_000 + held_ns), "{is_told}");
     }
 }

@@ -12,7 +12,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     let (delivered, _) = poll(Profile::freebsd(), &frames);
     assert_eq!(packets(&delivered), [4]);
     assert_eq!((number(&delivered[0], "ack"), number(&delivered[0], "window")), (30, 6));
-    // In 2011, a window update counted as a duplicate.
+    // In the version of 2011, a window update counted as a duplicate.
     for profile in [Profile::myri10ge(), Profile::freebsd_2011()] {
         let (delivered, verdicts) = poll(profile, &frames);
         assert_eq!(packets(&delivered), [2, 1, 1]);
@@ -25,7 +25,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     }
 }
 
-/// A decision, shown on a connection's data with one packet in between.
+/// A decision, shown on a connection that sends data, with one other packet in between.
 struct Decision {
     /// The position of the decision in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,

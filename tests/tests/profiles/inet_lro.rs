@@ -64,15 +64,15 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets of the first session and one of the second; the third found no entry, and the acknowledgment
-    // belongs to none.
+    // Three packets belong to the first session and one to the second. One packet found no entry, and the
+    // acknowledgment belongs to no session.
     assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (4, 2, 1));
 }
 
 #[test]
 fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
     let long = poll(Profile::inet_lro(), &data(100)).0;
-    // A packet after which less than an MTU remains is the last of its train.
+    // A packet is the last of its train if the room left after it is less than an MTU.
     assert_eq!(packets(&long), [45, 45, 10]);
     assert!(long.iter().all(|out| out.bytes.len() - 14 <= 65535));
     assert_eq!(long[0].closed, Close::SegmentLimit);
@@ -95,8 +95,9 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
     engine.delivered.len()
 }
 
-/// Tests the session list of the original. The list has eight entries; while it is full, packets of other flows are
-/// delivered alone: of sixteen flows, eight have two superframes each, and the others twenty packets each.
+/// Tests the session list of the original, which has eight entries. While it is full, packets of other flows are
+/// delivered alone. Of sixteen flows, eight therefore have two superframes each, and the others have twenty packets
+/// each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
     for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {
@@ -104,7 +105,7 @@ fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
         profile.limits.tcp_segments = 64;
         assert_eq!(handed_up(profile, 16), 8 * 2 + 8 * 20, "{name}");
     }
-    // If the oldest train is evicted, each arrival evicts the train that the next one would have continued (rule G3).
+    // If the oldest train is evicted instead, each arrival evicts the train to which the next packet belongs (rule G3).
     let mut evicts = Profile::inet_lro();
     evicts.rules.full = FullTable::Evicts;
     assert_eq!(handed_up(evicts, 16), 320);

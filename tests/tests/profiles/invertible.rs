@@ -1,4 +1,4 @@
-//! Profiles other than the default whose superframes can be segmented again.
+//! Profiles other than the default one whose superframes can be segmented again.
 
 use grosso_rig::engine::coalesce_with;
 
@@ -15,7 +15,7 @@ fn g14a_linux_6_12_wants_df_where_an_identification_stays() {
         ([8, 9], true, true),
         ([8, 9], false, true),
         ([8, 8], true, true),
-        // K25: 200 bytes since 6.18, 100 and 100 before.
+        // K25: 200 bytes since 6.18, but 100 and 100 before.
         ([8, 8], false, false),
     ] {
         let frames = numbered(ids, df);

@@ -1,5 +1,5 @@
-//! The profiles of other receive offloads: the packets they merge, those they leave unmerged, and the information lost
-//! in their trains.
+//! The profiles of other receive offloads: the packets that they merge, the packets that they leave unmerged, and the
+//! information that their trains lose.
 
 mod any;
 mod freebsd;
@@ -47,8 +47,8 @@ fn data(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|i| packet(i * MSS, MSS, |tcp| tcp)).collect()
 }
 
-/// Returns the deliveries and verdicts of a profile for one poll, after checks: each buffer is returned, packets are
-/// conserved, and the headers of deliveries are correct once a device has completed them.
+/// Returns the deliveries and verdicts of a profile for one poll, after these checks: each buffer is returned, no
+/// packet is lost, and the headers of deliveries are correct after a device has completed them.
 fn poll(mut profile: Profile, frames: &[Vec<u8>]) -> (Vec<Out>, Vec<Verdict>) {
     // Without batching, the verdict on a packet is known at once.
     profile.batch = Batch::AsItCame;
@@ -94,8 +94,9 @@ fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
     move |tcp| tcp.options(&[1, 1, kind, 10, a, b, c, d, 0, 0, 0, 9])
 }
 
-/// Tests for a bug that random frames found, with the tiers off and on: if timestamps could vary, a SACK block of the
-/// same length was mistaken for a timestamp, or the reverse, depending on the first packet with options of that length.
+/// Tests for a bug that random frames found, with the tiers off and on. If timestamps were allowed to vary, a SACK
+/// block of the same length was mistaken for timestamps, or the reverse, depending on the first packet with options of
+/// that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
     const TIMESTAMPS: u8 = 8;
@@ -108,7 +109,7 @@ fn a_sack_block_as_long_as_timestamps_is_none() {
             };
             let train = [of(then, 1), of(then, 2), of(then, 3)];
             let (_, alone) = poll(profile.clone(), &train);
-            // A packet of the other kind, far ahead in the stream, has already made its headers known.
+            // An earlier packet of the other kind, far ahead in the stream, has already made its headers known.
             let before = packet(40 * MSS, MSS, twelve(first, 1));
             let all = [&[before][..], &train].concat();
             let (_, after) = poll(profile.clone(), &all);

@@ -1,4 +1,4 @@
-//! Profiles against literal models of their originals: every train and every delivered packet is equal, except for the
+//! Profiles against literal models of their originals: every train and every delivered packet is equal, except for
 //! documented departures.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the packets; a factor of 10 makes 100,000 per profile.
@@ -16,7 +16,7 @@ use grosso_testkit::{
 
 use super::*;
 
-/// Deliveries by source and port, each in order. The order between connections has no meaning.
+/// Deliveries by source and port, in order. The order between connections has no meaning.
 type ByConnection = BTreeMap<Vec<u8>, Vec<Delivered>>;
 
 fn by_connection<'a>(all: impl IntoIterator<Item = &'a Delivered>) -> ByConnection {
@@ -102,7 +102,7 @@ fn assert_agree<O: Original>(profile: &Profile, connections: u16) {
     assert!(longest >= 45, "{longest}");
 }
 
-/// Returns a line per delivery, to read the failure.
+/// Returns one line per delivery, for the message of a failed test.
 fn listed(all: &[Delivered]) -> String {
     let line = |out: &Delivered| format!("{} {}", out.packets, described(&out.bytes));
     all.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
@@ -162,7 +162,7 @@ fn inet_lro_decides_as_its_original() {
 
 #[test]
 fn freebsd_decides_as_its_original() {
-    // Fewer connections than entries: the original needs no more entries, because its batches are sorted.
+    // The original sorts its batches, so the comparison uses no more connections than the profile has entries.
     assert_agree::<TcpLro>(&Profile::freebsd(), 8);
     assert_agree::<TcpLro>(&Profile::freebsd(), 2);
 }
@@ -174,7 +174,8 @@ type Edit = (&'static str, fn(&mut Profile));
 #[test]
 fn a_single_other_rule_is_found() {
     fn assert_found<O: Original>(profile: &Profile, edits: &[Edit]) {
-        // FreeBSD's profile has no more connections than entries, see above.
+        // FreeBSD's original sorts its batches, so the comparison uses no more connections than the profile has
+        // entries.
         let connections = if profile.name == "freebsd" { 8 } else { 12 };
         assert_eq!(compare::<O>(profile, connections).map(drop), Ok(()));
         for (rule, edit) in edits {
@@ -261,5 +262,5 @@ fn every_departure_makes_a_difference_and_is_documented() {
     }
 }
 
-/// Packets per profile in one run; the night runs 100,000.
+/// Packets per profile in one run. The nightly run uses 100,000.
 const PACKETS: usize = 10_000;

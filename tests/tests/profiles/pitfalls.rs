@@ -1,4 +1,4 @@
-//! Losses and reorderings of other implementations, tested on every profile.
+//! Losses and reorderings in other implementations, tested on every profile.
 
 use grosso::coalesce::reason::NoMerge;
 

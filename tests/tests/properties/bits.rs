@@ -1,5 +1,5 @@
-//! One bit of one header differs in the middle of a train, with every checksum corrected: the packet merges only if
-//! segmentation restores the bit.
+//! One bit of one header is flipped in the middle of a train, and every checksum is corrected. The packet merges only
+//! if segmentation restores the bit.
 
 use grosso::{Meta, Profile};
 use grosso_rig::session::{Session, complete_checksums};
@@ -25,7 +25,7 @@ fn every_bit_of_every_header_comes_back() {
     }
 }
 
-/// Returns the bits to flip: every bit in one stack out of eight, one bit of each byte in the others.
+/// Returns the bits to flip: every bit in one stack out of eight, and one bit of each byte in the others.
 fn bits(stack: usize, at: usize) -> Vec<u8> {
     if stack.is_multiple_of(8) {
         (0..8).map(|bit| 1 << bit).collect()

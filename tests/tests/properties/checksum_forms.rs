@@ -1,4 +1,4 @@
-//! The two forms of zero in the sums of RFC 1071: a packet with the form that segmentation would not write is delivered
+//! The two forms of zero in the sums of RFC 1071. A packet with the form that segmentation would not write is delivered
 //! unchanged, for any checksum state.
 
 use grosso::{Meta, Profile, checksum::Checksum};
@@ -35,7 +35,7 @@ fn all_ones_in_gre_come_back() {
         let sequence = 100 + u32::from(number) * 100;
         packet.ipv4(|ip| ip.id(number)).tcp(|t| t.sequence(sequence)).payload_len(100).build()
     };
-    // All inner packets have the same sum, so one key makes the checksums of all packets zero.
+    // All inner packets have the same sum, so one key makes the GRE checksums of all packets zero.
     let key = u32::from(expected(&build(0, 0), "gre"));
     assert_both_forms_come_back(|number| build(number, key), "gre", 14 + 20 + 4);
 }
@@ -47,12 +47,13 @@ fn all_ones_in_ipv4_come_back() {
         let packet = link().ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence));
         packet.payload_len(100).build()
     };
-    // A fixed identification, chosen so that the checksum is zero.
+    // The identification is the same in all packets, and its value makes the checksum zero.
     let id = expected(&build(0, 0), "ipv4");
     assert_both_forms_come_back(|number| build(id, number), "ipv4", 14 + 10);
 }
 
-/// Tests a train whose checksums of one header are all zero, and the same train with all ones instead.
+/// Tests a train in which the checksum of one header is zero in every packet, and the same train with all ones in its
+/// place.
 fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: usize) {
     let states = [Checksum::None, Checksum::Unnecessary { levels: 0 }];
     let more = (1..4).map(|levels| Checksum::Unnecessary { levels });

@@ -1,5 +1,5 @@
-//! Flows that share a hash, a bucket or the whole table are never merged (P21), and held packets stay within their
-//! limits for any input (P50).
+//! Flows in the same bucket or with the same hash, and flows that fill the whole table, are never merged (P21). Held
+//! packets stay within their limits for any input (P50).
 
 use grosso::{Meta, Profile, coalesce::BucketChoice};
 use grosso_rig::session::Session;
@@ -10,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Tests one bucket and more flows than it has ways: every lookup finds other flows.
+/// Tests one bucket, and more flows than it has ways, so every lookup finds other flows.
 #[test]
 fn p21_flows_in_one_bucket_never_merge() {
     for choice in [BucketChoice::Seeded, BucketChoice::Device] {
@@ -57,7 +57,7 @@ fn p21_flows_of_different_gre_keys_never_merge() {
     }
 }
 
-/// Tests flows that differ in one identifying field, with everything else equal.
+/// Tests flows that differ in one identifying field and are otherwise equal.
 #[test]
 fn p21_flows_that_differ_in_one_field_never_merge() {
     type Build = fn(u16, u16) -> Packet;
@@ -99,7 +99,7 @@ fn p21_flows_that_differ_in_one_field_never_merge() {
     }
 }
 
-/// Tests that neither trains nor buffers exceed their limits, for any number of flows and any length of their trains.
+/// Tests that trains and buffers never exceed their limits, for any number of flows and any length of their trains.
 #[test]
 fn held_trains_and_buffers_stay_within_their_limits() {
     for (flows_max, parts_max) in [(1, 65536), (3, 2), (8, 0), (64, 10), (4096, 100)] {
@@ -109,7 +109,7 @@ fn held_trains_and_buffers_stay_within_their_limits() {
         let mut session = Session::new(profile, LinkType::Ethernet, 1);
         for frame in interleaved(100, 3, plain) {
             session.push(&frame, Meta::default());
-            // The first packet of a train is held in the train itself.
+            // The first packet of a train is stored in the train itself.
             assert!(session.held.len() <= flows_max + parts_max);
         }
         session.finish();
@@ -134,7 +134,8 @@ fn assert_unmixed(session: &Session) {
     for left in &session.left {
         let flow = |number: &usize| {
             let bytes = &session.pushed[*number].bytes;
-            // Link-layer addresses do not belong to the flow but must not be mixed either.
+            // Link-layer addresses do not belong to the flow, but packets with different addresses must not be merged
+            // either.
             (flow_of(bytes, Link::Ethernet).expect("a flow"), bytes[..12].to_vec())
         };
         let first = flow(&left.numbers[0]);
@@ -157,7 +158,7 @@ fn interleaved(flows: u16, seed: u64, build: impl Fn(u16, u16) -> Vec<u8>) -> Ve
     frames
 }
 
-/// Returns a packet of a plain flow: every flow has the same sequence numbers, so only the ports distinguish them.
+/// Returns a packet of a plain flow. All flows have the same sequence numbers, so only the ports distinguish them.
 fn plain(flow: u16, number: u16) -> Vec<u8> {
     let packet = link().ipv4(|ip| ip.id(number));
     let tcp = packet.tcp(|t| t.source_port(2000 + flow).sequence(100 + u32::from(number) * 50));

@@ -1,5 +1,5 @@
-//! Time: nothing is held longer than allowed, the deadline is correct, and the oldest train leaves first (P19, P22,
-//! P24).
+//! Time: no packet is held longer than allowed, the deadline is correct, and the oldest train is delivered first (P19,
+//! P22, P24).
 
 use grosso::{
     Meta, Profile,
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(super::cases(300))]
 
-    /// Tests a caller that calls `expire` at every deadline, as a timer does, and polls at any time.
+    /// Tests a caller that calls `expire` at every deadline, as a timer does, and polls at arbitrary times.
     #[test]
     fn nothing_is_held_beyond_the_deadline(
         seed in any::<u64>().no_shrink(),
@@ -44,8 +44,8 @@ proptest! {
         }
     }
 
-    /// Tests that trains leave in the order in which they began, whether a poll ends, time passes or the engine is
-    /// finished.
+    /// Tests that trains are delivered in the order in which they started, whether a poll ends, time passes or the
+    /// engine is finished.
     #[test]
     fn the_oldest_train_leaves_first(
         seed in any::<u64>().no_shrink(),
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// Tests that the age of a train is the age of its first packet: later packets do not prolong the hold.
+/// Tests that the age of a train is the age of its first packet: later packets do not extend the hold.
 #[test]
 fn joining_does_not_prolong() {
     let mut profile = Profile::linux();
@@ -131,7 +131,7 @@ fn expire_until(session: &mut Session, now_ns: u64) {
     session.now_ns = now_ns;
 }
 
-/// Asserts that the deadline is the oldest held packet's, or an earlier one set by the controller.
+/// Asserts that the deadline is that of the oldest held packet, or an earlier one set by the controller.
 fn assert_deadline(session: &Session, hold: Hold, hold_ns: u64) {
     let oldest = session.held.iter().map(|number| session.pushed[*number].at_ns).min();
     let latest = oldest.map(|at_ns| at_ns + hold_ns);

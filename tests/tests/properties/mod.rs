@@ -1,6 +1,6 @@
-//! Invariants of the engine for any input: laws, order, conservation, bounds of memory and time.
+//! Invariants of the engine for any input: laws, order, conservation, and bounds of memory and time.
 //!
-//! Every case is generated from a seed that a failure prints; only the number of frames shrinks.
+//! Every case is generated from a seed, which a failure prints. Only the number of frames shrinks.
 
 mod bits;
 mod checksum_forms;
@@ -14,7 +14,7 @@ mod trains;
 
 use proptest::test_runner::Config;
 
-/// Returns a configuration for `count` cases, multiplied by `GROSSO_CASES_FACTOR` if that is set.
+/// Returns a configuration for `count` cases, multiplied by `GROSSO_CASES_FACTOR` if it is set.
 fn cases(count: u32) -> Config {
     let factor = std::env::var("GROSSO_CASES_FACTOR").ok().and_then(|factor| factor.parse().ok());
     Config::with_cases(count * factor.unwrap_or(1))

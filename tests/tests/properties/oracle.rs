@@ -1,4 +1,4 @@
-//! Equality of the engine's trains with the trains of the slow literal merger, packet by packet.
+//! Equality of the engine's trains and the trains of the slow literal merger, packet by packet.
 
 use grosso::{Meta, Profile, coalesce::reason::Close};
 use grosso_rig::{engine::PORTS, session::Session};
@@ -49,9 +49,9 @@ proptest! {
     }
 }
 
-/// Returns whether both parse the frame alike. A frame that the engine cannot parse, for example one that ends inside
-/// its TCP options, ends every train that it might belong to, unlike in the oracle. The engine is configured with IPv4
-/// for the FOU port, whereas the oracle inspects the packet.
+/// Returns whether the engine and the oracle parse the frame in the same way. A frame that the engine cannot parse, for
+/// example a frame that ends inside its TCP options, ends every train to which it might belong; in the oracle it does
+/// not. The engine is configured with IPv4 for the FOU port, whereas the oracle inspects the packet.
 fn is_readable_to_both(frame: &[u8]) -> bool {
     if dissect(frame, LinkType::Ethernet, &PORTS).stop != grosso_wire::Stop::Payload {
         return false;

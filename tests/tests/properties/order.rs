@@ -13,7 +13,7 @@ use grosso_wire::LinkType;
 /// Headers before the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
-/// The outer headers under which all tests run; the argument numbers the packets.
+/// The outer headers with which all tests run. The argument is the number of the packet.
 const OUTERS: &[(&str, Outer)] = &[
     ("nothing", |_| link()),
     ("vlan", |_| link().vlan(|v| v.id(7))),
@@ -41,10 +41,10 @@ struct Turn {
     v6: bool,
 }
 
-/// A packet that cannot belong to the train, after these outer headers.
+/// Builds a packet that cannot belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
-/// Odd packets of TCP with both IP versions.
+/// TCP packets, over both IP versions, that cannot belong to the train.
 const TCP_ODDS: &[(&str, Odd)] = &[
     ("wrong checksum", |p, t| tcp(ip(p, t), t, |h| h.checksum_xor(1)).payload_len(LEN)),
     ("other checksum form", |p, t| tcp(ip(p, t), t, |h| h.checksum_raw(0xffff)).payload_len(LEN)),
@@ -100,7 +100,7 @@ const TCP_ODDS: &[(&str, Odd)] = &[
     }),
 ];
 
-/// Odd packets that exist only in IPv4.
+/// Packets that cannot belong to the train and exist only in IPv4.
 const IPV4_ODDS: &[(&str, Odd)] = &[
     ("options", |p, t| v4(p, t, |ip| ip.options(&[7, 7, 4, 0, 0, 0, 0, 0]))),
     ("no-operation options", |p, t| v4(p, t, |ip| ip.options(&[1, 1, 1, 1]))),
@@ -113,7 +113,7 @@ const IPV4_ODDS: &[(&str, Odd)] = &[
     ("other identification", |p, t| v4(p, t, |ip| ip.id(t.number + 99))),
 ];
 
-/// Odd packets that exist only in IPv6.
+/// Packets that cannot belong to the train and exist only in IPv6.
 const IPV6_ODDS: &[(&str, Odd)] = &[
     ("atomic fragment", |p, t| tcp(ip(p, t).fragment(|f| f), t, |h| h).payload_len(LEN)),
     ("first fragment", |p, t| tcp(ip(p, t).fragment(|f| f.more(true)), t, |h| h).payload_len(LEN)),
@@ -141,7 +141,7 @@ const IPV6_ODDS: &[(&str, Odd)] = &[
     }),
 ];
 
-/// Odd datagrams.
+/// Datagrams that cannot belong to the train.
 const UDP_ODDS: &[(&str, Odd)] = &[
     ("empty datagram", |p, t| udp(ip(p, t), |h| h)),
     ("no checksum", |p, t| udp(ip(p, t), Udp::checksum_zero).payload_len(LEN)),
@@ -154,7 +154,8 @@ const UDP_ODDS: &[(&str, Odd)] = &[
     ("shorter", |p, t| udp(ip(p, t), |h| h).payload_len(LEN - 60)),
 ];
 
-/// Odd packets between the outer addresses of a tunnel, whose inner flow may be the train's.
+/// Packets between the outer addresses of a tunnel that cannot belong to the train, although their inner flow may be
+/// the same.
 const TUNNEL_ODDS: &[(&str, Odd)] = &[
     ("cut at the inner IP header", |p, _| p.payload(&[0x45])),
     ("nothing inside", |p, _| p),
@@ -176,7 +177,7 @@ fn no_odd_tcp_packet_overtakes_or_is_overtaken() {
             assert_in_order(name, *odd, train, v6, OUTERS);
         }
         for (name, odd) in TUNNEL_ODDS {
-            // Without a tunnel header they identify no flow, or are not IP.
+            // Without a tunnel header, these packets identify no flow, or are not IP.
             assert_in_order(name, *odd, train, v6, &OUTERS[TUNNELS_FROM..]);
         }
     }
@@ -192,7 +193,7 @@ fn no_odd_udp_packet_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests a tunnel header that differs from the train's, around a packet of the train's flow.
+/// Tests a packet of the train's flow after a tunnel header that differs from the train's.
 #[test]
 fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     let inside = |packet, t: Turn| tcp(ip(packet, t), t, |h| h).payload_len(LEN);
@@ -234,7 +235,7 @@ fn no_odd_tunnel_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests a fragment of the outer packet, and other packets whose contents are hidden.
+/// Tests a fragment of the outer packet, and other packets whose contents cannot be read.
 #[test]
 fn no_odd_outer_header_overtakes_or_is_overtaken() {
     type Change = fn(Ipv4) -> Ipv4;
@@ -262,7 +263,7 @@ fn no_odd_outer_header_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests a frame of the flow, truncated at every offset after the addresses.
+/// Tests a frame of the flow that is truncated at each offset after the addresses.
 #[test]
 fn no_cut_frame_overtakes_or_is_overtaken() {
     for (name, outer_of) in OUTERS {
@@ -283,7 +284,7 @@ fn no_cut_frame_overtakes_or_is_overtaken() {
     }
 }
 
-/// Tests one odd packet at every position of a train, in each of the outer headers.
+/// Tests one packet that cannot belong to the train, at every position and after each of the outer headers.
 fn assert_in_order(
     name: &str,
     odd: Odd,
@@ -303,14 +304,15 @@ fn assert_in_order(
     }
 }
 
-/// Returns a train with one odd packet, after which the sequence continues as if it had been a segment.
+/// Returns a train with one packet that cannot belong to it. The sequence numbers continue as if this packet were a
+/// segment of the train.
 fn sequence(position: u16, mut packet: impl FnMut(u16, bool, u32) -> Vec<u8>) -> Vec<Vec<u8>> {
     (0..=TRAIN)
         .map(|number| packet(number, number == position, 100 + u32::from(number) * LEN as u32))
         .collect()
 }
 
-/// Asserts that all packets leave in the order in which they arrived.
+/// Asserts that all packets are delivered in the order in which they arrived.
 fn assert_kept(frames: &[Vec<u8>], name: &str) {
     let mut profile = Profile::linux();
     profile.tunnels_max = 2;
@@ -375,7 +377,7 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
     packet.udp(change)
 }
 
-/// Payload bytes of a packet of the trains.
+/// Payload bytes of each packet in a train.
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;

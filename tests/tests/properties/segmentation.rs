@@ -1,4 +1,4 @@
-//! Equality of the packets on the wire for every way to segment a superframe.
+//! Equality of the packets on the wire for all ways of segmenting a superframe.
 
 use grosso::{
     Meta,
@@ -20,8 +20,8 @@ use super::trains::readable_train;
 proptest! {
     #![proptest_config(super::cases(400))]
 
-    /// Segments directly, as in the oracle; with partial checksums that are completed afterwards; and with repeated
-    /// headers that a device segments afterwards.
+    /// Tests three ways: full segmentation, as in the oracle; segmentation with partial checksums that are completed
+    /// afterwards; and segmentation that leaves repeated headers, which a device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),
@@ -39,7 +39,7 @@ proptest! {
         prop_assert_eq!(normal(&repeated), normal(&train));
     }
 
-    /// Tests payload split anywhere into slices, some of them empty.
+    /// Tests payload that is split into slices at any positions. Some slices are empty.
     #[test]
     fn scattered_payload_is_cut_like_contiguous_payload(
         seed in any::<u64>().no_shrink(),
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// Slices that are the payloads of the packets need no segment size (K98).
+    /// Tests slices that each contain the payload of one packet, so no segment size is needed (K98).
     #[test]
     fn k98_slices_of_any_length_are_packets(seed in any::<u64>().no_shrink(), count in 2..12_usize) {
         let train = readable_train(seed, count).frames;
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// Tests every special segment size, with every payload length around it (B18).
+/// Tests every special segment size, with all payload lengths near its multiples (B18).
 #[test]
 fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     let sizes =
@@ -119,7 +119,7 @@ fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
     }
 }
 
-/// Tests every segment size for one payload.
+/// Tests one payload with all small and all large segment sizes, and with some sizes in between.
 #[test]
 fn b18_every_size_cuts_one_payload() {
     for size in 1..=u16::MAX {
@@ -129,7 +129,7 @@ fn b18_every_size_cuts_one_payload() {
     }
 }
 
-/// Tests the sequence number, identifications and flags of packets far into a large superframe.
+/// Tests the sequence numbers, identifications and flags of packets far into a large superframe.
 #[test]
 fn a_superframe_of_half_a_megabyte_is_the_one_of_the_oracle() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(65_000));
@@ -197,7 +197,7 @@ fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     (bytes, Meta { checksum, gso, ..Meta::default() }, description)
 }
 
-/// Returns the packets that a device sends: it repeats headers if requested, and completes checksums.
+/// Returns the packets that a device sends, which repeats headers if requested, and completes checksums.
 fn wire(superframe: &[u8], meta: &Meta, outgoing: Outgoing) -> Vec<Vec<u8>> {
     let packets = cut(&[superframe], meta, LinkType::Ethernet, outgoing).expect("a superframe");
     packets.into_iter().flat_map(|(packet, meta)| finish(packet, &meta)).collect()
@@ -213,7 +213,7 @@ fn finish(mut packet: Vec<u8>, meta: &Meta) -> Vec<Vec<u8>> {
     vec![packet]
 }
 
-/// Returns the packet with all ones instead of a zero checksum, which are equivalent: a device that completes a
+/// Returns the packet with all ones instead of a checksum of zero. The two are equivalent: a device that completes a
 /// checksum writes all ones (rule C3).
 fn normal_form(packet: &[u8]) -> Vec<u8> {
     let parsed = parse(packet, Link::Ethernet, Lengths::Declared);

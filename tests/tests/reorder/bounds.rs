@@ -1,4 +1,4 @@
-//! Bounds of memory and time for any sender: tiny segments out of order (SegmentSmack), a million flows, wasteful
+//! Bounds of memory and time for any sender: tiny segments out of order (SegmentSmack), a million flows, and wasteful
 //! buffers.
 
 use grosso::{
@@ -72,7 +72,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let mut random = Random::new(31);
     let (mut peak, start) = (0, live_bytes());
     for _ in 0..200_000 {
-        // Every other byte, in random order: each would be a separate run.
+        // Every other byte arrives, in random order, so each byte is a separate run.
         target.push(of(&template, 1, 2 * random.below(1 << 20) as u32));
         peak = peak.max(live_bytes() - start);
     }
@@ -80,7 +80,7 @@ fn p31_p33_tiny_segments_out_of_order_take_no_more_memory_than_one_flow_may() {
     let limits = target.coalescer.profile().reorder;
     assert!(stats.bytes_max <= (limits.flow_bytes + 4096) as u64, "{stats:?}");
     assert!(stats.released[Release::FlowRuns.index()] > 0, "{stats:?}");
-    // One flow of runs, and the coalescer's tables after growth.
+    // The runs of one flow, and the coalescer's tables after they have grown.
     assert!(peak < 1 << 20, "{peak} bytes");
     target.finish();
 }
@@ -92,7 +92,7 @@ fn p18_a_million_flows_that_all_wait_take_no_more_memory_than_the_first_thousand
     let mut target = Target::new(holes());
     let (mut warm, mut peak, start) = (0, 0, live_bytes());
     for flow in 0..1_000_000 {
-        // Each flow has a waiting packet: the first one passes, and then one ahead of sequence arrives.
+        // Each flow has a waiting packet: its first packet passes, and a later one that is ahead of sequence waits.
         target.push(of(&template, flow, 1));
         target.push(of(&template, flow, 1000));
         peak = peak.max(live_bytes() - start);
@@ -113,7 +113,7 @@ fn all_flows_together_wait_with_no_more_memory_than_the_queue_may() {
     profile.reorder.queue_bytes = 100_000;
     let mut target = Target::new(profile);
     for place in 0..10_000_u32 {
-        // 64 flows, each with every other segment missing.
+        // There are 64 flows, and every other segment of each is missing.
         target.push(of(&template, place % 64, place / 64 * 2000));
     }
     let stats = target.coalescer.stats().reorder;
@@ -131,7 +131,7 @@ fn p33_memory_is_that_of_the_buffers_however_little_they_carry() {
     assert_eq!((flow.waiting(), flow.released(Release::FlowBytes)), (4, 0));
     flow.push(&[6]);
     assert_eq!((flow.waiting(), flow.released(Release::FlowBytes)), (0, 5));
-    // Missing packets are given up.
+    // The flow no longer waits for the missing packets.
     flow.push(&[7]);
     assert_eq!(flow.waiting(), 0);
 }
@@ -156,7 +156,7 @@ fn nothing_is_allocated_once_warm() {
     profile.reorder = Reorder::holes(30_000);
     let mut coalescer =
         Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 9).profile(profile).ports(PORTS));
-    // Flows start and end, with skew and loss, in equal rounds.
+    // In each of several equal rounds, flows start and end, with skew and loss.
     let mut sequence = Vec::new();
     for place in 0..20_000_u32 {
         let flow = 1 + place % 10 + 10 * (place / 2000);

@@ -1,4 +1,4 @@
-//! One connection whose packets are numbered by their positions.
+//! A connection whose packets are identified by their positions.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};
@@ -38,7 +38,7 @@ impl Connection {
         Self { session, told: 0, places: Vec::new() }
     }
 
-    /// Creates a connection that continues with segment 1, because segment 0 has left.
+    /// Creates a connection that continues with segment 1, after segment 0 was delivered.
     pub(crate) fn begun(profile: Profile) -> Self {
         let mut connection = Self::new(profile);
         connection.push(&[0]);
@@ -54,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// Pushes the segment of this number with a change.
+    /// Pushes the segment of this number after changing it.
     pub(crate) fn push_as(
         &mut self,
         place: usize,
@@ -63,7 +63,7 @@ impl Connection {
         self.push_len(place, 100, edit)
     }
 
-    /// Pushes `len` bytes from the segment of this number on, with a change.
+    /// Pushes `len` bytes from the segment of this number on, after changing the packet.
     pub(crate) fn push_len(
         &mut self,
         place: usize,
@@ -82,13 +82,13 @@ impl Connection {
         self.session.push(frame, Meta::default())
     }
 
-    /// Advances the time, and expires what is due.
+    /// Advances the time, and expires everything that is due.
     pub(crate) fn pass(&mut self, ns: u64) {
         self.session.now_ns += ns;
         self.session.expire();
     }
 
-    /// Returns the segments of each frame that left since the last call.
+    /// Returns the segments of each frame delivered since the last call.
     pub(crate) fn left(&mut self) -> Vec<Vec<usize>> {
         let new = &self.session.left[self.told..];
         self.told += new.len();
@@ -97,8 +97,8 @@ impl Connection {
         new.iter().map(|left| places(&left.numbers)).collect()
     }
 
-    /// Ends the run. Returns the segments of each frame that was still held, after a check that every packet has left
-    /// once.
+    /// Ends the run, and checks that every packet was delivered once. Returns the segments of each frame that was still
+    /// held.
     pub(crate) fn finish(&mut self) -> Vec<Vec<usize>> {
         self.session.finish();
         self.session.assert_settled();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`states`] | every row of the state machine |
 //! | [`bounds`] | memory and time, for any sender |
-//! | [`properties`] | any order, any loss, any duplicate: every packet leaves once, and soon |
+//! | [`properties`] | any order, any loss, any duplicate: every packet is delivered once, and soon |
 //! | [`connection`] | the packets of these tests |
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! Any order, any loss, any duplicate, of several flows at once.
+//! Any order, any loss and any duplicates, in several flows at once.
 
 use grosso::{
     Meta, Profile,
@@ -32,7 +32,7 @@ fn segments(port: u16, first: u32, count: usize) -> Vec<Vec<u8>> {
     })
 }
 
-/// Returns a packet that data must not overtake, or that has no position in the order.
+/// Returns a packet that data must not overtake, or that has no position in the sequence.
 fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     let edits: [fn(Tcp) -> Tcp; 5] =
         [|t| t.ack(9), Tcp::syn, Tcp::rst, |t| t.urg().sequence(7), |t| t.checksum_xor(1)];
@@ -41,11 +41,11 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
     Path::Ipv4.train(&[random.below(2) * 100], change).remove(0)
 }
 
-/// Pushes frames as they arrive, and calls `expire` as often as a caller does. No packet may stay longer than the
-/// bound.
+/// Pushes frames as they arrive, and calls `expire` as often as a caller does. Checks that no packet stays longer than
+/// the bound.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
-    // The end of a wait is noticed one tick late, and so is the end of a train after it.
+    // The end of a wait is detected up to one tick late, and the end of a train after it up to another tick late.
     let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
     let mut session = Session::new(profile, LinkType::Ethernet, 3);
     let mut ticked_ns = 0;
@@ -136,7 +136,7 @@ fn all_header_stacks_and_any_clock_are_survived() {
     }
 }
 
-/// Returns the same packets in the order sent, and delayed by `delay` each.
+/// Returns two runs with the same packets: one in the order sent, and one in which each packet is delayed by `delay`.
 fn both(profile: &Profile, delay: impl Fn(usize) -> u64) -> [Session; 2] {
     let frames = segments(1, 5, 2000);
     let coming = |delay: &dyn Fn(usize) -> u64| {
@@ -178,7 +178,7 @@ fn within_a_poll_any_order_makes_the_same_trains() {
         let frames = segments(1, u32::MAX - 2500, 200);
         let outcomes = [false, true].map(|shuffles| {
             let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
-            // There are no more runs than the limit.
+            // There are no more runs than the limit allows.
             for poll in frames.chunks(30) {
                 let mut order: Vec<usize> = (0..poll.len()).collect();
                 if shuffles {
@@ -282,7 +282,7 @@ fn p52_an_adaptive_hole_takes_twice_what_holes_took_lately() {
     push(&mut session, 0);
     session.poll_end();
     let mut waits = Vec::new();
-    // Every hole takes 40 us, then 4 us, then 80 us to be filled.
+    // Holes take 40 us to be filled in the first rounds, then 4 us, and then 80 us.
     for (round, place) in (1..301).step_by(2).enumerate() {
         let took_ns = [40_000, 4_000, 80_000][round / 50];
         push(&mut session, place + 1);

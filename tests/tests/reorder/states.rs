@@ -15,7 +15,8 @@ use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 /// A change of a packet.
 type Edit = fn(Segment) -> Segment;
 
-/// Packets that no waiting packet may overtake: the name, the payload bytes, and the oddity of each.
+/// Packets that no waiting packet may overtake: the name, the payload bytes, and the change that makes each packet
+/// different from data.
 const BARRIERS: &[(&str, usize, Edit)] = &[
     ("pure acknowledgment", 0, |s| s.tcp(|tcp| tcp.ack(200))),
     ("SYN", 100, |s| s.tcp(Tcp::syn)),
@@ -44,7 +45,7 @@ fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
         let mut flow = Connection::new(holes());
         flow.push_len(3, *len, change);
         assert_eq!(flow.left(), [[3]], "{name}");
-        // A flow that continued after the packet would not wait.
+        // The next packet waits, so the flow has not continued after the barrier.
         flow.push(&[4]);
         assert_eq!(flow.waiting(), 1, "{name}");
     }
@@ -176,7 +177,7 @@ fn late_data_is_no_progress() {
 #[test]
 fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
     let mut flow = Connection::begun(within_batch());
-    // A sequence number far ahead, by mistake or malice.
+    // A sequence number that is far ahead, by mistake or malice.
     flow.push(&[500]);
     flow.session.poll_end();
     assert_eq!(flow.left(), [[500]]);
@@ -190,7 +191,7 @@ fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
 
 #[test]
 fn p26_overlapping_data_is_never_trimmed_nor_merged() {
-    // Segments 3 and 4 wait; the flow continues with 1.
+    // Segments 3 and 4 wait, and segment 1 is the next one.
     let overlaps: &[(usize, usize, &str)] = &[
         (0, 101, "what has left, partially"),
         (1, 201, "the gap and the start of a run"),
@@ -207,7 +208,7 @@ fn p26_overlapping_data_is_never_trimmed_nor_merged() {
         assert_eq!(verdict, Verdict::Passed(Pass::TcpOverlap), "{name}");
         assert_eq!(flow.left(), [vec![3, 4], vec![place]], "{name}");
         assert_eq!(flow.released(Release::Overlap), 2);
-        // The flow continues after the last end.
+        // The flow continues after the end of the data so far.
         let next = (place * 100 + len).max(500) / 100;
         if len.is_multiple_of(100) {
             flow.push(&[next]);
@@ -321,14 +322,14 @@ fn active_and_the_hole_stays_everything_leaves_at_once() {
     assert_eq!(flow.left(), [vec![2, 3], vec![5]]);
     assert_eq!(flow.released(Release::HoleTime), 3);
     assert_eq!(flow.session.left.last().unwrap().closed, Close::HoldTime);
-    // The flow continues after the packet.
+    // The flow continues after this packet.
     flow.push(&[6]);
     assert_eq!(flow.waiting(), 0);
 }
 
 #[test]
 fn what_fills_a_hole_in_time_may_be_seen_one_full_poll_late() {
-    // The thread that moves the packets sleeps until long after the hole's deadline, while packets arrive.
+    // The thread that moves the packets sleeps until long after the deadline of the hole, while packets arrive.
     let after_sleep = |filled_in_time: bool| {
         let mut flow = Connection::begun(holes());
         flow.push(&[2]);
@@ -377,7 +378,7 @@ fn the_time_of_a_hole_starts_when_it_appears_however_long_the_flow_was_idle() {
 fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_holes_filled() {
     let mut flow = Connection::begun(holes());
     let start = flow.session.now_ns;
-    // A hole is filled every 60 us, and another appears: the timer of holes restarts each time.
+    // A hole is filled every 60 us, and another one appears, so the timer for holes restarts each time.
     flow.push(&[2, 4, 6, 8, 10, 12]);
     for place in [1, 3, 5] {
         flow.pass(HOLE_NS * 6 / 10);
@@ -390,7 +391,7 @@ fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_ho
 
 #[test]
 fn recovery_ends_when_what_was_given_up_has_come() {
-    // Only two flows are remembered: the one in recovery is spared. Its segments 1 and 3 are missing.
+    // Only two flows are remembered, and a flow in recovery is not evicted. Segments 1 and 3 of this flow are missing.
     let acknowledgment: (usize, usize, Edit) = (9, 0, |s| s.tcp(|tcp| tcp.ack(200)));
     let segment = |place| (place, 100, (|s| s) as Edit);
     let cases = [
@@ -398,14 +399,14 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         (vec![segment(0)], true),
         (vec![segment(1)], true),
         (vec![segment(1), segment(3)], false),
-        // A packet that waiting packets may not overtake also ends the wait for missing ones.
+        // A packet that no waiting packet may overtake also ends the wait for missing packets.
         (vec![acknowledgment], false),
     ];
     for (comes, is_spared) in cases {
         let mut profile = holes();
         profile.reorder.flows = 2;
         let mut flows = Connection::new(profile);
-        // A start time later than the time for which an idle flow is remembered.
+        // The start time is later than the time for which an idle flow is remembered.
         flows.session.now_ns = 1_000_000_000;
         flows.push(&[0]);
         flows.pass(HOLD_NS);
@@ -414,15 +415,15 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         for (place, len, change) in &comes {
             flows.push_len(*place, *len, *change);
         }
-        // Another idle flow, seen later.
+        // Another idle flow, which was active more recently.
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
-        // A third flow takes one of the entries.
+        // A third flow takes the entry of one of the first two.
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(3)));
         flows.pass(HOLD_NS);
         flows.left();
-        // A flow that is still remembered continues; a forgotten one starts again, and waits.
+        // If the flow is still remembered, it continues. If it was forgotten, it starts again, and its packet waits.
         flows.push(&[5]);
         let came: Vec<_> = comes.iter().map(|(place, ..)| place).collect();
         assert_eq!(flows.waiting(), u64::from(!is_spared), "came: {came:?}");
@@ -431,13 +432,13 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 
 #[test]
 fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
-    // Packet that arrives this long after the packet ahead, and the resulting wait for the next hole.
+    // The number of a packet, the time from the packet ahead to its arrival, and the resulting wait for the next hole.
     for (place, took_ns, hole_ns) in [
         // The missing packet arrives: the estimate grows by half of the excess over the previous 10 us.
         (3, 40_000, 2 * (10_000 + 15_000)),
-        // A packet arrives that had already arrived.
+        // A duplicate of an earlier packet arrives.
         (0, 40_000, 20_000),
-        // A retransmission arrives, because no path takes that long.
+        // Too much time has passed for a delayed packet, so the packet is a retransmission.
         (3, HOLE_NS + 1, 20_000),
     ] {
         let mut profile = holes();
@@ -446,7 +447,7 @@ fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not(
         flow.push(&[2]);
         flow.pass(10_000);
         flow.push(&[1, 4]);
-        // Twice the time of the first hole.
+        // The wait is twice the time of the first hole.
         flow.pass(20_000);
         assert_eq!(flow.released(Release::HoleTime), 1);
         flow.pass(took_ns - 20_000);
@@ -471,7 +472,7 @@ fn recovery_ends_with_the_time_that_an_idle_flow_is_remembered() {
     flows.session.now_ns += 1;
     flows.push_as(0, of(2));
     flows.pass(HOLD_NS);
-    // The third flow takes the entry of the first, which is idle and was seen before the second.
+    // The third flow takes the entry of the first one, which is idle and has been inactive longer than the second.
     flows.push_as(0, of(3));
     flows.pass(HOLD_NS);
     flows.push_as(1, of(2));
@@ -505,7 +506,7 @@ fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
     flows.push_as(0, of(2));
     flows.push_as(0, of(3));
     flows.pass(HOLD_NS);
-    // The first flow is in recovery, the second waits, the third is idle.
+    // The first flow is in recovery, packets of the second one wait, and the third one is idle.
     flows.push_as(2, of(1));
     flows.pass(HOLE_NS);
     flows.push_as(2, of(2));
@@ -517,7 +518,7 @@ fn a_full_table_forgets_the_idle_then_those_that_wait_then_those_in_recovery() {
     assert_eq!(flows.released(Release::Evicted), 1, "the second waits longest");
     flows.push_as(0, of(6));
     assert_eq!(flows.released(Release::Evicted), 2, "then the fourth");
-    // The first flow is still known: it continues.
+    // The first flow is still remembered, so it continues.
     flows.push_as(3, of(1));
     assert_eq!(flows.waiting(), 2);
     flows.finish();

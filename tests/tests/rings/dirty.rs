@@ -1,4 +1,4 @@
-//! The dirty log: the writes of a back end to a guest's memory, page by page.
+//! The log of dirty pages: the writes of a back end to a guest's memory, page by page.
 
 use std::{
     fs::File,
@@ -77,7 +77,8 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(back.is_running(Way::ToGuest));
         logged(&log);
-        // From the middle of a page to the page after the next, a separate page, and the last byte of a page.
+        // Buffers from the middle of one page to the next page but one, in a separate page, and at the last byte of a
+        // page.
         guest.describe(TABLE, 0, (data(16) + 2000, 8000, WRITTEN, 0));
         guest.describe(TABLE, 1, (data(40), 4096, WRITTEN, 0));
         guest.describe(TABLE, 2, (data(50) - 1, 1, WRITTEN | 1, 3));
@@ -98,7 +99,7 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         }
         let _ = back.ring(Way::ToGuest).unwrap().ask();
         assert_eq!(logged(&log), [USED / PAGE_BYTES], "events");
-        // Read entries are also returned, and nothing else is written.
+        // Entries that were read are also returned. The device writes nothing else.
         let mut guest = Guest::new(form, 8, 0);
         set_up(&mut back, &guest, features::LOG_ALL, Way::FromGuest);
         logged(&log);
@@ -162,14 +163,15 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         assert!(reason.contains(why), "{reason}");
         assert!(!back.is_running(Way::ToGuest));
     }
-    // The log was too short while it was not enabled.
+    // A log that is too short is accepted while logging is off.
     let mut back = back_end();
     set_up(&mut back, &guest, 0, Way::ToGuest);
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
     let said = say(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
     assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
-    // A back end that does not support logs in shared memory, and a log without a file.
+    // A back end that does not support logs in shared memory refuses a log, and so does a back end that receives no
+    // file.
     let mut back = BackEnd::new(OFFERED).unwrap();
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log_file()), Err(Refused::Message));
     let said = say(&mut back_end(), request::SET_LOG_BASE, &[LOG_BYTES, OFFSET], vec![]);

@@ -1,5 +1,4 @@
-//! A front end and the back end in one process, and a front end with a device that writes arbitrary data into its
-//! memory.
+//! A front end and a back end in one process, and a front end with a device that writes arbitrary data into its memory.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +24,7 @@ const WANTED: u64 = u64::MAX;
 /// Bytes of a virtio header.
 const HEADER_BYTES: usize = 12;
 
-/// Returns a letter as the message that arrives.
+/// Converts a letter to the message that arrives.
 fn arrived(letter: Letter) -> Message {
     let Letter { bytes, files } = letter;
     let word = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
@@ -72,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// Sends frames towards one endpoint, as far as there is room; returns whether there was room.
+    /// Sends a frame towards one endpoint. Returns whether there was room.
     fn send(&mut self, way: Way, frame: &[u8]) -> bool {
         let (header, rest) = frame.split_at(HEADER_BYTES);
         let parts = [IoSlice::new(header), IoSlice::new(rest)];
@@ -106,7 +105,7 @@ impl Ends {
 fn frame(number: u64, bytes: usize) -> Vec<u8> {
     let all = (0..bytes).map(|at| (number as usize * 7 + at) as u8);
     let mut header = [0; HEADER_BYTES];
-    // One buffer: the device sets the number, and the driver must not (virtio 1.3 section 5.1.6).
+    // The device sets the number of buffers, which is one here; the driver must not set it (virtio 1.3 section 5.1.6).
     header[..8].copy_from_slice(&number.to_le_bytes());
     header.into_iter().chain(all).collect()
 }
@@ -193,7 +192,7 @@ fn frames_go_on_when_the_numbers_go_round_and_who_asks_is_told() {
     }
 }
 
-/// Enables notifications as the receiver; returns whether entries are available already.
+/// Enables notifications of the receiver. Returns whether entries are already available.
 fn asks(ends: &mut Ends, way: Way) -> bool {
     match way {
         Way::ToGuest => {
@@ -418,8 +417,8 @@ fn the_file_of_the_memory_keeps_its_length() {
 fn a_ring_is_whole_before_the_back_end_hears_of_it() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
-    // The messages of QEMU's manual: owner, features, memory; each ring's call, size, base, addresses, kick; and both
-    // enabled.
+    // The messages from QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each ring;
+    // and the message that enables each ring.
     assert_eq!(numbers, [16, 3, 2, 5, 13, 8, 10, 9, 12, 13, 8, 10, 9, 12, 18, 18]);
     assert!(device.said.iter().all(|message| !message.wants_reply), "it knows no such thing");
     for kick in device.said.iter().filter(|message| message.request == request::SET_VRING_KICK) {
@@ -464,7 +463,7 @@ fn answers_that_nobody_asked_for_are_refused() {
     let short = Message { payload: vec![0; 7], ..answer(request::GET_FEATURES, 0) };
     let _ = front.greet();
     assert!(front.hear(&short).is_err());
-    // A back end that reports the failure of a message.
+    // A back end that reports the failure of a message in its reply.
     let _ = front.greet();
     front.hear(&answer(request::GET_FEATURES, PLAIN)).unwrap();
     let letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();

@@ -1,4 +1,6 @@
-//! Rings and back ends, with a driver from the format descriptions. Longer than 600 lines: the driver is one program.
+//! Rings and back ends, with a driver implemented from the descriptions of the formats.
+//!
+//! Longer than 600 lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 
@@ -27,8 +29,8 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
 };
 
-/// Offsets of the parts of a ring, and of its descriptors' buffers: equal in the file, in the guest and in the front
-/// end.
+/// Offsets of the parts of a ring, and of the buffers of its descriptors. They are the same in the file, in the guest
+/// and in the front end.
 const TABLE: u64 = 0;
 const AVAILABLE: u64 = 0x8_0000;
 const USED: u64 = 0xa_0000;
@@ -55,15 +57,15 @@ struct Guest {
     /// Available entries, or descriptors of a packed ring, and returned ones.
     offered: u16,
     seen: u16,
-    /// Descriptors of a packed ring, by their numbers in chains, before they are written to the ring.
+    /// Descriptors of a packed ring by their numbers in chains, until they are written to the ring.
     described: Vec<Words>,
     /// Number of descriptors of each outstanding entry.
     slots: VecDeque<u16>,
 }
 
 impl Guest {
-    /// Creates a guest whose entries are numbered from `first` on. A packed ring with one descriptor per entry has the
-    /// same numbers.
+    /// Creates a guest whose entries are numbered from `first` on. In a packed ring with one descriptor per entry, the
+    /// descriptors have the same numbers.
     fn new(form: u64, size: u16, first: u16) -> Self {
         let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY_BYTES).unwrap();
@@ -129,7 +131,7 @@ impl Guest {
         u16::from_le_bytes(self.bytes(at))
     }
 
-    /// Writes a descriptor of the ring's table, or of another.
+    /// Writes a descriptor to the ring's table or to another table.
     fn describe(&mut self, table: u64, number: u16, words: Words) {
         if self.is_packed && table == TABLE {
             self.described[usize::from(number)] = words;
@@ -258,7 +260,7 @@ fn received(ring: &mut Ring) -> Result<Option<Vec<u8>>, ChainFault> {
     Ok(ring.receive(&mut into)?.map(|bytes| into[..bytes].to_vec()))
 }
 
-/// Sends a frame of `bytes` bytes, including a header of twelve bytes.
+/// Sends a frame of `bytes` bytes, of which twelve are a header.
 fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
     let frame: Vec<u8> =
         (0..bytes).map(|number| if number < 12 { 0 } else { number as u8 }).collect();
@@ -372,7 +374,7 @@ fn a_ring_is_a_power_of_two_and_its_parts_are_aligned_and_in_memory() {
         assert_eq!(with(8, Addresses { available: AVAILABLE + by, ..PLACES }), aligned(2), "{by}");
         assert_eq!(with(8, Addresses { used: USED + by, ..PLACES }), aligned(4), "{by}");
     }
-    // The last byte of each part, and the byte after it.
+    // Each part is accepted at the last aligned address at which it ends inside the memory, but not at the next one.
     for (bytes, place) in [
         (16 * 8, (|at| Addresses { descriptors: at, ..PLACES }) as fn(u64) -> Addresses),
         (4 + 2 * 8 + 2, |at| Addresses { available: at, ..PLACES }),
@@ -524,7 +526,7 @@ fn nothing_of_a_frame_is_written_where_a_part_of_its_room_is_wrong() {
         guest.offer(0);
         assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
         assert_eq!(guest.bytes::<20>(data(0)), [0; 20]);
-        // An entry before a wrong one is returned with it.
+        // The entry before a wrong one is returned together with it.
         guest.offer_plain(2, 20, WRITTEN);
         guest.offer(0);
         assert_eq!(give(&mut ring, 40, true), Sent::Fault(ChainFault::Outside));
@@ -618,7 +620,7 @@ fn descriptors_are_counted_as_they_are_read() {
     }
 }
 
-/// Maps regions of a guest's memory to its file, each of one page.
+/// Maps regions of a guest's memory, each of one page, to its file.
 fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
     let place =
         |&[guest, offset]: &[u64; 2]| RegionPlace { guest, bytes: 0x1000, user: guest, offset };
@@ -631,7 +633,7 @@ fn mapped(guest: &Guest, regions: &[[u64; 2]]) -> Arc<Memory> {
 #[test]
 fn bytes_go_on_in_the_next_region_and_nowhere_else() {
     let guest = Guest::new(FORMS[0], 8, 0);
-    // Consecutive regions in the guest, in another order in the file, and a separate region.
+    // Two regions that are adjacent in the guest but in the opposite order in the file, and a separate region.
     let memory = mapped(&guest, &[[0x1_1000, 0x4000], [0x1_0000, 0x8000], [0x1_3000, 0]]);
     assert!(memory.write(0x1_0ffc, b"12345678"));
     assert_eq!((guest.bytes(0x8ffc), guest.bytes(0x4000)), (*b"1234", *b"5678"));
@@ -640,7 +642,7 @@ fn bytes_go_on_in_the_next_region_and_nowhere_else() {
     assert!(memory.has(0x1_0000, 0x2000) && !memory.has(0x1_0000, 0x2001));
     assert!(!memory.has(0xffff, 2) && !memory.has(0x1_2fff, 2) && memory.has(0x1_3000, 0x1000));
     assert!(memory.has(0x5_0000, 0), "nothing is everywhere");
-    // A part of a ring is in one region.
+    // Each part of a ring must be in one region.
     assert!(
         memory.place(0x1_0ff0, 0x10, 16).is_some() && memory.place(0x1_0ff0, 0x20, 16).is_none()
     );
@@ -707,7 +709,7 @@ fn of_ring(ring: u64, value: u64) -> [u64; 1] {
     [ring | value << 32]
 }
 
-/// Configures a guest's memory and its ring of this direction, and enables the ring.
+/// Configures a guest's memory and its ring for this direction, and enables the ring.
 fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64, way: Way) {
     let ring = way as u64;
     let file = || vec![guest.file.try_clone().unwrap().into()];
@@ -729,7 +731,7 @@ fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
         set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
-        // The indexes wrap, or a later lap begins.
+        // The indexes wrap, or the ring starts another lap.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
             let ring = back.ring(Way::FromGuest).unwrap();
@@ -771,7 +773,7 @@ fn a_ring_is_used_while_it_is_enabled() {
                 .map_or(0, |ring| iter::from_fn(|| received(ring).unwrap()).count());
             assert_eq!(count, frames);
         }
-        // Without that feature, no message enables the ring.
+        // Without protocol features, the ring needs no message to be enabled.
         set_up(&mut back, &Guest::new(form, 8, 0), features::VERSION_1, Way::FromGuest);
         assert!(back.is_running(Way::FromGuest));
         back.forget();
@@ -794,7 +796,7 @@ fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
         after.put(data(1), &[5; 9]);
         after.offer_plain(1, 9, 0);
         assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
-        // A refused table leaves no table behind, and returns the reason.
+        // A refused table removes the previous table, and the back end returns the reason once.
         let files = vec![after.file.try_clone().unwrap().into()];
         assert!(say(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
         assert!(back.ring(Way::FromGuest).is_none());
@@ -863,7 +865,7 @@ fn who_knows_of_pairs_has_so_many_rings_and_no_more() {
             assert_eq!(said.is_ok(), is_known, "{ring} {request}");
         }
     }
-    // Rings that were only enabled are not started.
+    // Rings that have only been enabled are not started.
     assert!((0..2).all(|_| back.ring(Way::ToGuest).is_none()) && back.pairs() == 1);
 }
 
@@ -873,7 +875,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
-    // The memory of the first ring contains all rings, which differ in their sizes.
+    // The memory of the first guest contains all rings, which differ in their sizes.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
     say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const PACKED: u64 = FORMS[1];
-/// Position at which a ring started, as QEMU reports it for a ring whose back end died; it is not trusted.
+/// Position at which a ring started, as QEMU reports it for a ring whose back end has died. It is not trusted.
 const BEGAN: Base = Base::Told(0x8000_8000);
 
 #[test]
@@ -60,7 +60,7 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
             assert_eq!(ring.publish(), is_told, "{count} of {size} from {first}: {event}");
         }
     }
-    // A driver without the event index is always notified, and so is one with undefined flags.
+    // A driver that does not use the event index is always notified, and so is a driver with undefined flags.
     for (event_index, flags) in [(false, 2), (false, 3), (true, 3), (true, 0xfffc)] {
         let mut guest = Guest::new(PACKED, 8, 0);
         let mut ring = guest.ring(event_index);
@@ -98,7 +98,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     guest: Guest,
     ring: Ring,
-    /// Frames that were made available and not returned, in order; the device has received the first `taken` of them.
+    /// Frames that were made available and have not been returned, in order. The device has received the first `taken`
+    /// of them.
     out: VecDeque<Vec<u8>>,
     taken: usize,
     count: u8,
@@ -128,7 +129,7 @@ impl World {
         let frame: Vec<u8> = (0..count as u8).map(|number| self.count ^ number << 6).collect();
         self.guest.put(at, &frame);
         for number in 0..count {
-            // In a table only the direction counts.
+            // The device ignores flags other than the direction in a table.
             let flags = if is_table { NEXT | TABLED } else { NEXT * u16::from(number + 1 < count) };
             let table = if is_table { at + 64 } else { TABLE };
             let words = (at + u64::from(number), 1, flags, (number + 1) % size.max(1));
@@ -140,7 +141,7 @@ impl World {
         let mut writes = self.guest.lay_out(0);
         let first = writes.pop().unwrap();
         writes.into_iter().for_each(|(at, words)| self.guest.write(at, words));
-        // A chain as long as the ring cannot be recognized while it is written.
+        // A chain that is as long as the ring cannot be recognized while it is being written.
         if is_cut && slots < size {
             self.replace();
         }
@@ -188,8 +189,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// Replaces a device that dies while it marks the descriptors of a frame with buffers of one and two descriptors, at
-/// every position in the ring and after every mark.
+/// Tests a device that dies while it marks the descriptors of a frame as used, and its successor. The buffers of the
+/// frame have one or two descriptors; the test covers every position in the ring and every number of written marks.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;
@@ -218,7 +219,7 @@ fn a_device_marks_what_another_one_left_unmarked() {
             ring.publish();
             for unmarked in 0..5 - marked {
                 let slot = (first + unmarked) % SIZE;
-                // The length of an entry of one descriptor was written before.
+                // The length of an entry with one descriptor was written before the mark.
                 let from = if unmarked == 2 { 6 } else { 0 };
                 let at = TABLE + 16 * u64::from(slot) + 8 + from;
                 guest.put(at, &before[usize::from(slot)][from as usize..]);
@@ -228,7 +229,8 @@ fn a_device_marks_what_another_one_left_unmarked() {
                 assert_eq!((guest.used(), give(&mut ring, 180, true)), (vec![], Sent::Whole));
                 ring.publish();
             }
-            // If a mark was missing, the length of an entry of two descriptors is the first descriptor's.
+            // If the mark was missing, the returned length of an entry with two descriptors is the length of the first
+            // descriptor.
             let [whole, last] = [(0, 5), (4, 2)].map(|(number, mark)| {
                 let written = if number == 0 { 100 } else { 20 };
                 (number, if marked == 0 || marked >= mark { written } else { 50 })
@@ -260,7 +262,7 @@ fn a_chain_that_does_not_end_breaks_the_ring() {
     }
 }
 
-/// Tests a driver that makes descriptors available again before they were returned.
+/// Tests a driver that makes descriptors available again before they have been returned.
 #[test]
 fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     let mut guest = Guest::new(PACKED, 4, 0);
@@ -275,7 +277,7 @@ fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
     assert!(received(&mut ring).unwrap().is_some());
     assert_eq!(received(&mut ring), Ok(None));
     assert!(!ring.ask(), "it would never sleep");
-    // A chain that crosses these descriptors has no end.
+    // A chain that includes such descriptors never ends.
     let mut guest = Guest::new(PACKED, 4, 0);
     let mut ring = guest.ring(true);
     (0..3).for_each(|number| guest.offer_plain(number, 9, 0));
@@ -338,8 +340,8 @@ fn a_table_stands_alone_in_its_chain() {
     }
 }
 
-/// Tests a ring with arbitrary flags: it starts somewhere in the ring, and the entries that its driver adds from there
-/// are accepted.
+/// Tests a ring with arbitrary flags. A position in the ring is found, and the entries that the driver adds from there
+/// on are accepted.
 #[test]
 fn any_flags_are_some_place() {
     for bits in 0..1_u32 << 8 {

@@ -1,4 +1,4 @@
-//! Vectors of checksums: bytes and their sums, frames and the verdicts on their checksums, and partial checksums to
+//! Vectors of checksums: bytes and their sums, frames with the verdicts on their checksums, and partial checksums to
 //! complete.
 
 use grosso::{Profile, Verdict, checksum::complete, coalesce::reason::Pass};
@@ -32,7 +32,7 @@ struct Vector {
 enum What {
     /// Bytes, and their Internet checksum.
     Sum { bytes: String, checksum: String },
-    /// A frame, and the verdict on each of its checksums, from the outside.
+    /// A frame, and the verdict on each of its checksums, from the outermost to the innermost.
     Verify { frame: usize, checksums: Vec<Field> },
     /// A frame whose innermost checksum field holds the pseudo-header sum, and the completed frame.
     Complete { frame: usize, start: usize, offset: usize, out: usize },
@@ -45,7 +45,7 @@ struct Field {
     /// `right`, `wrong`, or `absent` for a UDP checksum of zero.
     verdict: &'static str,
     found: String,
-    /// The value that a sender writes.
+    /// The value that a sender writes into the field.
     right: String,
 }
 
@@ -213,7 +213,7 @@ fn partial() -> Vec<Case<Packet>> {
 }
 
 /// Returns a datagram with a computed checksum of zero: the first two bytes of its payload are the checksum of the
-/// rest.
+/// remaining bytes.
 fn summing_to_zero() -> Packet {
     let datagram = |payload: &[u8]| {
         Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).udp(|udp| udp).payload(payload)

@@ -37,13 +37,13 @@ struct Vector {
     rules: &'static [&'static str],
     shows: &'static str,
     r#in: Span,
-    /// Frames of each flow, if there are several: the order within each must be kept.
+    /// Frames of each flow, if there are several flows. The order within each flow must be kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flows: Vec<Vec<usize>>,
     out: Vec<Train>,
 }
 
-/// Packets that leave together.
+/// Packets that are delivered together.
 #[derive(Serialize)]
 struct Train {
     packets: Vec<usize>,
@@ -68,8 +68,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Describes a delivery with the numbers of its packets. Of several packets with the same bytes, it uses the first one
-/// that no other delivery contains.
+/// Describes a delivery by the numbers of its packets. If several packets have the same bytes, the first one that no
+/// other delivery contains is used.
 fn train(
     out: &Out,
     frames: &[Vec<u8>],
@@ -93,7 +93,7 @@ fn train(
     }
 }
 
-/// Returns the frames by flow, if there are several flows; a frame whose flow cannot be read belongs to the flow of the
+/// Returns the frames by flow if there are several flows. A frame whose flow cannot be read belongs to the flow of the
 /// previous frame.
 fn flows(frames: &[Vec<u8>], span: Span) -> Vec<Vec<usize>> {
     let mut flows: Vec<(String, Vec<usize>)> = Vec::new();
@@ -152,7 +152,7 @@ pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     assert_eq!(told, oracle, "{name}: the oracle joins otherwise");
 }
 
-/// Asserts that a reader of the 10 bytes in front of a superframe gets the same metadata.
+/// Asserts that a reader of the 10 bytes before a superframe gets the same metadata.
 fn assert_virtio(bytes: &[u8], superframe: &Value, name: &Value) {
     let header = unhex(superframe["virtio"].as_str().expect("hexadecimal"));
     let (header, _) = VirtioHeader::parse(&header, Form::Short, Order::Little).expect("a header");
@@ -185,12 +185,12 @@ fn case(
     Case { name, rules, shows, frames }
 }
 
-/// Returns three segments; the second has a change.
+/// Returns three segments, with a change of the second.
 fn second(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], at(1, change))
 }
 
-/// Returns three segments, each with a change.
+/// Returns three segments, with a change of each.
 fn every(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], |_, segment| change(segment))
 }
@@ -211,7 +211,7 @@ fn ids(df: bool, ids: &[u16]) -> Vec<Vec<u8>> {
     })
 }
 
-/// Returns two flows, packet by packet in turn.
+/// Returns the packets of two flows, alternating between the flows.
 fn interleaved(one: Vec<Vec<u8>>, other: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     one.into_iter().zip(other).flat_map(|(one, other)| [one, other]).collect()
 }
@@ -803,7 +803,7 @@ fn udp() -> Vec<Case> {
     ]
 }
 
-/// Returns three segments in VXLAN; the second has another inner TTL, network identifier or inner checksum.
+/// Returns three segments in VXLAN. The second has a different inner TTL, network identifier or inner checksum.
 fn vxlan(ttl: u8, vni: u32, wrong: u16) -> Vec<Vec<u8>> {
     let frame = |index: u16| {
         let is_second = index == 1;

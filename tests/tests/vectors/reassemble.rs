@@ -38,8 +38,8 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine reassembles the fragments in the files to the datagrams in the files, and that a plain copy
-/// of the bytes to their offsets gives the same datagrams.
+/// Asserts that the engine reassembles the fragments in the files to the datagrams in the files, and that copying the
+/// bytes to their offsets gives the same datagrams.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let (fates, whole) = reassembled(&pair.frames(&vector["in"]));
@@ -71,7 +71,7 @@ fn fate(verdict: ReassemblyVerdict) -> &'static str {
     }
 }
 
-/// Returns the data of every datagram: UDP with a correct checksum.
+/// Returns the data of every datagram, which is UDP with a correct checksum.
 fn data(version: Version) -> Vec<u8> {
     version.udp(&Random::new(18).bytes(400 - 8))
 }

@@ -222,7 +222,7 @@ fn udp() -> Vec<Case> {
     ]
 }
 
-/// Returns the payload of two datagrams of 100 bytes; the first has a checksum of zero.
+/// Returns the payload of two datagrams of 100 bytes. The checksum of the first one is zero.
 fn summing_to_zero(headers: &Packet) -> Vec<u8> {
     let mut payload = [vec![0, 0], vec![7; 198]].concat();
     let first = headers.clone().payload(&payload[..100]).build();

@@ -1,4 +1,4 @@
-//! The description of a superframe in JSON, from the engine's metadata and back.
+//! The description of a superframe in JSON, converted from the engine's metadata and back.
 
 use core::num::NonZeroU16;
 
@@ -21,9 +21,9 @@ pub(crate) struct Description {
     /// Payload bytes of every packet but the last.
     segment_bytes: u16,
     segments: u16,
-    /// IP headers, counted from 0 at the outermost, whose identification is the same in all packets.
+    /// Numbers of the IP headers whose identification is the same in all packets. The outermost header has number 0.
     fixed_ids: Vec<usize>,
-    /// The packets that have CWR, if the superframe has it: `first` or `every`.
+    /// The packets that have CWR if the superframe has it: `first` or `every`.
     cwr: &'static str,
     checksum_start: u16,
     checksum_offset: u16,
@@ -68,7 +68,7 @@ impl Description {
     }
 }
 
-/// Returns the header for a device, derived from the headers of the frame rather than by the engine. For a tunnel it
+/// Returns the header for a device, derived from the headers of the frame instead of by the engine. For a tunnel, it
 /// contains only the start of the innermost checksum.
 fn virtio(frame: &[u8], meta: &Meta) -> [u8; HEADER_LEN] {
     let gso = meta.gso.expect("a superframe");

@@ -1,4 +1,4 @@
-//! The checksums in the files as tshark verifies them.
+//! The checksums in the files, as verified by tshark.
 
 use std::process::Command;
 
@@ -9,12 +9,12 @@ use super::book::{Pair, path};
 /// Headers with checksums, in the order in which tshark is queried.
 const HEADERS: [&str; 3] = ["ipv4", "tcp", "udp"];
 
-/// Returns tshark's states of the checksums of each frame of a pair, for each of [`HEADERS`], from the outside. `None`
-/// if tshark is not installed.
+/// Returns the states in which tshark reports the checksums of each frame of a pair, for each of [`HEADERS`], from the
+/// outermost to the innermost. Returns `None` if tshark is not installed.
 fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(path(kind, "pcap")).args(["-T", "fields", "-E", "separator=;"]);
-    // In the order of the headers.
+    // The fields are in the order of the headers.
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
         command.args(["-e", &format!("{protocol}.checksum.status")]);
@@ -37,7 +37,7 @@ fn statuses(kind: &str) -> Option<Vec<[Vec<String>; 3]>> {
     Some(text.lines().map(row).collect())
 }
 
-/// Returns tshark's word for a verdict.
+/// Returns the word that tshark uses for a verdict.
 fn word(verdict: &Value) -> &'static str {
     match verdict.as_str().expect("a verdict") {
         "right" => "1",

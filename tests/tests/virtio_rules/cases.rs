@@ -1,4 +1,4 @@
-//! The kernel's own cases K110 to K119 (`psock_snd`, `tun.c`), as far as they concern ports.
+//! The kernel's own cases K110 to K119 (`psock_snd`, `tun.c`) that concern ports.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 
 use super::{Case, ethernet, isolated, packet_socket, read_all, tap, udp4, vxlan};
 
-/// Creates a TAP with the short header, whose reader accepts only packets that are not superframes.
+/// Creates a TAP with the short header, whose reader does not accept superframes.
 fn plain_tap(control: &Control) -> io::Result<Tun> {
     let tap = tap(control, "tap0")?;
     tap.set_header_bytes(VirtioHeader::BYTES as u8)?;
@@ -175,7 +175,7 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
             let mut is_there = true;
             for act in order {
                 match (act, queues.last()) {
-                    // Repeating an operation is refused, and so is every operation on a deleted device.
+                    // Repeating an operation is refused, and so is any operation on a deleted device.
                     (Act::Detach, Some(queue)) => drop(queue.set_attached(false)),
                     (Act::Attach, Some(queue)) => drop(queue.set_attached(true)),
                     (Act::Close, _) => drop(queues.pop()),
@@ -199,7 +199,7 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
     });
 }
 
-/// Creates two TAPs with a bridge between them, whose readers accept all superframes; `None` if the kernel has no
+/// Creates two TAPs that a bridge connects. Their readers accept all superframes. Returns `None` if the kernel has no
 /// header form for tunnels.
 fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     if release() < (6, 17) {
@@ -215,9 +215,10 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // The bridge would learn the source of frames, and would not forward frames back to it.
+    // Otherwise, the bridge would learn the source address of frames, and would not forward frames that have this
+    // destination back.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
-    // The bridge would announce its multicast groups on all ports.
+    // Otherwise, the bridge would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
     control.set_up(&bridge, true)?;
     Ok(Some(taps))
@@ -225,7 +226,7 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
 
 const NESTINGS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-/// Reads the packets that arrive at the other TAP: the header with its tunnel fields, and the frame.
+/// Reads the packets that arrive at the other TAP: the header with its fields for tunnels, and the frame.
 fn arrived(tap: &Tun) -> io::Result<Vec<Case>> {
     let parse = |packet: Vec<u8>| {
         let (header, frame) = packet.split_at(VirtioHeader::TUNNEL_BYTES);
@@ -275,7 +276,7 @@ fn k117_superframes_in_a_tunnel_arrive_whole_and_stand_for_as_many_packets() {
                 assert_eq!(there.frame, case.frame);
                 assert_eq!(there.understood().unwrap(), case.understood().unwrap());
                 assert_eq!(there.header.tunnel, case.header.tunnel);
-                // A reader that accepts none gets the packets into which Grosso segments the frame.
+                // A reader that accepts no superframes gets the packets into which Grosso segments the frame.
                 to.set_offloads(Offloads::NONE)?;
                 from.write(&case.bytes())?;
                 let there: Vec<_> = arrived(&to)?.into_iter().map(|case| case.frame).collect();
@@ -295,7 +296,7 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
         let Some([from, to]) = bridged(control)? else { return Ok(()) };
         to.set_offloads(Offloads::NONE)?;
         for (outer, inner) in NESTINGS {
-            // The maximum outermost length: that of IPv6 does not count its own header.
+            // The maximum length in the outermost header. An IPv6 length does not include the IPv6 header itself.
             let headers = vxlan(outer, inner, 2000, 1000).frame.len() - 2000;
             let room = 65_535 + 14 - headers + if outer { 40 } else { 0 };
             let case = vxlan(outer, inner, room, 1400);
@@ -303,7 +304,7 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
             let there = arrived(&to)?.into_iter();
             let there: Vec<_> = there.map(|case| case.frame).collect();
             assert!(there == cut(&case), "{outer} {inner}: {} packets", there.len());
-            // One more byte is accepted, but the packet never arrives.
+            // The kernel accepts one more byte, but the packet never arrives.
             let more = vxlan(outer, inner, room + 1, 1400);
             from.write(&more.bytes())?;
             assert!(arrived(&to)?.is_empty(), "{outer} {inner}");

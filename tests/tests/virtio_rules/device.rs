@@ -1,4 +1,4 @@
-//! Section 6.4: the operations of a TUN or TAP device.
+//! Section 6.4: the operations on a TUN or TAP device.
 
 use std::io::{self, IoSlice};
 

@@ -1,9 +1,10 @@
 //! Rules V1 to V33 and cases K110 to K119: virtio headers, TUN, TAP and packet sockets.
 //!
-//! The running kernel gets independently built headers, and its answers are compared with the results of `grosso::vnet`
-//! for the same bytes.
+//! The running kernel gets independently built headers. Its answers are compared with the results of `grosso::vnet` for
+//! the same bytes.
 //!
-//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+//! The tests need root, or a user namespace (`unshare -Urm`). Without one of these, they print `skipped:` and the
+//! reason.
 
 #![cfg(target_os = "linux")]
 
@@ -30,12 +31,12 @@ use grosso_wire::{
     virtio::{self, Form, Order},
 };
 
-/// Runs a test in a network namespace of its own, in which the kernel sends nothing.
+/// Runs a test in a separate network namespace, in which the kernel sends no packets.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     let work = || {
         let prepare = || {
             namespace::isolate_thread_network()?;
-            // A kernel without IPv6 already sends nothing.
+            // A kernel without IPv6 sends no packets anyway.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             Control::new()
         };
@@ -144,7 +145,7 @@ impl Case {
         [&self.header.to_bytes()[..], &self.frame].concat()
     }
 
-    /// Returns whether a TAP accepts the case.
+    /// Returns whether a TAP accepts the packet with its header.
     #[track_caller]
     fn kernel_takes(&self, tap: &Tun) -> bool {
         taken(tap.write(&self.bytes()))
@@ -159,7 +160,7 @@ impl Case {
         understand(&header, frame, LinkType::Ethernet, &stack, Form::Tunnel)
     }
 
-    /// Asserts that both refuse the case, and the reason that Grosso reports.
+    /// Asserts that the kernel and Grosso refuse the case, and that Grosso reports this reason.
     #[track_caller]
     fn both_refuse(&self, tap: &Tun, why: VnetError) {
         assert!(!self.kernel_takes(tap), "the kernel takes {self:?}");

@@ -78,8 +78,8 @@ fn v21_packet_sockets_have_no_form_for_tunnels() {
             let refused = packet_socket().virtio_header_bytes(bytes).bind(tap.name()).err();
             assert_eq!(refused.is_some(), bytes != 0, "{bytes}: {refused:?}");
         }
-        // A tunnelled superframe appears as its inner one; only the start of the checksum reveals the tunnel (rule
-        // T12).
+        // A tunneled superframe appears as its inner superframe; only the start of the checksum reveals the tunnel
+        // (rule T12).
         let observer = packet_socket().bind(tap.name())?;
         let case = super::vxlan(false, false, 3000, 1000);
         if !case.kernel_takes(&tap) {
@@ -112,7 +112,7 @@ fn v33_packets_of_af_xdp_ask_for_nothing_and_are_whole() {
                 return Ok(());
             }
         };
-        // No metadata is written for the driver, so none can be read twice (B36).
+        // No metadata is written for the driver, so the driver cannot read it twice (B36).
         assert_eq!(port.device().features, grosso::features::Features::NONE);
         Ok(())
     });

@@ -33,7 +33,7 @@ fn v01_b33_frames_shorter_than_their_headers_are_refused() {
         // The kernel trusts the header length; Grosso does not (rule V20).
         for case in superframes() {
             let len = case.frame.len() as u16;
-            // The kernel raises it to the end of the checksum, so small lengths have no effect.
+            // The kernel raises the header length to the end of the checksum, so smaller lengths have no effect.
             for (header_length, takes) in
                 [(0, true), (1, true), (14, true), (len, true), (len + 1, false)]
             {
@@ -59,7 +59,8 @@ fn v02_types_and_sizes_that_do_not_exist_are_refused() {
                 let exists = matches!(gso_type & 0x1f, 0 | 1 | 3 | 4 | 5) && gso_type & 0x60 == 0;
                 let takes = case.kernel_takes(&tap);
                 assert!(!takes || exists, "the kernel takes the type {gso_type:#x}");
-                // Grosso accepts only types that match the frame's headers; the kernel accepts all of these.
+                // The kernel accepts all of these types. Grosso accepts only the types that match the headers of the
+                // frame.
                 let is_own = gso_type == own
                     || gso_type == own | VirtioHeader::ECN && own != VirtioHeader::UDP_SEGMENTS
                     || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS
@@ -95,7 +96,7 @@ fn v03_b32_checksums_outside_the_frame_or_inside_its_first_headers_are_refused()
             }
         }
         for (case, least) in superframes().into_iter().zip([20, 40, 20, 20]) {
-            // A TAP counts these bytes from the Ethernet header, and so accepts offsets inside the IP header.
+            // A TAP counts these bytes from the Ethernet header, so it accepts offsets inside the IP header.
             let place = |start| case.with(|h| h.checksum_start = start);
             assert!(!place(least - 1).kernel_takes(&tap));
             assert!(place(least).kernel_takes(&tap) || least == 40 || case.header.gso_type == 5);
@@ -141,7 +142,7 @@ fn v05_b37_a_type_that_is_not_that_of_the_headers_is_refused_here_though_a_tap_t
         let tap = tap(control, "tap0")?;
         for case in superframes() {
             let own = case.header.gso_type;
-            // Without a checksum to complete, the kernel does not know where the transport header is.
+            // Without a checksum to complete, the kernel does not know the position of the transport header.
             for gso_type in [1, 3, 4, 5] {
                 let case = case.with(|h| (h.flags, h.gso_type) = (0, gso_type));
                 let fits = gso_type == own || gso_type == 3 && own == VirtioHeader::UDP_SEGMENTS;
@@ -163,7 +164,7 @@ fn v06_one_segment_is_a_plain_packet_to_the_kernel_and_to_us() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let observer = observer(&tap)?;
-        // The kernel counts TCP options as payload, so it is tested without them.
+        // The kernel counts TCP options as payload, so the packet has no options.
         let tcp4 = super::ethernet().ipv4(|ip| ip).tcp(|t| t);
         for packet in [tcp4, tcp6(), udp4(), udp6()] {
             for (payload_len, superframe) in [(999, false), (1000, false), (1001, true)] {
@@ -292,13 +293,13 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     let plain = case.with(|h| (h.flags, h.gso_type, h.gso_size) = (written.header.flags, 0, 0));
     let packets = kernel.segment(&plain.header, &plain.frame).unwrap();
     assert_eq!(packets.len(), 1, "it arrives");
-    // The kernel itself leaves the type in place, and the reader gets an error instead of a packet.
+    // The kernel itself leaves the type in place, so the reader gets an error instead of a packet.
     let result = kernel.segment(&case.header, &case.frame);
     println!("a tunnel type on one packet: {:?}", result.as_ref().map(Vec::len));
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// Returns whether the kernel has the bug; all kernels with this form have it.
+/// Returns whether the kernel has the bug, which is true of all kernels with this form.
 fn kernel_keeps_the_type() -> bool {
     grosso_rig::kernel::release() >= (6, 17)
 }

@@ -30,12 +30,12 @@ pub(super) fn reassemblers(workload: &Workload) -> [Boxed<'_>; 2] {
 struct Reassemble<'a> {
     polls: Polls<'a>,
     pool: IpDefragPool,
-    /// Whether every header and every datagram is verified, which the crate leaves to its users.
+    /// Whether every header and every datagram is verified. The crate leaves this verification to its users.
     verifies: bool,
 }
 
 impl Reassemble<'_> {
-    /// Reassembles one poll, and passes each datagram with its last fragment to `take`.
+    /// Reassembles one poll, and passes each datagram and its last fragment to `take`.
     fn poll(&mut self, mut take: impl FnMut(&[u8], &IpDefragPayloadVec)) -> usize {
         let poll = self.polls.take();
         for frame in poll {

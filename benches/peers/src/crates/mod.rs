@@ -1,4 +1,4 @@
-//! Peers that are crates, in this process.
+//! Peers that are crates, which run in this process.
 
 mod checksum;
 mod etherparse;
@@ -9,7 +9,7 @@ use grosso_testkit::workloads::Workload;
 
 use crate::{contender::Boxed, work::Work};
 
-/// Returns the contenders of a kind of work, hot.
+/// Returns the contenders for a kind of work on a hot workload.
 pub(crate) fn contenders(work: Work, workload: &Workload) -> Vec<Boxed<'_>> {
     match work {
         Work::CoalesceVerified => tun_rs::coalescer(workload).into_iter().collect(),

@@ -88,7 +88,7 @@ fn reassembled(workload: &Workload, udp: Checksum) -> Vec<Vec<u8>> {
     frames
 }
 
-/// A device that yields the frames of a poll and discards everything sent.
+/// A device that returns the frames of a poll and discards everything that is sent.
 struct Trace<'a> {
     polls: Polls<'a>,
     poll: core::slice::Iter<'a, Vec<u8>>,

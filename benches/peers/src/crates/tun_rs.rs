@@ -67,7 +67,7 @@ fn coalesced(workload: &Workload) -> Vec<Vec<u8>> {
     for poll in workload.frames.chunks(POLL) {
         let mut buffers = vec![Vec::new(); poll.len()];
         buffers.iter_mut().zip(poll).for_each(|(buffer, frame)| fill(buffer, frame));
-        // The types of the tables are not public.
+        // The types of the tables are not public, so they are inferred.
         let (mut tcp, mut udp, mut written) = (Default::default(), Default::default(), Vec::new());
         handle_gro(&mut buffers, VIRTIO_NET_HDR_LEN, &mut tcp, &mut udp, true, &mut written)
             .expect("packets that do no harm");

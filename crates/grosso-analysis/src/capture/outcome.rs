@@ -79,7 +79,7 @@ pub struct Outcome<R> {
     pub end: End,
 }
 
-/// End of a reading: complete, damaged or cancelled.
+/// End of a reading: complete, damaged or canceled.
 pub struct End {
     ending: Ending,
     unparsed: Unparsed,

@@ -375,8 +375,8 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
             Kind::Udp => {
                 let declared = declared_end(packet, start, udp::field::LENGTH.start, 0);
                 let reaches = declared.filter(|&udp_end| udp_end >= layer.end());
-                // The IP length counts for a superframe that exceeds its length field (T13), and for a jumbogram, whose
-                // length is 0 (RFC 2675). Over IPv4, Linux drops a datagram whose length is 0.
+                // The IP length is used for a superframe that exceeds its length field (T13), and for a jumbogram,
+                // whose length is 0 (RFC 2675). Over IPv4, Linux drops a datagram whose length is 0.
                 let has_length = declared.is_some() || !is_ipv6;
                 if has_length && reaches.is_none() && end - start <= u16::MAX.into() {
                     (level.verdict, level.why) = (Verdict::Bad, Why::Length);

@@ -87,7 +87,7 @@ fn udp_that_is_shorter_than_its_header_is_bad_whatever_its_checksum() {
         let mut bytes = packet.build();
         let checksum = u16::from_be_bytes([bytes[60], bytes[61]]);
         put(&mut bytes, 58, len);
-        // The checksum is the one that a length of IPv6 would give, and the header has this length.
+        // The checksum matches the new length in the header.
         put(&mut bytes, 60, update(checksum, 17, len));
         let bad = [Verdict::Bad];
         assert_eq!(verdicts(&bytes) == bad, len != 0, "{len}");

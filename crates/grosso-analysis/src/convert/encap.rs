@@ -1,8 +1,8 @@
 //! `grosso encap`: encapsulates packets in a tunnel, which is described by options of `ip link`.
 //!
-//! The link layer of the capture stays. The headers of a tunnel for IP packets follow the packet's own link-layer
-//! header. Those of a tunnel for Ethernet frames follow a copy of the frame's Ethernet header. So `decap` restores the
-//! capture.
+//! The capture keeps its link layer. The headers of a tunnel for IP packets follow the packet's own link-layer header;
+//! the headers of a tunnel for Ethernet frames follow a copy of the frame's Ethernet header. `decap` therefore restores
+//! the capture.
 
 use grosso::{
     Meta,

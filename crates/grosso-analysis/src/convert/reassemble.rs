@@ -51,7 +51,7 @@ impl CaptureCommand for Reassemble {
         let given = self.ports;
         let packets = learn(&mut input, given, &mut survey, &mut lanes)?;
         if session.interrupted.load(Ordering::Relaxed) {
-            // Nothing will be written, so these findings are dropped.
+            // No output will be written, so these findings are dropped.
             survey = Survey::default();
         }
 
@@ -110,7 +110,7 @@ fn report(
 ) -> ReassembleReport {
     note_unlisted(survey.unlisted, session);
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
-        // Anonymised captures often have wrong header checksums everywhere. A receiver would drop such packets.
+        // Anonymized captures often have wrong header checksums everywhere. A receiver would drop such packets.
         session.hint(
             "fragments with a wrong header checksum stay unchanged; if the capture was \
              anonymised, `grosso csum fix --only bad` corrects the checksums",

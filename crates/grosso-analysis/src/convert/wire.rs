@@ -75,7 +75,7 @@ fn note(work: &WireWork, session: &Session) {
         session.note(format!(
             "{frames} ({payload} B payload) not split: this file records no segment size."
         ));
-        // A tunnelled packet must not be segmented after the tunnel's UDP header.
+        // A tunneled packet must not be segmented after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.hint(
                 "if you know the sender's segment size, add --uso-size BYTES; \

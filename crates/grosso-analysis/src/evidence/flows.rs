@@ -35,7 +35,7 @@ pub struct Flows {
 /// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
-    /// MSS that the sender announced: the largest segment that it accepts, and a hint at its MTU.
+    /// MSS that the sender announced: the largest segment that it accepts, and a hint at the sender's MTU.
     pub(super) announced: Option<u16>,
     first: Era,
     /// Later eras with other segment sizes; at most [`ERAS_MAX`].

@@ -117,7 +117,7 @@ impl Judge {
             let (payload, ports) = scope(sight, segmentation, &transport);
             (recorded(sight, gso, payload, ports), ports)
         });
-        // If the recorded size applies to the innermost header, repeated outer tunnel headers count first.
+        // If the recorded size applies to the innermost header, repeated outer tunnel headers take precedence.
         match recorded {
             Some((judgment, ports)) if ports != sight.ports => return judgment,
             Some(_) => {}

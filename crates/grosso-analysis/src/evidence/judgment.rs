@@ -92,7 +92,7 @@ impl Judgment {
         }
     }
 
-    /// Returns the number of wire packets in the frame, as far as it is known.
+    /// Returns the number of wire packets in the frame, if it is known.
     pub fn packets(&self, payload: usize) -> usize {
         match self.nature {
             Nature::Superframe { size, .. } => payload.div_ceil(usize::from(size.bytes).max(1)),

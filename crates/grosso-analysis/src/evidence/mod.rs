@@ -57,11 +57,11 @@ pub enum Evidence {
     Recorded,
     /// The transport checksum is complete: superframes of Linux hold the pseudo-header sum (rule G51).
     Checksum,
-    /// The checksum belongs to the first packet, as fraglist GRO keeps it.
+    /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
     Prefix,
     /// The steps of the IPv4 identification count the packets.
     IpId,
-    /// Headers repeat: those of a tunnel inside the frame, or lengths that belong to one segment (rule S47).
+    /// Tunnel headers repeat inside the frame, or the headers have the lengths of one segment (rule S47).
     Stride,
     /// An ICMP message reports the MTU of the path.
     Icmp,

@@ -94,7 +94,7 @@ impl Tcp {
     }
 
     /// Returns the size from the announcements: the peer's MSS is an upper bound, and the sender's own is a hint at its
-    /// MTU. Only superframes of whole segments show which of them is in use.
+    /// MTU. Only superframes of whole segments show which of the two is in use.
     fn by_syn(&self) -> Option<Size> {
         let announced = self.announced()?;
         let is_refuted =

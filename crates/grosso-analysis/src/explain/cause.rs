@@ -103,8 +103,8 @@ pub(super) fn of_pass(
     MergeCause { remedy: remedy(&remedies), limit, ..MergeCause::default() }
 }
 
-/// Returns whether a packet belongs to an L2TPv3 session whose format is not configured: with one of the formats, the
-/// packet contains a frame. A control message contains none.
+/// Returns whether a packet belongs to an L2TPv3 session whose format is not configured, and would contain a frame in
+/// one of the formats. A control message never contains a frame.
 fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
     let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
     let told = dissect(packet, link, &ports.with_l2tp(Some(form)));

@@ -1,7 +1,7 @@
 //! `grosso explain`: explains why a packet was merged, or why not.
 //!
-//! The capture is replayed up to the packet, and further until the packet leaves. The state of the coalescer at the
-//! packet's arrival is inferred from deliveries.
+//! The capture is replayed up to the packet, and further until the packet is delivered. The state of the coalescer
+//! at the packet's arrival is inferred from deliveries.
 
 mod cause;
 
@@ -113,11 +113,11 @@ struct Watcher {
     link: Option<LinkType>,
     /// UDP ports that identify tunnels in the target.
     ports: Ports,
-    /// Trains without the target that left while the target was pushed.
+    /// Trains without the target that were delivered while the target was pushed.
     flushed: Vec<Train>,
     /// Details of the last flushed train.
     before: Option<Before>,
-    /// Train in which the target left.
+    /// Train in which the target was delivered.
     left: Option<Train>,
     /// Number of the packet whose push flushed that train.
     left_by: Option<u64>,
@@ -168,7 +168,7 @@ impl Sink<PortBuffer> for Watcher {
 }
 
 impl Watcher {
-    /// Describes the first `count` packets of a train that left.
+    /// Describes the first `count` packets of a delivered train.
     fn held(&self, delivery: &Delivery<'_, PortBuffer>, count: usize) -> Held {
         let payload: usize = if delivery.is_joined() {
             delivery.parts().take(count).map(|part| part.range().len()).sum()
@@ -264,7 +264,7 @@ impl FoundPacket {
     fn report(self, input: &Input, profile: &Profile, watcher: Watcher) -> ExplainReport {
         let Watcher { flushed, before, left, joined, left_by, .. } = watcher;
         let fate = match self.fate {
-            // The train in which the packet left shows what happened to it.
+            // The train in which the packet was delivered shows what happened to it.
             Fate::Engine(Verdict::Waits) if joined.is_some() => Fate::Engine(Verdict::Joined),
             Fate::Engine(Verdict::Waits)
                 if left.is_some_and(|train| train.closed != Close::Never.name()) =>

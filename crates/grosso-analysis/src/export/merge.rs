@@ -1,7 +1,7 @@
 //! `grosso merge`: merges the reports of all shards into the report of one run.
 //!
-//! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. Of
-//! times, the earliest or the latest is kept. Other reports are refused.
+//! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. For
+//! times, the earliest or the latest value is kept. Other reports are rejected.
 
 use std::{
     collections::BTreeSet,
@@ -190,7 +190,7 @@ impl Report for MergedReport {
         lines.collect()
     }
 
-    /// Adds nothing: the merged report has the notes of the reports.
+    /// Adds nothing: the merged report already has the warnings of the shards' reports.
     fn warn(&mut self, _warnings: Vec<String>) {}
 }
 

@@ -1,4 +1,4 @@
-//! The options of a call, which a command takes one by one: those that are left at the end do not exist.
+//! The options of a call, which a command takes one by one: an option that is left at the end is an error.
 
 use core::mem;
 
@@ -47,7 +47,7 @@ impl Options {
         }
     }
 
-    /// Takes an option with a value that may be left out, and is `default` then.
+    /// Takes an option whose value may be left out; the value is then `default`.
     ///
     /// # Errors
     /// Fails if the value cannot be parsed, or if the option was passed twice.
@@ -98,7 +98,7 @@ impl Options {
         parsed.collect()
     }
 
-    /// Takes an option with values that are separated by commas; `default` has them if the option was not passed.
+    /// Takes an option with values that are separated by commas; `default` is used if the option was not passed.
     ///
     /// # Errors
     /// Fails if a value is missing or cannot be parsed.
@@ -116,10 +116,10 @@ impl Options {
         values.map(|text| parse(text).map_err(|why| invalid(name, text, &why))).collect()
     }
 
-    /// Ends the taking.
+    /// Checks that the command has taken every option.
     ///
     /// # Errors
-    /// Fails if an option is left, which the command does not have.
+    /// Fails if an option is left, because the command does not have it.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
         let hint = match similar(name, self.known.iter().copied()) {

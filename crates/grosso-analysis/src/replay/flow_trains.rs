@@ -55,12 +55,12 @@ pub(crate) struct MarkedPacket {
     arrived_ns: u64,
 }
 
-/// Trains that left during the push of a packet, until the verdict on that packet is known.
+/// Trains delivered during the push of a packet, until the verdict on that packet is known.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTrains {
     /// Packet that is pushed.
     pushed: Option<MarkedPacket>,
-    /// Trains that left, and whether each consists of the pushed packet alone.
+    /// Delivered trains, and whether each consists of the pushed packet alone.
     left: Vec<(Close, EndedTrain, bool)>,
     waited: Vec<(FlowMark, u64)>,
     now_ns: u64,
@@ -83,7 +83,7 @@ impl FlowTrains {
         self.now_ns = now_ns;
     }
 
-    /// Adds a train that left, with the packets that have data.
+    /// Adds a delivered train, with the packets that have data.
     pub(crate) fn leave(
         &mut self,
         delivery: &Delivery<'_, PortBuffer>,

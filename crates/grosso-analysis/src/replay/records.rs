@@ -9,7 +9,7 @@ use grosso_io::PortBuffer;
 #[derive(Debug)]
 pub(crate) struct Records<R> {
     records: Vec<R>,
-    /// Buffers of packets that left, each with its index.
+    /// Buffers of delivered packets, each with its index.
     free: Vec<Vec<u8>>,
 }
 

@@ -210,8 +210,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum, ..Meta::default() }
 }
 
-/// Adds the other offload metadata for the engine. The size of a superframe must not be passed on as that of its
-/// packets if the superframe is not segmented after its innermost header or its segment size was not recorded.
+/// Adds the other offload metadata for the engine. The size of a superframe must not be passed on as the segment size
+/// if the superframe is not segmented after its innermost header or its segment size was not recorded.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
     let gso = match judgment.nature {

@@ -45,7 +45,7 @@ pub struct DecapTally {
     #[serde(serialize_with = "serialize_tunnels")]
     #[schemars(with = "Vec<TunnelCount>")]
     tunnels: BTreeMap<(u32, Tunnel), u64>,
-    /// Packets whose tunnel header signalled congestion, or contradicted the packet (RFC 6040).
+    /// Packets whose tunnel header signaled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
     /// Inner headers that the link type of the capture cannot represent, by name: Ethernet addresses, VLAN tags and
     /// labels that the output lacks.

@@ -134,7 +134,7 @@ pub struct BrokenLaw {
     /// Header, as named by `parse`.
     pub header: String,
     pub field: String,
-    /// Behaviour of the field along a train.
+    /// Behavior of the field along a train.
     pub law: &'static str,
     /// Value in the last packet of the train.
     pub held: String,

@@ -21,7 +21,7 @@ pub struct FragmentReport {
     pub mtu: u16,
     /// Packets that were fragmented.
     pub cut: u64,
-    /// Fragments of these packets.
+    /// Fragments into which the packets were split.
     pub fragments: u64,
     /// Packets longer than the MTU whose nature is a guess.
     pub guessed: u64,

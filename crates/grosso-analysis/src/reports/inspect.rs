@@ -74,7 +74,7 @@ pub struct InspectInput {
     pub truncated: Option<String>,
     /// Packets that were not captured completely.
     pub cut_packets: u64,
-    /// Captured and original length of the first such packet.
+    /// Captured and original length of the first packet that was not captured completely.
     pub first_cut: Option<(u64, u64)>,
 }
 
@@ -86,7 +86,7 @@ pub struct Superframes {
     pub bytes: u64,
     pub largest_bytes: u64,
     pub by_proto: Counts,
-    /// Wire packets in the superframes, as far as segment sizes are known or guessed.
+    /// Wire packets in the superframes whose segment size is known or guessed.
     pub wire_packets_estimate: u64,
     pub mss: Vec<Mss>,
     /// Superframes that cannot be segmented: the size is unknown, or a checksum is wrong.
@@ -179,7 +179,7 @@ pub struct TunnelPackets {
     pub packets: u64,
 }
 
-/// Capture point, as far as the packets show it.
+/// Capture point, if the packets show it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Vantage {

@@ -42,11 +42,11 @@ pub struct Joining {
     pub datagrams: u64,
     /// Fragments that became datagrams.
     pub fragments: u64,
-    /// Duplicate fragments of these datagrams, which the output lacks too.
+    /// Duplicate fragments of the reassembled datagrams, which are not in the output either.
     pub duplicates: u64,
     /// Sets of fragments that were left unchanged, by reason.
     pub left: Counts,
-    /// The first of these sets, in the order in which they were abandoned.
+    /// The first sets that were left unchanged, in the order in which they were abandoned.
     pub sets: Vec<SetFacts>,
     /// Fragments that were refused individually and left unchanged, by reason.
     #[serde(rename = "refused")]
@@ -95,7 +95,7 @@ pub struct Alone(BTreeMap<&'static str, Refused>);
 #[derive(Debug, Default, Serialize, JsonSchema)]
 struct Refused {
     count: u64,
-    /// Numbers of the first of these packets.
+    /// Numbers of the first packets that were refused.
     packets: Vec<u64>,
 }
 
@@ -141,7 +141,7 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Creates the facts about an incomplete datagram, from which these packets arrived. `is_overtaken` means that the
+    /// Creates the facts about an incomplete datagram, of which these packets arrived. `is_overtaken` means that the
     /// sender started another datagram to the same destination after the last of them.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;

@@ -110,7 +110,7 @@ pub struct SegmentsPerTrain {
 pub struct Best {
     /// Setting with the fewest packets delivered, among the invertible ones if there are any.
     pub fewest: Choice,
-    /// Setting with the shortest wait that keeps 90 % of that saving; among equal waits, the shortest hold.
+    /// Setting with the shortest wait that keeps 90 % of the saving of `fewest`; among equal waits, the shortest hold.
     pub shortest: Choice,
     /// Command that applies the `shortest` setting to the capture.
     pub command: String,

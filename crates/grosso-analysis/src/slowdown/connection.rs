@@ -14,7 +14,7 @@ pub(super) struct Connection {
     syn: Option<(usize, u64)>,
     /// Round-trip time of the handshake in nanoseconds; 0 if unknown.
     handshake_ns: u64,
-    /// Whether the connection had a frame since the last search for an idle one passed it.
+    /// Whether the connection has had a frame since the last search for idle connections passed it.
     is_recent: bool,
 }
 

@@ -81,7 +81,7 @@ pub(super) struct Figures {
     pub(super) icmp_quoted: u16,
     /// Packets longer than `icmp_mtu`, sent more than a round trip after the message.
     pub(super) above_mtu: u32,
-    /// Frames longer than `icmp_mtu` that may be such packets or superframes.
+    /// Frames longer than `icmp_mtu` that may be single packets or superframes.
     pub(super) above_mtu_guessed: u32,
     /// Whether ICMP messages continued for more than a round trip after the first one.
     pub(super) is_icmp_repeated: bool,
@@ -89,7 +89,7 @@ pub(super) struct Figures {
     /// bytes.
     pub(super) stuck_times: u32,
     pub(super) stuck_bytes: u32,
-    /// Whether a smaller packet in place of that segment was acknowledged.
+    /// Whether a smaller packet sent in place of the unacknowledged segment was acknowledged.
     pub(super) stuck_probed: bool,
 }
 

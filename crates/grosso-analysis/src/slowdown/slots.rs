@@ -85,7 +85,7 @@ impl<T: Tracked> Slots<T> {
         (SlotSide { slot, side: 0 }, replaced)
     }
 
-    /// Returns the slot of a flow without a frame since the last search passed it.
+    /// Returns the slot of a flow that has had no frame since the last search passed it.
     fn idle(&mut self) -> usize {
         loop {
             let slot = self.hand;
@@ -96,13 +96,13 @@ impl<T: Tracked> Slots<T> {
         }
     }
 
-    /// Returns the slot of a place.
+    /// Returns the flow in a slot.
     #[inline]
     pub(super) fn get_mut(&mut self, place: SlotSide) -> Option<&mut FlowSlot<T>> {
         self.slots.get_mut(place.slot as usize)
     }
 }
 
-/// Maximum number of connections at once, and of UDP flows in a table of flows: about 40 MB, and 20 MB. A further
-/// connection replaces an idle one, whose causes are found first.
+/// Maximum number of connections at once, and of UDP flows in a table of flows: about 40 MB and 20 MB. A further
+/// connection replaces an idle one after the causes of the idle one have been derived.
 pub const CONNECTIONS_MAX: usize = 1 << 15;

@@ -292,7 +292,7 @@ impl Stream {
         if is_before(self.max, ack) {
             self.max = ack;
         }
-        // A retransmission above the gap implies one of the gap itself.
+        // A retransmission above the gap implies that the gap was retransmitted too.
         let is_repaired = is_before(self.acked, self.repaired);
         if self.has_gap && !is_repaired && missing == 0 {
             figures.healed += 1;
@@ -437,8 +437,8 @@ const LATE_NS: u64 = 3_000_000;
 const DAMAGED_SHARE: u32 = 8;
 /// Maximum ratio of an echo time to the minimum. A longer echo waited for the application.
 const ECHO_SPREAD: u64 = 4;
-/// Minimum number of packets of other flows between two packets of a flow for which a poll of 64 packets contains at
-/// most four of the flow.
+/// Minimum number of packets of other flows between two packets of a flow. A poll of 64 packets then contains at most
+/// four packets of the flow.
 pub(super) const ALTERNATING_MIN: u32 = 15;
 /// Maximum time between back-to-back packets, in nanoseconds.
 pub(super) const BACK_TO_BACK_NS: u64 = 100_000;

@@ -37,7 +37,7 @@ pub struct Slow {
     pub directions: u64,
     /// The direction with the most affected packets, as `source > destination`.
     pub flow: String,
-    /// The cause in that direction.
+    /// The cause in the direction `flow`.
     #[serde(flatten)]
     pub finding: Finding,
     /// Linux settings that remove the cause or show its origin.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `packets` | rows for captured frames, or for packets on the wire |
 //! | `wire` | conversion of frames to packets on the wire (feature `tables`) |
-//! | `trains` | rows for the trains that leave a coalescer |
+//! | `trains` | rows for the trains that a coalescer delivers |
 //! | `reading` | reading of captures as rows of frames or of trains |
 //! | `columns`, `flow_columns`, `batches` | conversion of rows to Arrow record batches (feature `tables`) |
 

@@ -20,7 +20,7 @@ pub struct Packet<'a> {
     /// Segment size in bytes. For a captured superframe, the recorded size; for a packet that was split from a
     /// superframe, the size that the classifier determined.
     pub segment_size: Option<u16>,
-    /// Number of packets in that superframe.
+    /// Number of packets in the superframe.
     pub packets: Option<u32>,
     /// Position of the frame in its file.
     pub origin: FrameOrigin<'a>,

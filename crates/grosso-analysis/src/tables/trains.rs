@@ -1,4 +1,4 @@
-//! Rows about trains: packets that leave a coalescer as one frame. Every captured frame is in one row.
+//! Rows about trains: packets that a coalescer delivers as one frame. Every captured frame is in one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;
@@ -8,7 +8,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 use super::{FileNames, FrameOrigin, Headers, StackNames, packets_of};
 use crate::replay::{Fate, Receiver, Records, Replay, Seen, why};
 
-/// Packets that leave a coalescer as one frame.
+/// Packets that a coalescer delivers as one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainRow<'a> {
     /// Position in the order of delivery, from 1.
@@ -49,7 +49,7 @@ pub(crate) struct TrainWatcher<'v> {
     trains: u64,
     stack_names: StackNames,
     stack: Stack,
-    /// Trains that left since the verdict on the previous packet.
+    /// Trains delivered since the verdict on the previous packet.
     leaving: Vec<Leaving>,
     records: Records<PendingPacket>,
     free_numbers: Vec<Vec<u64>>,
@@ -68,7 +68,7 @@ struct PendingPacket {
     judged: (u32, Option<u16>),
 }
 
-/// A train that left while the current packet had no verdict yet.
+/// A train that was delivered while the current packet had no verdict yet.
 struct Leaving {
     first: PortBuffer,
     numbers: Vec<u64>,
@@ -96,7 +96,7 @@ impl<'v> TrainWatcher<'v> {
         }
     }
 
-    /// Pushes the next packet to a replay, and emits rows for the trains that leave.
+    /// Pushes the next packet to a replay, and emits rows for the delivered trains.
     pub(crate) fn push(&mut self, replay: &mut Replay, seen: &Seen<'_>) {
         match replay.push(seen, self) {
             Fate::Engine(verdict) => self.settle(Some((seen.packet.number, verdict))),
@@ -113,7 +113,7 @@ impl<'v> TrainWatcher<'v> {
         self.settle(None);
     }
 
-    /// Emits rows for the trains that left during the push of a packet. `came` is the number and verdict of that
+    /// Emits rows for the trains delivered during the push of a packet. `came` is the number and verdict of that
     /// packet.
     fn settle(&mut self, came: Option<(u64, Verdict)>) {
         let mut leaving = core::mem::take(&mut self.leaving);

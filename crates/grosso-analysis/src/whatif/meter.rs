@@ -1,4 +1,4 @@
-//! Effect of one setting on packets: how many leave together, and how long they wait.
+//! Effect of one setting on packets: how many are delivered together, and how long they wait.
 
 use std::sync::Arc;
 

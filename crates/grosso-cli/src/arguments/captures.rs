@@ -72,7 +72,8 @@ impl ListedFlows {
     /// Returns an empty table of connections that keeps the requested flows.
     ///
     /// # Errors
-    /// Fails if a number follows the option without an equals sign. That was the limit of the trains held at once.
+    /// Fails if a number follows the option without an equals sign. In earlier versions, this number limited the trains
+    /// held at once.
     pub(crate) fn connections(&self, captures: &Captures) -> Result<Connections, Failure> {
         let mut connections = Connections::default();
         let Some(limit) = self.flows else { return Ok(connections) };

@@ -281,7 +281,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     })
 }
 
-/// Returns the colour of help, which is printed instead of parsing the other arguments.
+/// Returns the color of help, which is printed instead of parsing the other arguments.
 fn help_color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().map(|word| word.to_string_lossy());
     let mut when = Color::Auto;
@@ -315,7 +315,8 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let ends_reading = command.own().reading.is_some();
     for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
-        // A second signal ends the program at once. Without handlers the first one does, which is no reason to fail.
+        // A second signal ends the program at once. If the handlers cannot be installed, the first signal does so, and
+        // the command still works.
         let (code, flag) = (Exit::Interrupted as i32, Arc::clone(&interrupted));
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, flag);
         let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));

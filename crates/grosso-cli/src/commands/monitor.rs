@@ -166,12 +166,12 @@ fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result
 enum Keyboard {
     Silent,
     Ready,
-    /// The terminal was disconnected, and reads from it would return nothing forever.
+    /// The terminal was disconnected, so reads from it return at once without data.
     Gone,
 }
 
-/// Waits for a key. Reads from a disconnected terminal return nothing forever, and the library of [`event`] would read
-/// again and again, so it is called only while the terminal is connected.
+/// Waits for a key. Reads from a disconnected terminal return at once without data, and [`event`] would read again and
+/// again, so this function uses it only while the terminal is connected.
 fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     let stdin = io::stdin();
     let mut asked = [PollFd::new(&stdin, PollFlags::IN)];

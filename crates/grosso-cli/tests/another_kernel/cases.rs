@@ -1,4 +1,4 @@
-//! The tunnel configurations: of Grosso, and of the peer kernel.
+//! Tunnel configurations of Grosso and of the peer kernel.
 
 /// A tunnel as configured on both endpoints.
 pub(crate) struct Case {

@@ -21,7 +21,7 @@ fn esp_carries_what_another_kernel_encrypts_and_decrypts() {
 }
 
 impl Wire {
-    /// Lets only Grosso use the VM's device: the host's stack has no address there, and answers no requests.
+    /// Lets only Grosso use the VM's device: without an address on it, the host's stack answers no requests.
     fn leave_the_device(&self) -> io::Result<()> {
         self.ip("addr flush dev t0")?;
         let quiet = || {
@@ -31,8 +31,8 @@ impl Wire {
         self.host.run(quiet)?
     }
 
-    /// Exchanges data with its own keys: the kernel has two associations for IPv4 and IPv6, which count sequence
-    /// numbers separately. IPv6 has one key for both directions, as in table R2.
+    /// Exchanges data with separate keys. The kernel has two associations, for IPv4 and IPv6, which count sequence
+    /// numbers separately. For IPv6, both directions use one key, as in table R2.
     fn encrypted(&mut self, version: usize) -> io::Result<()> {
         let is_shared = version == 1;
         let bytes = if is_shared { ["0b", "0b"] } else { ["5a", "c3"] };
@@ -64,8 +64,8 @@ impl Wire {
     }
 }
 
-/// Returns the guest's script that creates its associations and policies. They reject unencrypted TCP and UDP and
-/// accept neighbour discovery.
+/// Returns the guest's script that creates its associations and policies. The policies reject unencrypted TCP and UDP
+/// and accept neighbor discovery.
 fn associations(version: usize, [out, back]: &[String; 2]) -> String {
     let (guest, host) = (A[version], B[version]);
     let mut script = "set -e\nip xfrm state flush\nip xfrm policy flush\n".to_owned();

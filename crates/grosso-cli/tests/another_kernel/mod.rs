@@ -102,7 +102,7 @@ impl Case {
         Ok(())
     }
 
-    /// Returns the outer addresses: of the guest, and of the host.
+    /// Returns the outer addresses of the guest and of the host.
     fn ends(&self) -> [IpAddr; 2] {
         [A, B].map(|addresses| addresses[self.outer])
     }

@@ -113,8 +113,7 @@ fn datagrams(guest: IpAddr, content: &[u8]) -> io::Result<()> {
 /// Datagrams that the peer echoes.
 struct Echoes<'a> {
     socket: &'a UdpSocket,
-    /// All datagrams sent. A slow guest echoes a datagram that was given up and retransmitted as often as it received
-    /// it, possibly much later.
+    /// All datagrams sent. A slow guest may echo every copy of a retransmitted datagram, possibly much later.
     sent: HashSet<&'a [u8]>,
 }
 
@@ -123,8 +122,8 @@ impl<'a> Echoes<'a> {
         Self { socket, sent: HashSet::new() }
     }
 
-    /// Sends data in datagrams of one length, and retransmits until they come back in order, because datagrams may be
-    /// lost. Every datagram that arrives must equal one that was sent.
+    /// Sends data in datagrams of one length, and retransmits lost ones until all have come back in order. Every
+    /// datagram that arrives must equal one that was sent.
     fn there_and_back(&mut self, data: &'a [u8], length: usize) -> io::Result<()> {
         let expected: Vec<_> = data.chunks(length).collect();
         self.sent.extend(&expected);
@@ -165,18 +164,17 @@ fn rate(start: Instant) -> f64 {
     CONTENT_BYTES as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Bytes of a stream: about 30 superframes, because an emulated VM receives 60 Mb/s.
+/// Length of a stream in bytes: about 30 superframes, because an emulated VM receives only 60 Mb/s.
 const CONTENT_BYTES: usize = 2 << 20;
 /// Datagram lengths in bytes: short, about packet size, and fragmented.
 const LENGTHS: [usize; 8] = [200, 1000, 1380, 1430, 1500, 9000, 30_000, 60_000];
-/// Bytes of each datagram of a superframe.
+/// Length in bytes of each datagram in a superframe.
 const SEGMENT_BYTES: usize = 1200;
 /// Time after which a datagram counts as lost, and the maximum number of transmissions.
 const LOST: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 20;
 
-/// Creates an endpoint for an exchange of datagrams with this machine that has already received `answers`, and its
-/// peer.
+/// Returns a local socket that has already received `answers`, and the socket that sent them.
 fn answered(answers: &[&[u8]]) -> [UdpSocket; 2] {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();

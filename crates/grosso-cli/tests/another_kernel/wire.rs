@@ -19,7 +19,7 @@ use super::{
 };
 use crate::network::Running;
 
-/// The host, its guest, and the data that both know.
+/// The host, its guest, and the data that they exchange.
 pub(crate) struct Wire {
     // Dropped first, because the guest's device belongs to the host.
     pub(crate) guest: Guest,
@@ -35,8 +35,8 @@ pub(crate) const INSIDE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd08, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Addresses of the host behind the guest. A checksum that was left to the receiver is completed on the way there, and
-/// verified.
+/// Addresses of the host behind the guest. Checksums that were left to the receiver are completed on the path to it,
+/// and the host verifies them.
 const BEHIND: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 7, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 2)),
@@ -136,7 +136,8 @@ impl Drop for Wire {
     }
 }
 
-/// Adds a neighbour behind the host. The host's end of that wire computes checksums, the other end does not.
+/// Adds a neighbor behind the host. The host's device on the link to it computes checksums; the neighbor's device does
+/// not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());

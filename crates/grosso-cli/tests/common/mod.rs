@@ -109,7 +109,7 @@ pub(crate) fn finished(output: Output) -> Run {
     }
 }
 
-/// A packet of a capture.
+/// Time in nanoseconds and bytes of a packet in a capture.
 pub(crate) type Timed = (u64, Vec<u8>);
 
 /// Returns a capture of these frames, 1000 nanoseconds apart.

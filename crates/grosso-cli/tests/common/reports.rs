@@ -12,7 +12,7 @@ use super::Bench;
 pub(crate) fn report(text: &str) -> Value {
     let report: Value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    // `dev` prints lists, as ethtool does, whose elements name the schema.
+    // `dev` prints lists, as ethtool does; each element names the schema.
     let first = report.get(0).unwrap_or(&report);
     let name = first["schema"].as_str().unwrap_or_else(|| panic!("no form is named: {text}"));
     let form = forms().get(name).unwrap_or_else(|| panic!("{name} is not in schemas"));
@@ -33,7 +33,7 @@ fn forms() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// Returns the schemas in a document: the document itself, or several.
+/// Returns the schemas in a document. The document is either a schema itself or has several.
 fn of_document(document: &Value) -> Vec<(String, Validator)> {
     let several = document["anyOf"].as_array();
     let forms = several.map_or_else(|| vec![document.clone()], Clone::clone);
@@ -93,7 +93,7 @@ fn close(schema: &mut Value) {
                 object.contains_key("properties") && !object.contains_key("additionalProperties");
             for (key, value) in object.iter_mut() {
                 match value {
-                    // Alternatives for the same object, each with some of its fields.
+                    // Alternatives for one object, each with some of its fields.
                     Value::Array(parts)
                         if is_open && matches!(&**key, "oneOf" | "anyOf" | "allOf") =>
                     {

@@ -118,7 +118,7 @@ fn large_send(packet: &Packet, has_length: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     (frame, segments)
 }
 
-/// All commands treat this form alike: in a tunnel it stays a superframe, and it is not fragmented.
+/// All commands handle a large send alike: in a tunnel it stays a superframe, and it is not fragmented.
 #[test]
 fn large_sends_of_windows_go_through_tunnels_and_are_not_fragmented() {
     let tunnels = [
@@ -180,14 +180,14 @@ fn large_sends_of_windows_are_split_and_place_the_capture_on_the_sender() {
             0,
             "{case}"
         );
-        // Without other evidence the MTU decides, and 1448 bytes after IPv6 and timestamps exceed 1500.
+        // Without other evidence the MTU decides, and 1448 bytes with IPv6 and timestamps exceed 1500.
         let by_mtu = case.starts_with("IPv4").then_some("");
         for given in by_mtu.into_iter().chain(["--mss 1448 --strict"]) {
             let run = bench.run(&format!("wire --json -r host.pcap -w out.pcap {given}"));
             assert_eq!(run.code, 0, "{case}: {}", run.stdout);
             assert!(frames(&bench.get("out.pcap")) == segments, "{case}: {}", run.stdout);
         }
-        // Merging loses nothing: such a frame is left unchanged.
+        // `coalesce` loses nothing: it leaves a large send unchanged.
         bench.ok("coalesce -q -r host.pcap -w gro.pcapng");
         bench.ok("segment -q -r gro.pcapng -w back.pcap");
         assert!(frames(&bench.get("back.pcap")) == [frame], "{case}");

@@ -4,7 +4,7 @@ use super::{FAMILIES, PLAIN, assert_is_the_wire, bench, bytes, inspect, longest,
 use crate::common::{Timed, frames};
 use crate::vantage::{BYTES, Chain, set, without_offloads};
 
-/// Creates a bridge whose port from the sender merges by reference, and a sender without offloads.
+/// Creates a bridge whose port to the sender merges packets into fraglists, and a sender without offloads.
 fn chain() -> Option<Chain> {
     let chain = Chain::new(PLAIN)?;
     without_offloads(&chain.sender, "s0");

@@ -1,4 +1,4 @@
-//! Header-only captures (`tcpdump -s 96`); GRO inspects only headers too.
+//! Captures of headers only (`tcpdump -s 96`). GRO also inspects only headers.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions};
 use grosso_checksum::{pseudo_v4, pseudo_v6};
@@ -35,8 +35,8 @@ fn headers_only(packets: &[Timed]) -> Vec<u8> {
 
 /// Captures a stream on the wire, complete and as headers only.
 ///
-/// One valid checksum in 65,536 equals its pseudo-header sum. If its packet is truncated, such a checksum cannot be
-/// distinguished from a partial one; another stream is used then.
+/// One valid checksum in 65,536 equals its pseudo-header sum. If such a packet is truncated, its checksum cannot be
+/// distinguished from a partial one, and another stream is captured.
 fn captures(chain: &Chain, family: usize) -> Bench {
     for _ in 0..STREAMS_MAX {
         let [_, wire] = stream(chain, family);
@@ -65,7 +65,7 @@ fn is_seeded(packet: &[u8], family: usize) -> bool {
     packet[transport + 16..transport + 18] == pseudo.fold().to_be_bytes()
 }
 
-/// A neighbor solicitation between the packets of a stream, which a busy host sends, is 70 bytes of ICMPv6.
+/// Between the packets of a stream, a busy host may send a neighbor solicitation: 70 bytes of ICMPv6.
 #[test]
 fn a7_packets_without_tcp_have_no_tcp_checksum() {
     let solicitation = Packet::new().ethernet(|e| e).ipv6(|ip| ip.next_header(58));

@@ -48,7 +48,8 @@ fn a_gap_is_no_count_of_segments() {
     assert!(frames(&bench.get("out.pcap")).contains(&merged));
 }
 
-/// The sending host leaves the checksums of whole packets to its device, and other flows use its counter too.
+/// The sending host leaves the checksums of whole packets to its device, and other flows share its identification
+/// counter.
 #[test]
 fn whole_packets_are_not_cut_by_their_identifications() {
     let lengths = [888_usize, 403, 888, 661, 888, 403];

@@ -131,7 +131,7 @@ fn a1_path_mtu_below_the_mss() {
         if run.json()["guessed"] == 0 {
             assert_is_the_wire(&run.stdout, &output, &wire);
         }
-        // The size of segments sent while the message was in flight may be a guess, but nothing else.
+        // Only the size of segments sent while the message was in flight may be a guess.
         let carried = bytes(&wire);
         let right = output.iter().filter(|frame| carried.contains(frame)).count();
         assert!(right * 20 > carried.len() * 19, "{right} of {}: {}", carried.len(), run.stdout);
@@ -248,8 +248,8 @@ fn a4_big_tcp_without_syn() {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends as one packet what it would pace in a millisecond. With the highest ratio it does so even if a
-    // busy host acknowledges late.
+    // The kernel sends as one superframe the data that it would pace over a millisecond. With the highest ratio it does
+    // so even if a busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
         chain.sender.run(|| std::fs::write(file, "1000")).unwrap().unwrap();
@@ -259,7 +259,7 @@ fn a4_big_tcp_without_syn() {
     // A busy host may still need several streams.
     let long_enough = (0..20).find_map(|_| {
         let [host, wire] = chain.record(&devices, IPV6, talk).try_into().unwrap();
-        // As after a filter that excludes all others, no plain segment shows the size.
+        // As in a capture whose filter excludes all other packets, no plain segment shows the size.
         let longer = host.into_iter().filter(|(_, f)| f.len() > JUMBOGRAM);
         Some((longer.collect::<Vec<Timed>>(), wire)).filter(|(longer, _)| longer.len() > 1)
     });
@@ -306,7 +306,8 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // On their own, as after a filter, a receiver could have merged them, but that is no evidence that it did.
+        // Without the other packets, for example after a filter, a receiver could have merged them, but nothing shows
+        // that it did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

@@ -1,4 +1,4 @@
-//! Tunnels: those with complete checksums on the wire, those whose outer checksums matter, and those on other ports.
+//! Tunnels with complete checksums on the wire, with outer checksums that matter, and on other ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 
@@ -53,7 +53,7 @@ fn b9_outer_checksums_around_neighbour_discovery_are_completed() {
     for (family, inner) in [(IPV4, "arp"), (IPV6, "neighbour discovery")] {
         let words = "dstport 4789 udpcsum";
         let Some([host, wire]) = vxlan(UNDERLAY, words, 1500, family) else { return };
-        // Neither TCP nor UDP inside, and the outer checksum is left to the device.
+        // The inner packet is neither TCP nor UDP, and the outer checksum is left to the device.
         let is_discovery = |frame: &[u8]| {
             let parsed = parsed(frame);
             let is_inside = parsed.layers.iter().any(|layer| layer.name.starts_with("vxlan"));
@@ -133,7 +133,8 @@ fn b10_without_the_port_superframes_are_left_and_the_hint_is_the_port() {
     assert!(output.iter().all(|frame| known.contains(frame)), "nothing is invented");
 }
 
-/// Encapsulates the superframes of a stream: they must come out unchanged, and `wire` must segment them correctly.
+/// Encapsulates the superframes of a stream: `decap` must return them unchanged, and `wire` must segment them
+/// correctly.
 fn there_and_back(words: &str, bench: &Bench, original: &[Vec<u8>]) {
     let ends = "local 192.0.2.1 remote 192.0.2.2";
     bench.ok(&format!("encap -q --seed 1 -r host.pcap -w in.pcapng type {words} {ends}"));

@@ -56,8 +56,8 @@ fn moves(place: &Place, words: &str) -> io::Result<()> {
     let command = |number| {
         let mut machine = place.command("server=off", number, &[words]);
         let monitor = format!("unix:{},server=on,wait=off", path(MONITORS[number]).display());
-        // With two CPUs, QEMU 7.2 loses what one of them writes while a page is copied, and the guest panics; with its
-        // own TAP device this also happened in two of ten runs.
+        // With two CPUs, QEMU 7.2 loses what one CPU writes to a page while the page is copied, and the guest panics.
+        // With QEMU's own TAP device this also happened in two of ten runs.
         machine.args(["-qmp", &monitor, "-smp", "1"]);
         machine
     };

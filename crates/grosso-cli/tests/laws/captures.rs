@@ -21,7 +21,7 @@ pub(crate) struct Recipe {
 /// Generates a capture of up to six flows.
 pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
     let seeds = proptest::collection::vec(any::<u64>().no_shrink(), 1..=6);
-    // Half of the cases have a common MTU, from that of RFC 791 to jumbo frames.
+    // Half of the cases use a common MTU, from the 576 bytes of RFC 791 to jumbo frames.
     let usual = proptest::sample::select(vec![576_usize, 1280, 1500, 9000, 9216]);
     let mtu = prop_oneof![usual, 576..=9216_usize];
     let link = proptest::sample::select(vec![Link::Ethernet, Link::Ethernet, Link::Ip]);
@@ -55,13 +55,13 @@ impl Recipe {
         if self.is_pcapng { "pcapng" } else { "pcap" }
     }
 
-    /// Returns the number of the link type in files.
+    /// Returns the link type number that capture files use.
     pub(crate) fn link_type(&self) -> u32 {
         number_of(self.medium.link)
     }
 }
 
-/// Returns the number of a link type in files.
+/// Returns the number that capture files use for a link type.
 pub(crate) fn number_of(link: Link) -> u32 {
     match link {
         Link::Ethernet => 1,

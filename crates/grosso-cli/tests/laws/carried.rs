@@ -12,7 +12,7 @@ use super::captures::Captured;
 /// The payload of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// The number of bytes.
+    /// Number of bytes.
     pub(crate) bytes: u64,
     /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
     pub(crate) sum: u64,
@@ -34,7 +34,7 @@ impl core::iter::Sum for Carried {
     }
 }
 
-/// Returns the link layer of a link type in files; `None` if no command reads it.
+/// Returns the link layer for a link type number of capture files; `None` if no command reads it.
 pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),
@@ -55,8 +55,8 @@ pub(crate) fn payload(packet: &Captured, fou: Fou) -> Carried {
     let Some(link) = link_of(packet.link_type) else {
         return Carried { bytes: packet.data.len() as u64, sum: 0 };
     };
-    // In a longer packet the length may be zero, which is visible only in the whole packet: the truncated bytes are
-    // zeros.
+    // The length field of a longer packet may be zero. Then only the whole packet shows where it ends, so the truncated
+    // bytes are replaced by zeros.
     let mut data = Cow::Borrowed(&packet.data);
     if packet.original_len > usize::from(u16::MAX) {
         data.to_mut().resize(packet.original_len.max(packet.data.len()), 0);
@@ -88,8 +88,8 @@ pub(crate) fn fragmentable(packet: &Captured) -> u64 {
     part(&parsed).map_or(whole, |part| part.len() as u64)
 }
 
-/// Returns the number of those bytes that are fragment headers of unfragmented datagrams, which are delivered without
-/// them (RFC 6946).
+/// Returns the number of bytes in the fragment headers of unfragmented datagrams, which are delivered without these
+/// headers (RFC 6946).
 pub(crate) fn atomic(packet: &Captured) -> u64 {
     let Some(link) = link_of(packet.link_type) else { return 0 };
     let parsed = parse(&packet.data, link, Lengths::Declared);

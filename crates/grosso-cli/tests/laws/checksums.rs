@@ -50,7 +50,7 @@ pub(crate) fn of_host_frames(recipe: &Recipe) {
     let name = format!("a.{}", recipe.extension());
     put(&bench, &name, recipe, &recipe.frames(flows::on_host));
     let size = *recipe.random().choose(&["", "--uso-size 1200", "--uso-size 537"]);
-    // Without its port, FOU around a partial checksum is UDP with a wrong checksum.
+    // Unless its port is given, FOU around a partial checksum is read as UDP with a wrong checksum.
     let told: Vec<&str> = TUNNELS.iter().copied().filter(|words| !words.contains("fou")).collect();
     check(&bench, &name, recipe, size, &told);
 }
@@ -80,7 +80,7 @@ fn check(bench: &Bench, name: &str, recipe: &Recipe, size: &str, tunnels: &[&str
     is_wire(bench, &format!("wire {size} -r decap.pcapng -w bare.pcapng"), "bare.pcapng");
 
     run(bench, &format!("encap --seed 7 -r {name} -w around.pcapng type {words}"), "around.pcapng");
-    // Without its port, a FOU packet is UDP, which the given size would split.
+    // Unless its port is given, a FOU packet is read as UDP, which the size in the options would split.
     let size = if words.contains("fou") { "" } else { size };
     is_wire(bench, &format!("wire {size} -r around.pcapng -w tunnel.pcapng"), "tunnel.pcapng");
     run(bench, "segment -r around.pcapng -w segment.pcapng", "segment.pcapng");

@@ -117,7 +117,7 @@ fn cut(frame: &[u8], medium: Medium, id: u32) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// Returns ARP and neighbour discovery inside tunnels, and ARP outside them.
+/// Returns ARP and neighbor discovery inside tunnels, and ARP outside them.
 fn neighbours(random: &mut Random, build: impl Fn(&Packet) -> Vec<u8>) -> Vec<Vec<u8>> {
     let arp = |packet: Packet| packet.ethernet(|e| e.ethertype_raw(0x0806)).payload(&[7; 28]);
     let discovery = |packet: Packet| {

@@ -120,7 +120,7 @@ struct Mixture {
     packets: Vec<Captured>,
     /// Payload after all possible reassembly.
     joined: Carried,
-    /// Number of duplicate fragments of complete datagrams, and of the bytes in them.
+    /// Number of duplicate fragments of complete datagrams, and the number of bytes in them.
     duplicates: (u64, u64),
     /// Whether FOU is parsed.
     fou: Fou,

@@ -49,7 +49,7 @@ fn stays(bench: &Bench, from: &str, to: &str, before: &[Vec<u8>]) {
     assert_eq!((&report["cut"], &report["undescribed"]), (&0.into(), &0.into()), "{report:#}");
 }
 
-/// Asserts that no byte differs; the message has the number of the first packet that does.
+/// Asserts that no byte differs. The message has the number of the first packet that is different.
 fn same(before: &[Vec<u8>], after: &[Vec<u8>], command: &str) {
     let place = (0..before.len().max(after.len())).find(|&at| before.get(at) != after.get(at));
     let Some(place) = place else { return };

@@ -75,8 +75,8 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     }
 }
 
-/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it. A
-/// machine without udev has one only for root. The process keeps its ID; only root may do this.
+/// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it.
+/// Without udev, only root may open it. The process keeps its ID; only root may do this.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
@@ -109,7 +109,8 @@ impl Hosts {
     /// Creates a wire from the first host to an interface of the second.
     pub(crate) fn add_wire(&self, near: &str, far: &str) {
         let lay = || -> io::Result<()> {
-            // The host's IP stack must not answer for its device at the interface that Grosso attaches to.
+            // The host's IP stack must not answer ARP requests for the address of its device at the interface that
+            // Grosso attaches to.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
             let host = LinkChange::new().namespace(self.a.as_fd());

@@ -124,7 +124,7 @@ impl Score {
             let causes = &report["slowdown"]["causes"];
             let is_in_stream = |flow: &str| flow.contains(&format!(":{} > ", reports.port));
             let found = causes[0]["cause"].as_str();
-            // The cause of another stream is wrong, too.
+            // A cause that belongs to another stream is wrong too.
             let found = found.filter(|_| causes[0]["flow"].as_str().is_some_and(is_in_stream));
             self.all += 1;
             self.right += usize::from(found == expected);
@@ -139,8 +139,8 @@ impl Score {
         }
     }
 
-    /// Checks that at least `at_least` captures were judged, that nine tenths of the situations were made, and the
-    /// share of right answers: 95 %, or 99 % if all streams were healthy.
+    /// Checks that at least `at_least` captures were judged, that nine tenths of the situations were created, and that
+    /// enough answers are right: 95 %, or 99 % if all streams were healthy.
     fn check(&self, at_least: usize) {
         if self.is_skipped {
             return;

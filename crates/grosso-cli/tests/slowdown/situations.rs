@@ -1,4 +1,4 @@
-//! Faults of a stream, how to create each one, and the cause to name first at each capture point.
+//! Faults of a stream, how to create each one, and the cause that must be named first at each capture point.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) enum Route {
     Routed,
 }
 
-/// A fault, and the cause to name first at each capture point.
+/// A fault, and the cause that must be named first at each capture point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     pub(super) name: &'static str,
@@ -42,9 +42,10 @@ pub(super) struct Situation {
     pub(super) setup: [&'static str; 3],
     /// Whether the counters show this fault and no other.
     pub(super) is_made: fn(&Counters) -> bool,
-    /// Cause to name at the sender and behind the link; `None` if there is none.
+    /// The cause that must be named first at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
-    /// The cause at the receiver behind the router, or none to name; `None` if a capture there is not judged.
+    /// The cause that must be named first at the receiver behind the router, which may be no cause. `None` if captures
+    /// there are not judged.
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,
@@ -224,7 +225,7 @@ pub(super) const FAULTS: [Situation; 21] = [
     },
     Situation {
         name: "small receive window",
-        // Much longer than a reader waits for a CPU.
+        // The delay is much longer than the time for which a reader waits for a CPU.
         impairment: "delay 15ms",
         setup: ["", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'", ""],
         is_made: |counters| counters.is_clean() && counters.is_mostly_window_limited(),
@@ -331,7 +332,7 @@ pub(super) const LIMITS: [Situation; 2] = [
 pub(super) const CALM_SENDER: &str = "sysctl -qw net.ipv4.tcp_congestion_control=reno && \
     sysctl -qw net.ipv4.tcp_early_retrans=0";
 
-/// A first receive window that limits no sender.
+/// An initial receive window that limits no sender.
 pub(super) const WIDE_RECEIVER: &str = "sysctl -qw net.ipv4.tcp_rmem='4096 4194304 8388608'";
 pub(super) const ROUTED_SENDER: &str = "ip route add 10.10.0.0/24 via 10.9.0.2 dev a0";
 pub(super) const ROUTER: &str = "sysctl -qw net.ipv4.ip_forward=1 && \
@@ -363,7 +364,7 @@ const CLAMP_MSS: &str = "nft add table ip t && \
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
-/// Number of events that make a fault.
+/// Minimum number of events that count as a fault.
 pub(super) const MANY: u64 = 4;
 /// A pause that is longer than any round trip here.
 const PAUSE: Duration = Duration::from_millis(50);

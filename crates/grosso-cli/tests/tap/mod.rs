@@ -27,7 +27,7 @@ impl Tap {
     pub(crate) fn new() -> Option<Self> {
         let [network] = namespaces()?;
         let open = || {
-            // Without IPv6, the kernel has no neighbour discovery to silence.
+            // Without IPv6, the kernel has no neighbor discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let device = TunBuilder::tap(name("t0")).virtio_header(true).open()?;
             Control::new()?.set_up(&name("t0"), true)?;

@@ -261,7 +261,7 @@ fn write_zero_one_way(frame: &mut [u8]) {
     }
 }
 
-/// Returns whether a frame belongs to the stream and not, for example, to neighbour discovery, which may occur at any
+/// Returns whether a frame belongs to the stream and not, for example, to neighbor discovery, which may occur at any
 /// time.
 fn is_compared(frame: &[u8]) -> bool {
     let parsed = parsed(frame);

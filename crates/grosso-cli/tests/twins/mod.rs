@@ -131,7 +131,7 @@ fn a_path_mtu_below_the_mss() {
             let twins = stream(&chain, family);
             table.both(&case, &twins, "", Must::Say);
             table.both(&format!("{case}, no ICMP"), &twins.without_icmp(), "", Must::Say);
-            // The kernel caches the path MTU for a while: nothing in this file shows it.
+            // The kernel has cached the path MTU, and no packet in this capture shows it.
             let twins = stream(&chain, family);
             let given = format!("--mtu {behind}");
             table.both(&format!("{case}, known before"), &twins, "", Must::Say);

@@ -58,7 +58,7 @@ pub struct Answer {
     pub ts_ns: u64,
     /// Readings of the program's devices.
     pub devices: Vec<DeviceReading>,
-    /// Confinement of the program's threads; older programs do not report it.
+    /// Confinement of the program's threads; older versions do not report it.
     #[serde(default)]
     pub confinement: Confinement,
 }

@@ -8,7 +8,7 @@
 //! | `control` | the socket that reports the counters of a running program: server and client |
 //! | `http` | the responses for Prometheus |
 //! | `monitor` | rates, and the screen that shows them |
-//! | `server` | one thread that serves all clients, however they behave |
+//! | `server` | one thread that serves all clients, regardless of their behavior |
 
 pub mod control;
 mod http;

@@ -1,4 +1,4 @@
-//! One thread that serves all clients, however they behave.
+//! One thread that serves all clients, regardless of their behavior.
 //!
 //! A client may send one request per connection. It has [`ClientBounds::client_time`] in total, even if it sends byte
 //! by byte or does not read. Bytes after the request are read and discarded, up to `DRAINED_BYTES_MAX`. Each of the two

@@ -132,7 +132,7 @@ impl Counter {
         self
     }
 
-    /// Returns the counter's value on one side of a path; `None` if nothing counts it.
+    /// Returns the counter's value on one side of a path; `None` if it is not counted there.
     pub fn value(&self, side: &PathSide<'_>) -> Option<u64> {
         match self.source {
             CounterSource::Plain(read) => Some(read(side)),

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::acceptor::CLIENTS_MAX;
 
-/// Returns a path from `eth0` to `tap0` after packets with every fate passed in one direction.
+/// Returns a path from `eth0` to `tap0` after packets with every possible outcome have passed in one direction.
 fn sample() -> PathReading {
     let takes = Features::SCATTER_GATHER
         | Features::CHECKSUM_GENERIC

@@ -36,7 +36,7 @@ fn row(name: &str) -> String {
     format!("| `{name}` | {} | {meaning} | {defaults} |\n", ports.join(", "))
 }
 
-/// Options that all ports have. Their values are tables of their own.
+/// Options that all ports have. Their values are separate tables.
 const COMMON: &str = "\
 | `features` | all | ethtool's names or `sg`, `tx`, `gso`, `tso`, each `true` or `false`: offloads that Grosso uses \
 and, at a TUN or TAP device, offers to the stack | all that the device has; `unix`, `vhost-user`: those in `offloads` |

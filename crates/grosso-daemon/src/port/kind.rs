@@ -12,13 +12,13 @@ use crate::{error::Failure, tunnel::Description};
 
 /// One kind of port.
 pub(super) struct PortKind<D: 'static> {
-    /// The word before the colon of a name.
+    /// The word before the colon in a name.
     pub(super) word: &'static str,
     /// Forms of names, for messages.
     pub(super) forms: &'static [&'static str],
     /// Names for the document, in Markdown.
     pub(super) examples: &'static str,
-    /// The device that such a name means, in Markdown.
+    /// Description of the device that a name stands for, in Markdown.
     pub(super) meaning: &'static str,
     /// Parses the name after the colon.
     pub(super) parse: fn(&str) -> Result<D, String>,
@@ -127,7 +127,7 @@ pub trait PortDevice {
 pub struct LinkSettings {
     /// The MTU to set, in bytes.
     pub mtu: Option<u16>,
-    /// Whether to bring the device up or down; by default, a TUN or TAP device of our own is brought up.
+    /// Whether to bring the device up or down; by default, a TUN or TAP device that Grosso opens is brought up.
     pub up: Option<bool>,
 }
 

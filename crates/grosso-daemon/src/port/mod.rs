@@ -46,7 +46,7 @@ registry::devices! {
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
 }
 
-/// Kind of the ports that are named without a word before a colon.
+/// Kind of a port whose name has no word before a colon.
 const DEFAULT: &str = packet::KIND.word;
 
 impl Device {
@@ -63,7 +63,7 @@ impl Device {
 pub struct PortSpec {
     /// Device, with its options.
     pub device: Device,
-    /// Features of the device to use, and to offer to its host, as far as supported.
+    /// Features of the device to use, and to offer to its host, if they are supported.
     pub features: Features,
     /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,
@@ -91,7 +91,7 @@ impl PortSpec {
     /// Sets an option of the device.
     ///
     /// # Errors
-    /// If this kind of port does not have the option, or not this value.
+    /// Fails if this kind of port does not have the option, or if the option does not accept this value.
     pub fn set(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
         self.device.set(name, value).unwrap_or_else(|| {
             let ports = registry::ports_with(name);
@@ -102,7 +102,7 @@ impl PortSpec {
     /// Sets an option of the device if its kind has the option.
     ///
     /// # Errors
-    /// If the option does not have this value.
+    /// Fails if the option does not accept this value.
     pub fn set_if_any(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
         self.device.set(name, value).unwrap_or(Ok(()))
     }

@@ -33,7 +33,7 @@ pub(super) struct QueueSettings {
     persistent: Option<bool>,
 }
 
-/// A device with queues of TAP or TUN.
+/// A device whose queues are queues of a TUN or TAP device.
 pub(super) trait HasQueue {
     fn queue_mut(&mut self) -> &mut QueueSettings;
 }

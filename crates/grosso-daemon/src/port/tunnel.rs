@@ -13,7 +13,7 @@ use super::kind::PortDevice;
 use crate::{error::Failure, tunnel::Description};
 
 impl PortDevice for Description {
-    /// Returns the name of the tunnel, which leaves out its own address, so two tunnels may share it.
+    /// Returns the name of the tunnel. Two tunnels may share a name, because it does not include the local address.
     fn spelling(&self) -> String {
         Self::name(self)
     }

@@ -129,8 +129,9 @@ impl Description {
             && (is_one(from, other_from) || is_one(from, other_at) || is_one(at, other_from))
     }
 
-    /// Returns the number of sockets from which each of this many queues can send, each with a source port of its own;
-    /// 0 if there are too few ports, `None` if the tunnel needs none.
+    /// Returns the number of sockets that each queue can send from if there are `queues` queues and every socket has
+    /// its own source port. Returns 0 if there are too few ports, and `None` for a tunnel without UDP or with one
+    /// socket for both directions.
     pub fn senders(&self, queues: usize) -> Option<usize> {
         let Udp { source, destination, .. } = self.endpoint.udp()?;
         // A tunnel that sends from the port at which it receives has one socket for both.

@@ -12,10 +12,10 @@ use super::{
     value::{Value, link_address},
 };
 
-/// A text for another program, and notes about settings that the other program lacks.
+/// The configuration of a tunnel for another program, and notes about settings that the program does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// Text for the other program.
+    /// Configuration text for the other program.
     pub text: String,
     /// Notes on settings that the text leaves out.
     pub notes: Vec<String>,

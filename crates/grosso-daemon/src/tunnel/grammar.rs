@@ -207,7 +207,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("isatap", "ISATAP derives peers from addresses, which is not supported: set remote"),
 ];
 
-/// Keywords of `ip link` that describe fixed behaviour; they occur in the output of `ip`.
+/// Keywords of `ip link` that describe fixed behavior; they occur in the output of `ip`.
 const AS_IT_IS: &[&str] =
     &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];
 

@@ -57,7 +57,7 @@ impl Kind {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
 
-    /// Returns whether the tunnel is only over IPv6; `None` if the addresses decide.
+    /// Returns whether the outer packets are always IPv6 (true) or always IPv4 (false); `None` if the addresses decide.
     pub const fn is_over_ipv6(self) -> Option<bool> {
         match self {
             Self::Vxlan | Self::Geneve => None,
@@ -98,7 +98,7 @@ impl FromStr for Kind {
 
 /// All types with a GRE header.
 pub(super) const GRE: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap];
-/// Types that always are in UDP.
+/// Types that are always in UDP.
 pub(super) const WITH_PORT: &[Kind] = &[Kind::Vxlan, Kind::Geneve];
 /// Types that carry Ethernet frames by default.
 pub(super) const ETHERNET: &[Kind] = &[Kind::Vxlan, Kind::Geneve, Kind::Gretap, Kind::Ip6gretap];

@@ -114,7 +114,7 @@ impl TunnelFiles {
         }
     }
 
-    /// Returns the directory of running programs' sockets, and in it the directory for the process of this tunnel.
+    /// Returns the directory for the sockets of running programs, and its subdirectory for the process of this tunnel.
     fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
         let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
         let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;
@@ -161,7 +161,7 @@ const TUNNELS_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    /// Tests that a later network gets another number, although the kernel reuses the inode number of a removed
+    /// Tests that a later network gets a different number, although the kernel reuses the inode number of a removed
     /// namespace.
     #[test]
     fn a_folder_has_the_number_that_no_later_network_gets() {

@@ -12,7 +12,7 @@ pub(super) enum Form {
     SwitchOrNumber(u64),
     /// A number in this range, decimal or with `0x`; or one of these words.
     Number(u64, u64, &'static [&'static str]),
-    /// A number of 32 bits, or four of 8 bits with dots, as `ip` takes keys.
+    /// A 32-bit number, or four 8-bit numbers separated by dots, as in keys of `ip`.
     Key,
     /// An IP address.
     Address,

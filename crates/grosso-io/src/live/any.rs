@@ -63,7 +63,7 @@ impl Opening {
     /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors of the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited descriptor.
+    /// Errors from the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited descriptor.
     pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),

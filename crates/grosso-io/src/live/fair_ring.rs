@@ -67,10 +67,10 @@ fn kept(slots: usize) -> usize {
     slots - (slots / 2).min(RESERVE_MAX)
 }
 
-/// Slots reserved for other flows in a long ring: packets of 1500 bytes in 1.3 ms at 10 Gb/s.
+/// Number of slots reserved for other flows in a long ring: the 1500-byte packets of 1.3 ms at 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
-/// Divisor: after this fraction of the ring was received, the reserve is checked again, because the kernel's write
-/// position is not in the cache.
+/// Number of checks of the reserve while the whole ring is received. More checks would cost time, because the kernel's
+/// write position is not in the cache.
 const LOOK_SHARE: usize = 64;
 
 #[cfg(test)]

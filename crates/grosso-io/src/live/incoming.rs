@@ -69,7 +69,7 @@ impl Incoming {
         self.dissect(frame);
     }
 
-    /// Returns the headers of a frame, as far as they can be dissected.
+    /// Returns the headers of a frame, up to the first header that cannot be dissected.
     pub(super) fn dissect(&mut self, frame: &[u8]) -> &Stack {
         dissect_into(frame, self.link, &self.ports, &mut self.stack);
         &self.stack

@@ -51,8 +51,8 @@ pub struct PacketOptions {
     /// in the socket buffer (64 MiB, which requires `CAP_NET_ADMIN` of the host), otherwise the length of a superframe.
     /// A longer frame is dropped if the socket buffer has no room.
     pub slot_bytes: Option<usize>,
-    /// Whether to drop frames of flows above their fair share when half of the ring remains, 1024 slots of a long ring,
-    /// so that other flows find room.
+    /// Whether to drop frames of flows above their fair share when only half of the ring is free (1024 slots of a long
+    /// ring), so that other flows find room.
     pub fair: bool,
     /// Whether to send batches from a mapped ring, if the kernel supports it, otherwise with `sendmmsg(2)`.
     pub transmit_ring: bool,

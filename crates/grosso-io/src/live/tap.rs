@@ -421,8 +421,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// Returns the features for writing: not the ones that the reader enabled (rule V30), but the ones that any kernel with
-/// these offloads has.
+/// Returns the features for writing. They do not depend on the features that the reader enabled (rule V30): every
+/// kernel with these offloads has them.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;

@@ -49,7 +49,7 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Preparation and queue of frames for a device.
+/// Egress of a device, which prepares frames, and queues frames for which the kernel has no room.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,
@@ -157,8 +157,8 @@ impl TxOffload {
         }
     }
 
-    /// Sends queued frames. A superframe that the kernel refuses is segmented; another frame is
-    /// dropped with a counter. Neither stops the frames after it.
+    /// Sends queued frames. A superframe that the kernel refuses is segmented; another frame is dropped with a counter.
+    /// In both cases, the frames after it are still sent.
     pub(crate) fn flush(&mut self, wire: &mut impl Wire) -> io::Result<Transmitted> {
         while !self.queue.is_empty() {
             match wire.send_some(&self.queue) {

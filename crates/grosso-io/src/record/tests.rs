@@ -1,4 +1,4 @@
-//! Tests of a recording's content, and that it does not affect the traffic.
+//! Tests that a recording has the right contents, and that it does not affect the traffic.
 
 use std::{
     io::{self, Write},
@@ -221,7 +221,7 @@ struct SmallDisk {
 
 impl Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The test may have stopped listening and answering.
+        // The test may no longer wait for the answer.
         let _ = self.asked.send(());
         let _ = self.answer.recv();
         match self.room.checked_sub(bytes.len()) {

@@ -1,4 +1,4 @@
-//! The queues of a data path, with one thread each. The threads share nothing except that they end together.
+//! The queues of a data path, with one thread each. The threads work independently, but end together.
 //!
 //! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side
 //! scaling use the hash of the flow. A TUN or TAP device sends a flow out by the queue on which it

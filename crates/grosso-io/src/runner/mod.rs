@@ -1,8 +1,8 @@
 //! A data path on its own thread: two ports and both directions between them.
 //!
 //! The thread sleeps until a port has frames or room, a held train is due, or a request arrives. It shares only the
-//! requests of [`Handle`] with other threads, which cost one load per loop iteration. No requester has to wait for the
-//! thread, see [`Request`].
+//! requests of [`Handle`] with other threads, which cost one load per loop iteration. A requester never has to wait
+//! for the thread (see [`Request`]).
 //!
 //! ```no_run
 //! use grosso_io::{
@@ -173,12 +173,12 @@ impl<L: Port, R: Port> DataPath<L, R> {
         self.shared.handle()
     }
 
-    /// Moves frames until the path is stopped or a port finishes or fails, then delivers the held packets as far as
+    /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets for which
     /// there is room.
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and a train is held a little longer.
         let _ = wait_exactly();
-        // A thread that gets stuck before the first request then has counters to show.
+        // With this snapshot, a thread that gets stuck before the first request still has counters to report.
         let first = self.snapshot();
         self.shared.publish(first);
         let mut result = self.work();

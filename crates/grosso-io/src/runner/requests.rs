@@ -44,8 +44,8 @@ pub struct Reading {
     pub stale: Option<Duration>,
 }
 
-/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache
-/// lines that the path's thread reads in every turn.
+/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache lines that the
+/// path's thread reads in every iteration of its loop.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Shared {
@@ -153,7 +153,7 @@ impl Shared {
     /// Returns the last counters that the thread reported.
     fn last(&self) -> Reading {
         let last = self.try_lock().and_then(|answers| answers.last.clone());
-        // Without a report, the thread was stopped before its first turn, or while it reported.
+        // Without a report, the thread was stopped before its first iteration, or while it reported.
         let (snapshot, at_ns) = last.unwrap_or_default();
         let age = Duration::from_nanos(now_ns().saturating_sub(at_ns));
         Reading { snapshot, stale: Some(age) }

@@ -116,7 +116,7 @@ impl EspOptions {
 
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
-/// ARP and IPv6 neighbour discovery pass unencrypted in both directions, because hosts could not be found without them;
+/// ARP and IPv6 neighbor discovery pass unencrypted in both directions, because hosts could not be found without them;
 /// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
 /// counted by reason.
 ///
@@ -641,8 +641,7 @@ impl<P: Port> EspStage<P> {
         count
     }
 
-    /// Returns the time at which numbers recorded ahead are reduced to the received ones, because no further packet
-    /// arrived.
+    /// Returns the time at which numbers recorded ahead are reduced to the received ones, if no further packet arrives.
     fn settles_at(&self) -> Option<u64> {
         let is_ahead = self.held.is_empty() && self.pair.is_ahead();
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
@@ -736,7 +735,7 @@ impl Pair {
     /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
     /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
     /// have arrived so far, up to the default number. After a crash, the numbers recorded ahead are rejected and must
-    /// be retransmitted, so there are only few of them for a quiet peer.
+    /// be retransmitted, so only a few are recorded for a quiet peer.
     fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -817,8 +816,8 @@ impl Drop for Pair {
     }
 }
 
-/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
-/// limits their bytes.
+/// Maximum number of decrypted packets that wait until their numbers are recorded, and maximum number of their bytes;
+/// further packets are dropped.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive
@@ -855,7 +854,7 @@ fn open(
     }
 }
 
-/// Returns whether a frame is ARP or IPv6 neighbour discovery, which find hosts on a link. Without them no packet could
+/// Returns whether a frame is ARP or IPv6 neighbor discovery, which find hosts on a link. Without them no packet could
 /// be sent, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);
@@ -865,7 +864,7 @@ fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> boo
             let is_outermost = stack.layers().iter().filter(|layer| is_ip(layer.kind)).count() == 1;
             let message = frame.get(usize::from(icmp.offset)).copied().unwrap_or_default();
             let hops = usize::from(ip.offset) + ipv6::field::HOP_LIMIT.start;
-            // Only a neighbour can send such a packet (RFC 4861 section 6.1).
+            // Only a neighbor can send such a packet (RFC 4861 section 6.1).
             is_outermost && NEIGHBOUR_DISCOVERY.contains(&message) && frame.get(hops) == Some(&255)
         }
         [.., last] if matches!(last.kind, Kind::Ethernet | Kind::Vlan | Kind::Sll) => {

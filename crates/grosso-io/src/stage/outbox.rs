@@ -33,7 +33,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Passes on waiting frames as far as the port has room.
+    /// Passes on waiting frames while the port has room.
     pub(super) fn drain(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         while let Some((len, meta)) = self.frames.front() {
             let frame = self.bytes.get(self.start..self.start + len).unwrap_or_default();

@@ -64,7 +64,7 @@ impl SequenceRecorder {
     ///
     /// # Errors
     /// Errors from `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for
-    /// example on a frozen file system; errors of the file system.
+    /// example on a frozen file system; errors from the file system.
     #[cfg(unix)]
     pub fn apart(
         file: SequenceFile,
@@ -169,7 +169,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If it fails, the file
+    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If this fails, the file
     /// records more numbers than were used.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {

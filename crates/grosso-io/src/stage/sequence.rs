@@ -40,7 +40,7 @@ impl SequenceFile {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if it is
     /// empty, belongs to other keys or has other content, [`io::ErrorKind::InvalidInput`] if it is not a regular file;
-    /// errors of the file system.
+    /// errors from the file system.
     pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
         let file = match path::open_for_update(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -56,7 +56,7 @@ impl SequenceFile {
     /// Checks that the file, if it exists, belongs to the keys with this fingerprint.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it does not; errors of the file system.
+    /// [`io::ErrorKind::InvalidData`] if it does not; errors from the file system.
     pub fn check(path: &Path, keys: u128) -> io::Result<()> {
         match path::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -165,7 +165,7 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
 }
 
 /// Sequence numbers reserved for sending at a time, ahead of their use: at a million packets per second the file is
-/// written once per second, and a crash wastes one 4096th of the 32-bit numbers.
+/// written once per second, and a crash wastes at most 1/4096 of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/2";

@@ -44,7 +44,7 @@ pub struct AckRow {
     pub reads_a_second: Spread,
     /// Read calls of the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets per frame, on the other side of the data path.
+    /// Data packets per frame between the data path and the host at which it acts as the NIC.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

@@ -1,4 +1,4 @@
-//! Growth of a modelled sender's window if acknowledgments arrive one by one, merged, or merged with a count.
+//! Growth of a modeled sender's window if acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_where_the_limit_is_what_each_acknowledges() {
-        // 10 segments, doubled 6 times, are fewer than 860; 7 times, more.
+        // 10 segments doubled 6 times are fewer than 860; doubled 7 times, they are more.
         assert_eq!(round_trips(Counting::Bytes { limit: 2 }, 1, false), 7);
         // The window grows by half each time: 10 * 1.5^n.
         assert_eq!(round_trips(Counting::Packets, 1, false), 11);

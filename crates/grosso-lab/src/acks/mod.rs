@@ -133,7 +133,7 @@ pub struct Case {
 pub struct AckParameters {
     /// The congestion control of TCP in streams; transfers have their own senders.
     pub congestion: String,
-    /// Round-trip times of the transfers; only the first is measured with every treatment.
+    /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
     pub round_trips: Vec<Duration>,
     /// Bytes of a transfer.
@@ -248,7 +248,7 @@ impl Acks {
                 tcp_buffer_bytes: case.window_bytes.unwrap_or(TRANSFER_BUFFER_BYTES),
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // With loss, the sender must detect a loss as early as any host does.
+                // If packets are lost, the sender must detect the loss as early as any host does.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -457,7 +457,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// Returns the duration of a transfer for senders as of 2011.
+    /// Returns the duration of a transfer for senders like those of 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };

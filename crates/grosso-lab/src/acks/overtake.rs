@@ -7,7 +7,7 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Packets of a connection with data in both directions that left after a later one.
+/// Packets of a connection with data in both directions that were delivered after a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
@@ -37,7 +37,7 @@ struct Sent {
     is_empty: bool,
 }
 
-/// Returns the number of packets that leave after a later one.
+/// Returns the number of packets delivered after a later one.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// Records the positions of the packets that left, in order.
+/// Positions of the kept packets, in the order of delivery.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,

@@ -75,7 +75,7 @@ pub enum SenderKind {
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,
-    /// A lock on the file with the kernel's types: only one lab at a time uses the names.
+    /// A lock on the file with the kernel's types: only one lab at a time may use the names.
     _lock: File,
 }
 

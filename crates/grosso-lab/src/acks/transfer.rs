@@ -159,7 +159,7 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     let first_ms = rows.first().map(|row| row.round_trip_ms);
     for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
         let is_lan = over.window_bytes.is_some();
-        // On the LAN, both settings are signalled together, as by a NIC that mitigates interrupts.
+        // On the LAN, the NIC signals packets together in both settings, as with interrupt mitigation.
         let handling = if is_lan { Vector } else { Off };
         let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
         let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
@@ -194,12 +194,12 @@ struct Claim {
     /// Hold time of the first transfer, in microseconds, if it is not the default of the side.
     hold_us: Option<f64>,
     bound: Bound,
-    /// For a cure: the treatment of the same sender that does harm, and the least harm. Where nothing slows a transfer,
-    /// nothing can restore it.
+    /// For a claim about a cure: the harmful treatment of the same sender, and the bound from which it counts as
+    /// harmful. If no treatment slows a transfer, the cure cannot be judged.
     cured: Option<(Handling, Bound)>,
     /// The published ratio of times, if the source has one.
     published: Option<f64>,
-    /// The cause that is named if the claim is contradicted.
+    /// Cause to report if the claim is contradicted.
     cause: &'static str,
 }
 

@@ -316,7 +316,7 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without expansion the claim does not exist.
+        // Without expansion, the claim is not judged.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 6 + 11);

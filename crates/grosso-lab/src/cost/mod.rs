@@ -151,7 +151,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// Returns whether the setting may be skipped: AF_XDP is not permitted or not available.
+    /// Returns whether the setting may be skipped, because AF_XDP is not permitted or not available.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }

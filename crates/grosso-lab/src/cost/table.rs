@@ -123,7 +123,8 @@ impl PathCost {
         );
     }
 
-    /// Writes the cost of software segmentation into slots, which R3 calls the reason for its small gain.
+    /// Writes the cost of software segmentation into slots, which publication R3 names as the reason for its small
+    /// gain.
     fn write_copy(&self, wire: Wire, text: &mut String) {
         let part = PartName::Send;
         let (copy, total) = (short(self.parts.get(part)), short(self.total_ns.median));

@@ -356,7 +356,7 @@ impl Traversed {
 }
 
 impl PathRun {
-    /// Creates the measurement of packets that enter on side `from` and leave on the other.
+    /// Creates the measurement of packets that enter on side `from` and leave on the other side.
     fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,

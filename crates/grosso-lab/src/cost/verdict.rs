@@ -33,7 +33,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     Some(verdict.with(format!("unexplained: {path}")).for_every_row())
 }
 
-/// Judges the gain from polls of many frames, for the path that receives packets from the wire.
+/// Judges the gain from many frames per poll, for the path that receives packets from the wire.
 fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;

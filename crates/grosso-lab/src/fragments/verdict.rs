@@ -11,7 +11,7 @@ use crate::{
 /// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    // Nothing but a pause of the machine makes a receiver silent that loses nothing and has every buffer.
+    // A receiver that loses nothing and has unlimited buffers is silent only while the machine pauses.
     let lossless = groups.iter().find(|group| group.loss == 0.0 && !group.is_overload);
     let unlimited = lossless.and_then(|group| group.row(Receiver::Coalesces, None));
     let pauses = unlimited.map(|row| row.silence_ms);
@@ -30,8 +30,8 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// Judges the claim that, with the fewest buffers, a receiver that queues delivers almost none of the datagrams that a
-/// receiver that coalesces delivers.
+/// Judges the claim that a queuing receiver with the fewest buffers delivers almost none of the datagrams that a
+/// coalescing receiver delivers.
 fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
     let row = |receiver| group.row(receiver, Some(buffers));
@@ -64,7 +64,7 @@ fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
 }
 
 /// Judges the claim that a receiver that lost a fragment is silent until the datagram times out. `pauses` are the
-/// silences that the machine causes: a receiver that is silent as long is not to blame.
+/// silences that the machine causes: a receiver that is silent for no longer than that is not to blame.
 fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {
@@ -102,7 +102,7 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     judged.into_iter().flatten().collect()
 }
 
-/// The claims about a group, and the cause that is named if coalescing does not cure the collapse.
+/// The claims about a group, and the cause to report if coalescing does not cure the collapse.
 #[derive(Clone, Copy)]
 struct Claims {
     collapse: &'static str,

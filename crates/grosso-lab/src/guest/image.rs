@@ -78,8 +78,8 @@ impl Image {
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        // Kernels copy byte by byte if a CPU reports that as fast (`erms`), which it never is on an emulated CPU:
-        // there, copying words takes a third of the time.
+        // Kernels copy byte by byte if a CPU reports that byte copies are fast (`erms`). On an emulated CPU they are
+        // slow: copying words takes a third of the time.
         command.args(["-accel", "tcg", "-cpu", "max,erms=off", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
         command.args([

@@ -76,7 +76,7 @@ impl Guest {
         threads.into_iter().map(|thread| Ok(cpu_time(thread)?.running)).sum()
     }
 
-    /// Runs a script of the shell to its end. Returns what it printed.
+    /// Runs a shell script to its end, and returns its output.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Guest {
         }
     }
 
-    /// Boots again, and waits until the shell answers. The machine must be one that does: `-action reboot=reset`.
+    /// Reboots the guest, and waits until the shell answers. The VM must have been started with `-action reboot=reset`.
     ///
     /// # Errors
     ///

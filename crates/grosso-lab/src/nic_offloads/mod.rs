@@ -191,8 +191,8 @@ impl Experiment for NicOffloads {
     }
 }
 
-/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and loses no other
-/// settings when it is turned off.
+/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and turning it off loses
+/// no other settings.
 fn is_tried(feature: &Feature) -> bool {
     let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())

@@ -160,8 +160,8 @@ const HEADERS: [u8; 66] = [
 
 /// Packets that are received repeatedly: more memory than a CPU's own cache.
 const BUFFERS: usize = 8 << 10;
-/// Number of passes over the packets; together several gigabytes. Unit tests check where the figures go, not their
-/// values.
+/// Number of passes over the packets; together several gigabytes. Unit tests make one pass, because they do not check
+/// the values of the figures.
 const ROUNDS: u64 = if cfg!(test) { 1 } else { 40 };
 
 #[cfg(test)]

@@ -547,7 +547,8 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5. A TAP does not support the longest: 65535 minus an Ethernet header.
+/// The MTUs of table R5. A TAP does not support the longest MTU of the source: its maximum is 65535 minus an Ethernet
+/// header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published::new(26864.51 / 18626.44, "R5, in 2014 on loopback")),
     (65521, Published::new(1.1, "R5, in 2014 on loopback")),

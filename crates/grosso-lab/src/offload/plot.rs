@@ -62,7 +62,7 @@ const CHARTS: [(&str, Value); 3] = [
     ("CPU seconds per GB", |row| Some(row.cpu_s_per_gb.median)),
 ];
 
-/// Units of the drawing, and the number of colours for lines.
+/// Dimensions of the drawing, and the number of colors for lines.
 const WIDTH: usize = 800;
 const HEIGHT: usize = 260;
 const LEFT: f64 = 50.0;

@@ -392,7 +392,7 @@ const SENDER_COST: &str = "the sender's CPU time depends on the number of packet
 const NOTICED: f64 = 1.25;
 /// Throughput from which packets arrive fast, in Gb/s.
 const FAST_GBPS: f64 = 1.0;
-/// Packets of a train that is not short.
+/// Minimum number of packets in a train that is not short.
 const FEW_SEGMENTS: f64 = 8.0;
 
 const KNOBS: &[Knob] = &[

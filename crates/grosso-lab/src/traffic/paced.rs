@@ -103,7 +103,7 @@ pub(crate) fn receive_paced(
 }
 
 impl Content {
-    /// Writes datagram `number`: its number, and bytes that differ at every position from the bytes of neighbouring
+    /// Writes datagram `number`: its number, and bytes that differ at every position from the bytes of neighboring
     /// datagrams.
     pub(crate) fn write_datagram(&self, number: u64, datagram: &mut [u8]) {
         let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);

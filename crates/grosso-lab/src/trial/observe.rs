@@ -316,7 +316,7 @@ pub(crate) fn gone() -> io::Error {
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Interval between checks if the end itself is timed.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// Number of bytes, requests or datagrams that a connection has carried when it has reached its full speed.
+/// Number of bytes, requests or datagrams after which a connection counts as running at full speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;
 /// Multiple of the default warm-up after which a connection is measured even if it has not reached its full speed.

@@ -310,7 +310,7 @@ impl Experiment for Tunnels {
 }
 
 impl TunnelSetting {
-    /// Returns the same setting for one of several turns, with or without the clock.
+    /// Returns the same setting, measured with or without the clock.
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
@@ -376,14 +376,14 @@ fn measure_in_turn(
     Ok(())
 }
 
-/// Returns the number of turns of streams, without and with the clock, in one run of the experiment: together they last
-/// as long as a run. The number is even, so that both variants go first equally often. Short runs have fewer turns,
-/// because starting the streams would take most of the time.
+/// Returns how often streams are measured in one run of the experiment, without and with the clock: all measurements
+/// together last as long as a run. The number is even, so that both variants go first equally often. Short runs measure
+/// less often, because starting the streams would take most of the time.
 fn turns(measured: Duration) -> u32 {
     if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
 }
 
-/// Maximum number of turns per run.
+/// Maximum number of times that streams are measured in one run.
 const TURNS_MAX: u32 = 4;
 /// Time before the measurement, in which connections reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -143,7 +143,7 @@ impl TunnelFindings {
     }
 }
 
-/// Returns the ratios of the first to the second row of a table: throughput, CPU time for it, requests and latency.
+/// Returns the ratios of the first to the second row of a table: throughput, its CPU time, requests and latency.
 fn published_rows(
     name: &str,
     published: [&PublishedTunnel; 2],
@@ -318,7 +318,7 @@ encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Percent of a path's time for which checksums are worth a setting.
+/// Minimum share of a path's time, in percent, at which a setting for checksums is suggested.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[

@@ -1,5 +1,5 @@
-//! A TCP sender in userspace, as a port. Its behaviour depends only on the received frames and the caller's clock, and
-//! it uses the congestion control of the [model](crate::model), independent of the kernel.
+//! A TCP sender in userspace, as a port. The sender's behavior depends only on the received frames and the caller's
+//! clock, and the sender uses the congestion control of the [model](crate::model), independent of the kernel.
 //!
 //! The sender opens one connection and sends the same content forever. It must not share its wire: it does not pace,
 //! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes the connection.

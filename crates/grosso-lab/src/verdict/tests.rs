@@ -20,7 +20,7 @@ const OPEN: Answer = Answer::Undecided { needed: QUIET };
 #[test]
 fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
     let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
-    // One order of 20; of 252; two of 252; and the middle, which has two sides.
+    // One of 20 possible orders, one of 252, two of 252, and the middle, which lies on both sides.
     assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
     let low = [1.0, 2.0, 3.0, 4.0, 5.0];
     assert!((chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &low) - 1.0 / 252.0).abs() < 1e-12);
@@ -40,7 +40,7 @@ fn a_ratio_that_noise_explains_is_undecided() {
     assert_eq!(ratio(&[1.5, 1.52, 1.43], &off, bound), OPEN);
     assert_eq!(ratio(&[1.40, 1.39, 1.45], &off, bound), OPEN);
     assert_eq!(ratio(&[0.88, 0.9, 0.87], &off, bound), NO);
-    // One run against one proves nothing.
+    // A comparison of two single runs proves nothing.
     assert_eq!(ratio(&[9.0], &[1.0], bound), OPEN);
     // Equal figures have no difference, and 0 / 0 is not a figure.
     assert_eq!(ratio(&[1.0; 5], &[1.0; 5], Bound::AtLeast(1.0)), OPEN);
@@ -167,7 +167,7 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
         (&json["published"]["ratio"], &json["published"]["here"]),
         (&2.74.into(), &2.0.into())
     );
-    // A contradiction has no strength.
+    // A contradicted claim has no effect to compare.
     let contrary = beside(0.9, more, 2.74);
     assert_eq!(
         contrary.reasons(),

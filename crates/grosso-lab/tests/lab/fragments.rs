@@ -118,7 +118,7 @@ fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
          \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
     );
     let mut command = Command::new("tshark");
-    // The test's user has no configuration of its own.
+    // The home directory is a temporary one, so that tshark reads no configuration of the user.
     command.env("HOME", std::env::temp_dir());
     command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;"]).args(filter);
     for preference in ["esp.enable_encryption_decode", "esp.enable_authentication_check"] {

@@ -64,7 +64,7 @@ mod linux {
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Names functions after themselves. Long paths contain spaces and line ends.
+    /// Lists functions with their names. White space, which the names of long paths contain, is removed.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]
@@ -118,8 +118,8 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires and only compare bytes: no rate and no time to live affects them. They
-    /// share the CPUs, and start before the trials that measure.
+    /// Trials that mostly wait for their wires and only compare bytes, so that no rate and no timeout affects them.
+    /// They share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",

@@ -11,14 +11,14 @@ pub struct LineChart {
     pub title: String,
     /// Positions along the axis, and their labels.
     pub labels: Vec<(f64, String)>,
-    /// Lines, each in its own colour.
+    /// Lines, each in its own color.
     pub lines: Vec<PlotLine>,
 }
 
 /// A line of a [`LineChart`].
 #[derive(Clone, Debug)]
 pub struct PlotLine {
-    /// Name of the line, shown in the colour of the line.
+    /// Name of the line, shown in the color of the line.
     pub name: String,
     /// Points of the line, from left to right: position along the axis, and value.
     pub points: Vec<(f64, f64)>,
@@ -98,7 +98,7 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 640.0;
 const TOP: f64 = 15.0;
 const BOTTOM: f64 = 225.0;
-/// Number of line colours.
+/// Number of line colors.
 const COLOURS: usize = 8;
 /// Maximum number of points of a line that are drawn as dots; longer lines have none.
 const DOTS_MAX: usize = 16;

@@ -89,7 +89,7 @@ impl Station<'_> {
 }
 
 impl StationLink<'_> {
-    /// Draws an arrow, what crosses the link, and the label.
+    /// Draws an arrow, the packets or superframes that cross the link, and the label.
     fn draw(&self, text: &mut String, y: usize) {
         let (end, middle) = (y + LINK - 4, y + LINK / 2);
         let _ = writeln!(
@@ -113,7 +113,7 @@ impl StationLink<'_> {
     }
 }
 
-/// Style of the drawings, which stand in the columns of a chart.
+/// Style of the drawings, which are placed in the columns of a chart.
 pub const STYLE: &str = "
 rect.station { fill: none; stroke: var(--sender); stroke-width: 1; }
 rect.varied { stroke: var(--receiver); stroke-width: 3; }

@@ -22,7 +22,7 @@ pub struct Capability {
 ///
 /// # Errors
 ///
-/// Fails with a sentence that names the system's refusal. Without VXLAN devices, VXLAN is reported as not merged.
+/// Fails with a message that contains the system's error. Without VXLAN devices, VXLAN is reported as not merged.
 pub fn capabilities() -> Result<Vec<Capability>, String> {
     let vxlan = GroOptions { vxlan_port: Some(VXLAN_PORT), ..GroOptions::default() };
     let mut oracle = GroOracle::with(&vxlan).or_else(|_| GroOracle::new())?;

@@ -94,7 +94,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         Self::with(&GroOptions::default())
     }
@@ -103,7 +103,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn with(options: &GroOptions) -> Result<Self, String> {
         let options = options.clone();
         let worker = Worker::start(move || GroThread::new(&options))?;
@@ -331,7 +331,7 @@ fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
 /// Number of oracles started, used to spread them over the CPUs and to name their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns a name that is unique on the host, because the device's NAPI thread is found by it.
+/// Returns a name that is unique on the host, because the device's NAPI thread is found by this name.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("at most 14 bytes")

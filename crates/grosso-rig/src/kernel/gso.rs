@@ -11,7 +11,7 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
 /// Length of the read queue in packets: a superframe of 65 535 bytes in segments of one byte.
 const QUEUE_PACKETS: i32 = 70_000;
-/// Length of the read queue if the process is not real root, which changing it requires (`TUN_READQ_SIZE`).
+/// Length of the read queue if the process is not real root, because only real root can change it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
 /// The kernel's segmentation: a bridge between a TAP to which superframes are written and a TAP without offloads from
@@ -27,7 +27,7 @@ impl GsoOracle {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
         let setup = move || {

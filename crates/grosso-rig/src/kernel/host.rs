@@ -35,7 +35,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         Self::start(false)
     }
@@ -44,7 +44,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn with_ipv6() -> Result<Self, String> {
         Self::start(true)
     }
@@ -179,7 +179,7 @@ struct HostThread {
 }
 
 impl HostThread {
-    /// Waits until a socket receives packets for the IPv6 address: a kernel thread adds the route to it later.
+    /// Waits until a socket receives packets for the IPv6 address: a kernel thread adds its route later.
     fn wait_for_ipv6(&self) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
         socket.set_nonblocking(true)?;

@@ -8,7 +8,7 @@
 //! [`GsoOracle`] works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
 //! `gro_flush_timeout`, which the kernel grants only to real root.
 //!
-//! The kernel's behaviour depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule checks
+//! The kernel's behavior depends on its version (rules G14a, G34a, G34b, G63): a test of such a rule checks
 //! [`release`] first. A test whose oracle cannot start calls [`skip`], which prints the reason:
 //!
 //! ```no_run
@@ -73,7 +73,7 @@ pub fn skip(why: &str) {
 ///
 /// # Errors
 ///
-/// Fails with a sentence for `skipped:` that names the oracle and the refusal.
+/// Fails with the text after `skipped:`, which names the oracle and the system's error.
 pub fn probe() -> Result<(), String> {
     GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
     GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;
@@ -92,7 +92,7 @@ pub fn release() -> (u32, u32) {
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("no network namespace of one's own: {error}"))?;
-    // Without these settings the kernel sends neighbour discovery on its own, and netfilter inspects bridged frames. A
+    // Without these settings the kernel sends neighbor discovery on its own, and netfilter inspects bridged frames. A
     // kernel without IPv6 or bridge netfilter lacks the files, and needs no change.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),

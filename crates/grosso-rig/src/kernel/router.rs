@@ -34,7 +34,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -47,7 +47,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// Fails if the system refuses it.
+    /// Errors from the system calls.
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;

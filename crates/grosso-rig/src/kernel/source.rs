@@ -22,7 +22,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence that names the system's refusal.
+    /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
@@ -36,7 +36,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Fails if the system refuses it.
+    /// Errors from the system calls.
     pub fn send(&mut self, len: usize, mtu: u16) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.name, mtu)?;

@@ -19,7 +19,7 @@ pub struct VirtioHeader {
     pub tunnel: TunnelOffsets,
 }
 
-/// Offsets of the headers of a tunnelled superframe, from the start of the frame; 0 without a tunnel.
+/// Offsets of the headers of a tunneled superframe, from the start of the frame; 0 without a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelOffsets {
     /// The outer UDP header.

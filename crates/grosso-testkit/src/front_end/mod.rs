@@ -429,14 +429,14 @@ impl FrontEnd {
         read
     }
 
-    /// Processes the entries that the back end has used of the guest's frames.
+    /// Processes the entries of the guest's frames that the back end has used.
     fn reclaim(&mut self, ring: usize) {
         if ring % 2 != FROM_GUEST {
             return;
         }
         if self.is_packed() {
-            // Each call adds its own entry: if they were counted separately, an entry that is returned in between would
-            // count twice.
+            // Each call adds its own entry. If the entries were counted in a separate pass, an entry that is returned
+            // in between would count twice.
             while self.returned_packed(ring).is_some() {}
         } else {
             self.used[ring] = self.count_used(ring);

@@ -2,7 +2,8 @@
 
 use super::{Around, Header, ethertype, setters};
 
-/// Ethernet II. By default aa:00:00:00:00:02 to aa:00:00:00:00:01, and inside a tunnel 02:... instead of aa:...
+/// Ethernet II. The default is aa:00:00:00:00:02 to aa:00:00:00:00:01. Inside a tunnel, both addresses start with 02
+/// instead of aa.
 #[derive(Clone, Debug)]
 pub struct Ethernet {
     pub(crate) destination: [u8; 6],
@@ -39,7 +40,7 @@ impl Ethernet {
     }
 }
 
-/// The 4 bytes of a VLAN tag after the EtherType that announces it, which is that of 802.1Q unless
+/// A VLAN tag: the 4 bytes after the EtherType that announces it. This EtherType is the one of 802.1Q unless
 /// [`service`](Self::service) is called.
 #[derive(Clone, Debug)]
 pub struct Vlan {

@@ -3,8 +3,8 @@
 use super::{Around, Checksum, checksum_setters, protocol, setters};
 use crate::oracle;
 
-/// IPv4 (RFC 791). By default 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth d), DF set, TTL 8,
-/// identification 0.
+/// IPv4 (RFC 791). The default is 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth d), with DF set,
+/// TTL 8 and identification 0.
 #[derive(Clone, Debug)]
 pub struct Ipv4 {
     pub(crate) source: [u8; 4],
@@ -136,8 +136,8 @@ impl Ipv4 {
     }
 }
 
-/// The fixed IPv6 header (RFC 8200). By default fdaa::2 to fdaa::1 (fdaa:d::2 to fdaa:d::1 at
-/// tunnel depth d), hop limit 8.
+/// The fixed IPv6 header (RFC 8200). The default is fdaa::2 to fdaa::1 (fdaa:d::2 to fdaa:d::1 at tunnel depth d), with
+/// hop limit 8.
 #[derive(Clone, Debug)]
 pub struct Ipv6 {
     pub(crate) source: [u8; 16],
@@ -291,7 +291,7 @@ impl Extension {
     }
 }
 
-/// The IPv6 fragment header (RFC 8200 section 4.5); an atomic fragment by default (RFC 6946).
+/// The IPv6 fragment header (RFC 8200 section 4.5). The default is an atomic fragment (RFC 6946).
 #[derive(Clone, Debug)]
 pub struct Fragment {
     pub(crate) id: u32,

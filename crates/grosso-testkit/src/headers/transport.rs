@@ -3,7 +3,7 @@
 use super::{Around, Checksum, Header, checksum_setters, setters};
 use crate::oracle::{self, ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 
-/// TCP (RFC 9293). By default port 1500 to 8000, sequence and acknowledgment 100, ACK set, window
+/// TCP (RFC 9293). The default is port 1500 to port 8000, sequence and acknowledgment numbers 100, ACK set, and window
 /// 65535.
 #[derive(Clone, Debug)]
 pub struct Tcp {
@@ -174,7 +174,7 @@ impl Tcp {
     }
 }
 
-/// UDP (RFC 768). By default from port 1500 to the port of the next tunnel, or to 8000; with a checksum.
+/// UDP (RFC 768). The default is port 1500 to the port of the next tunnel, or to port 8000, with a checksum.
 #[derive(Clone, Debug)]
 pub struct Udp {
     pub(crate) source_port: u16,
@@ -240,7 +240,7 @@ impl Udp {
     }
 }
 
-/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. An echo request by default.
+/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. The default is an echo request.
 #[derive(Clone, Debug)]
 pub struct Icmp {
     pub(crate) kind: Option<u8>,

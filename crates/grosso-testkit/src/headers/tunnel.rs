@@ -3,7 +3,7 @@
 use super::{Around, Checksum, Header, checksum_setters, ethertype, protocol, setters};
 use crate::oracle;
 
-/// GRE (RFC 2784, RFC 2890). Without optional fields by default.
+/// GRE (RFC 2784, RFC 2890), by default without optional fields.
 #[derive(Clone, Debug)]
 pub struct Gre {
     pub(crate) with_checksum: bool,
@@ -154,7 +154,7 @@ impl Vxlan {
     }
 }
 
-/// NSH (RFC 8300). With four zero words of context by default.
+/// NSH (RFC 8300), by default with four zero words of context.
 #[derive(Clone, Debug)]
 pub struct Nsh {
     pub(crate) path: u32,

@@ -214,7 +214,7 @@ fn push(
     }
 }
 
-/// Checks whether the packet can be in a train at all, even alone.
+/// Checks that the packet can be in a train, even alone. The error is the reason why not.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -246,13 +246,13 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// Checks whether one header allows its packet in a train; the error is the reason.
+/// Checks that one header allows its packet in a train. The error is the reason why not.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
         "fragment" => true,
         "tcp" => layer.number("offset_flags") >> 12 != layer.len as u64 / 4,
-        // GRE with only C and K (rule T21).
+        // GRE may have only the flags C and K (rule T21).
         "gre" => layer.number("flags") & !0xa000 != 0,
         // Control packets never merge (rule T6).
         "geneve" => layer.number("bits") & 0x80 != 0,
@@ -300,7 +300,7 @@ fn ends_train(parsed: &Parsed) -> bool {
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)
 }
 
-/// Checks whether `packet` continues the train; the error is the reason.
+/// Checks that `packet` continues the train. The error is the reason why not.
 fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static str> {
     if train.first.layers.len() != packet.parsed.layers.len() {
         return Err("other headers");
@@ -324,7 +324,8 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks whether one header of a packet continues the header of the train's first packet, field by field.
+/// Checks that one header of a packet continues the header of the train's first packet, field by field. The error is
+/// the reason why not.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

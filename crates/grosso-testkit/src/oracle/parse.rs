@@ -479,7 +479,7 @@ impl Walk<'_> {
             len += 4;
         }
         self.layer("gre", len, &fields)?;
-        // R or another version: the contents are unknown (rule W50).
+        // With the R bit or another version, the contents are unknown (rule W50).
         if flags & 0x4007 != 0 {
             return Some(Next::Stop(Stop::Opaque));
         }
@@ -492,7 +492,7 @@ impl Walk<'_> {
         let flags = self.number("flags");
         Some(match (gpe, flags & 0xff) {
             (false, _) => Next::EtherType(0x6558),
-            // Version 0, P set, O clear (rule T5).
+            // Only version 0 with P set and O clear is parsed (rule T5).
             _ if flags & 0x3500_0000 != 0x0400_0000 => Next::Stop(Stop::Opaque),
             (true, next) => next_protocol(next),
         })

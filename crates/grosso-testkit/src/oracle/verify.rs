@@ -22,7 +22,7 @@ pub enum State {
 pub struct Verdict {
     /// Index of the header that contains the checksum, counted from the outside.
     pub layer: usize,
-    /// The kind of that header.
+    /// Kind of the header that contains the checksum.
     pub name: &'static str,
     /// The state of the checksum.
     pub state: State,

@@ -20,7 +20,7 @@ pub enum Fault {
     Healthy,
     /// The path loses this many of 1000 data packets.
     Loss(usize),
-    /// The path delays this many of 1000 data packets past a few others.
+    /// The path delays this many of 1000 data packets so that a few later ones overtake them.
     Reordering(usize),
     /// The path delivers this many of 1000 data packets twice.
     Duplication(usize),

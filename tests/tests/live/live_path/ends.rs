@@ -74,7 +74,7 @@ fn frames_that_come_while_a_train_is_held_do_not_each_wake_the_path() {
     }
     let after = path.handle.snapshot().unwrap().sleeps;
     let most = started.elapsed().as_micros() / 100;
-    // A query also wakes the path, and both may find it about to sleep.
+    // A query also wakes the path, and the query and a frame may each find the path about to sleep.
     assert!(u128::from(after - before) <= most + 3, "{} of at most {most}", after - before);
     until(|| received() >= 2000);
     path.stop();
@@ -155,14 +155,14 @@ fn a_consumer_that_stalls_leaves_drops_with_a_name_and_no_more_memory() {
         ours += u64::from(frame.buffer.as_ref().len() == 1054);
     };
     assert_eq!(port.receive(0, 1000, &mut each).unwrap(), 64);
-    // The host's own packets may also have taken a slot, or been dropped.
+    // The host's own packets may also have used a slot, or may have been dropped.
     let dropped = port.stats().unwrap().events(LiveEvent::ReceiveRingFull);
     assert!(ours > 32 && ours + dropped >= 200, "{ours} {dropped}");
 }
 
-/// Fills a ring of 64 slots with frames of two greedy flows and four of a quiet one, receives 16, and lets 20 greedy
-/// frames and six quiet ones arrive. Returns the numbers of quiet and greedy frames received, and of those dropped
-/// because of their flow's share.
+/// Fills a ring of 64 slots with frames of two greedy flows and four frames of a quiet flow, receives 16 frames, and
+/// sends 20 more greedy frames and six quiet ones. Returns the numbers of quiet and greedy frames received, and the
+/// number of frames dropped because their flow had used its share.
 fn beside_greedy_flows(world: &World, fair: bool) -> ([u32; 2], u64) {
     let mut options = PacketOptions::default();
     (options.slots, options.slot_bytes) = (Some(64), Some(2048));
@@ -219,14 +219,14 @@ fn the_default_ring_holds_a_burst_of_two_milliseconds_at_ten_gigabits() {
     let Some(world) = World::new() else { return };
     let mut port = world.packet_port(&PacketOptions::default());
     let sender = world.a.run(|| PacketSocket::builder().bind(&name("a0"))).unwrap().unwrap();
-    // 1500 bytes and their framing on the wire take 1.23 us at 10 Gb/s.
+    // At 10 Gb/s, 1500 bytes and their framing on the wire take 1.23 us.
     let burst = 1626;
     for i in 0..burst {
         sender.send(&segment(i)).unwrap();
     }
     let (mut ours, mut dropped, mut is_past) = (0, 0, false);
     until(|| {
-        // The shorter segment marks the end of the burst; the kernel may lose some in transit.
+        // The shorter segment marks the end of the burst. The kernel may lose some segments in transit.
         sender.send(&segment(0)[..54]).unwrap();
         let mut each = |frame: grosso::Frame<PortBuffer>| {
             ours += u64::from(frame.buffer.as_ref().len() == 1054);

@@ -24,7 +24,7 @@ use super::{
 
 const BYTES: usize = 2 << 20;
 
-/// Returns the kernel's counters of a network, by the names of line and column (`snmp`, `netstat`).
+/// Returns the kernel's counters of a network from this file (`snmp`, `netstat`), by the names of line and column.
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();
@@ -40,7 +40,7 @@ fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     columns.collect()
 }
 
-/// Sends streams over both kinds of network, from a link that is impaired towards the second host; the hosts have their
+/// Sends streams over IPv4 and IPv6 through a link that is impaired towards the second host. The hosts have their
 /// offloads on or off.
 fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceStats, World)> {
     let world = World::new()?;
@@ -51,7 +51,7 @@ fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceSta
         packet.transmit = Features::NONE;
     }
     let wire = Impair::new(world.packet_port(&packet), fault.parse().unwrap());
-    // The opposite direction is also impaired, with another seed: it damages the second host's superframes.
+    // The opposite direction is also impaired, with another seed, so superframes of the second host are damaged.
     let back = format!("{fault} seed 99").parse().unwrap();
     let tap = Impair::new(world.tap_port(&TapOptions::default()), back);
     let path = start(wire, tap, RunOptions::new(1));
@@ -78,7 +78,7 @@ fn streams_are_whole_over_every_fault_alone_and_over_all_together() {
     for (fault, seen) in faults {
         for offloads in [false, true] {
             let Some((stats, ..)) = streams_over(fault, offloads) else { return };
-            // A host with its offloads on sends few frames, so some faults may not happen.
+            // A host with its offloads on sends few frames, so some faults may not occur.
             assert!(offloads || seen(&stats), "{fault}: {stats:?}");
         }
     }
@@ -109,11 +109,11 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = world.b.run(read).unwrap().unwrap();
         let line = text.lines().find(|line| line.trim_start().starts_with("b0:")).unwrap();
-        // Eight columns of received packets, then bytes, packets, errors and drops.
+        // Eight columns for received packets, followed by bytes, packets, errors and drops.
         line.split_whitespace().nth(12).unwrap().parse::<u64>().unwrap()
     };
     let sender = world.b.run(|| UdpSocket::bind((B[0], 0))).unwrap().unwrap();
-    // No host resolves this address, so the neighbour entry is set explicitly.
+    // No host resolves this address, so the neighbor entry is set explicitly.
     let target = SocketAddr::new(A[0], 9);
     let answer = || {
         let netlink = Netlink::new()?;

@@ -64,7 +64,7 @@ impl Format {
             Self::new("gre in fou", gre(false, true, false), Carrier::Udp(udp(false))),
             Self::new("gre in gue", gre(false, true, false), Carrier::Gue(udp(false))),
             Self::new("numbered gretap in gue", gre(true, true, true), Carrier::Gue(udp(false))),
-            // A GRE checksum would cover the inner checksum that is left to the receiver.
+            // A GRE checksum would cover the inner checksum, which is left to the receiver.
             Self::new("gretap in gue, remcsum", gre(true, false, false), Carrier::Gue(udp(true))),
             Self::new("vxlan gbp", vxlan(Some(9), false), Carrier::Udp(udp(true))),
             Self::new("vxlan gpe", vxlan(None, true), Carrier::Udp(udp(false))),
@@ -81,8 +81,8 @@ impl Format {
         endpoint
     }
 
-    /// Returns whether packets have sequence numbers: superframes are segmented first then (rule S43), and the kernel
-    /// merges none (rule T21).
+    /// Returns whether packets have sequence numbers. If they do, superframes are segmented first (rule S43), and the
+    /// kernel merges no packets (rule T21).
     fn is_numbered(&self) -> bool {
         matches!(self.header, Header::Gre { sequence: true, .. })
     }
@@ -151,7 +151,7 @@ fn between(world: &World, ends: [&Endpoint; 2]) -> [Running<TapPort, TunnelStage
     })
 }
 
-/// Makes the kernel merge packets that arrive one by one, over a longer time; returns whether it
+/// Configures the kernel to merge packets that arrive one by one, over a longer time. Returns whether the kernel
 /// accepts the setting.
 fn kernel_joins(host: &NetworkNamespace) -> bool {
     let tell = || {
@@ -188,7 +188,7 @@ fn streams_pass_as_superframes_in_every_format_directly_in_ip() {
                     false => assert!(packets > 2 * number("tunnel_out_frames"), "{name:?}"),
                 }
             }
-            // The kernel merges only at the wire's far end; at the other end Grosso merges.
+            // The kernel merges only at the far end of the wire; Grosso merges at the other end.
             let [reads, read] =
                 ["socket_rx_messages", "socket_rx_datagrams"].map(|name| count(&far, name));
             if kernel_joins {

@@ -39,8 +39,8 @@ fn sides(world: &World, form: Form) -> (TapPort, PacketPort) {
     (tap, packet)
 }
 
-/// Sends a frame into one port, and returns the frames of its length or its source that the other
-/// receives.
+/// Sends a frame into one port, and returns the received frames of the other port that have its length or its source
+/// address.
 fn pass(
     from: &mut impl Port,
     to: &mut impl Port,
@@ -135,7 +135,8 @@ fn packets_superframes_and_refused_frames_leave_in_their_order() {
         let open = || PacketPort::open("b0", &options);
         let mut packet = world.b.run(open).unwrap().unwrap();
         let plain = |len| (udp4().payload_len(len).build(), Meta::default());
-        // More than one batch; the superframe is longer than a slot, and 1800 bytes exceed the MTU.
+        // There is more than one batch, the superframe is longer than a slot, and a frame of 1800 bytes exceeds the
+        // MTU.
         let mut frames: Vec<_> = (0..70).map(plain).collect();
         frames.insert(7, superframe(tcp4()));
         frames.insert(30, plain(1800));
@@ -172,7 +173,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
         let mut options = PacketOptions::default();
         options.transmit_ring = transmit_ring;
         let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
-        // A shaper keeps packets, which stay charged to the send buffer.
+        // A shaper queues packets, which stay charged to the send buffer.
         let shaper = |action: &str, rate: &str| {
             let of = format!("qdisc {action} dev b0 root tbf burst 2000 limit 100000000");
             let tc = || Command::new("tc").args(of.split(' ').chain(["rate", rate])).status();
@@ -204,7 +205,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
     }
 }
 
-/// Calls a function, and counts its system calls that send, receive or wait.
+/// Calls a function, and returns its result and the number of its system calls that send, receive or wait.
 fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     thread_local! {
         static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -219,12 +220,12 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
     (result, CALLS.get())
 }
 
-/// Tests the room that the kernel reserves in a packet socket beyond the MTU: for an 802.1Q tag, but not for an 802.1ad
-/// tag.
+/// Tests frames longer than the MTU: the kernel reserves room in a packet socket for an 802.1Q tag, but not for an
+/// 802.1ad tag.
 #[test]
 fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
     let Some(world) = World::new() else { return };
-    // The interface has the other side of an open device.
+    // The interface is the other side of an open device.
     let _tap = world.tap_port(&TapOptions::default());
     for transmit_ring in [true, false] {
         let mut options = PacketOptions::default();
@@ -248,7 +249,7 @@ fn a_frame_that_is_too_long_by_a_tag_of_802_1ad_is_lost_by_that_name() {
         assert_eq!(send(&tagged(&[0x8100], 0)), [0, 0]);
         assert_eq!(send(&tagged(&[0x88a8], 0)), [1, 0]);
         assert_eq!(send(&tagged(&[0x88a8, 0x8100], 0)), [2, 0]);
-        // Room for the tag would not help these.
+        // These frames would be too long even with room for the tag.
         assert_eq!(send(&tagged(&[0x88a8], 1)), [2, 1]);
         assert_eq!(send(&tagged(&[0x8100], 1)), [2, 2]);
         assert_eq!(send(&tagged(&[], 1)), [2, 3]);
@@ -323,7 +324,7 @@ fn v08_superframes_in_tunnels_pass_in_the_longest_form_and_are_cut_where_there_i
     let Some(world) = World::new() else { return };
     let (mut tap, mut packet) = sides(&world, Form::Tunnel);
     let (frame, meta) = superframe(vxlan());
-    // Rule T12: the packet socket's header cannot describe it, but has the checksum start.
+    // Rule T12: the header of a packet socket cannot describe the tunnel, but it contains the start of the checksum.
     let there = pass(&mut tap, &mut packet, &frame, &meta);
     assert_eq!(there, [(frame.clone(), foreign(meta, 5))]);
     let back = pass(&mut packet, &mut tap, &frame, &meta);
@@ -341,13 +342,13 @@ fn k110_a_tag_beside_the_frame_is_beside_it_again() {
     let tagged = Meta { vlan, ..meta };
     let there = pass(&mut tap, &mut packet, &frame, &tagged);
     assert_eq!(there, [(frame.clone(), foreign(tagged, 5))]);
-    // Rule V20: a TAP reader finds the tag in the frame, and the checksum start after it.
+    // Rule V20: a reader of the TAP finds the tag in the frame, and the start of the checksum after the tag.
     let (bytes, read) = pass(&mut packet, &mut tap, &frame, &tagged).remove(0);
     assert_eq!(bytes, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat());
     assert_eq!(read.checksum, Checksum::Partial { start: 38, offset: 16 });
 }
 
-/// Writes a frame with a changed header, and returns whether the kernel accepts it.
+/// Writes a frame with a changed virtio header, and returns whether the kernel accepts it.
 fn kernel_takes(world: &World, case: &(Vec<u8>, Meta), change: fn(&mut VirtioHeader)) -> bool {
     let write = || {
         let name = InterfaceName::new("v%d")?;
@@ -389,7 +390,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
         assert!(!takes(case, |h| h.gso_type |= 0x08));
         assert!(!takes(case, |h| h.checksum_start = 30_000));
         assert!(!takes(case, |h| h.header_length = 6_000));
-        // Rule V6: the length of the headers is a hint, and unknown flags are ignored.
+        // Rule V6: the header length is a hint, and unknown flags are ignored.
         assert!(takes(case, |h| h.header_length = 0));
         assert!(takes(case, |h| h.flags |= 0x80));
     }

@@ -14,14 +14,14 @@ use grosso_wire::ipv4::{PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6};
 
 use super::world::{A, B, World, until};
 
-/// Opens a port for these protocols at one endpoint of the link, with the other as its peer.
+/// Opens a port for these protocols on a host, with its own and the peer's address.
 fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]) -> IpPort {
     let mut options = IpOptions::new(local, protocols.to_vec());
     options.remotes = vec![remote];
     host.run(|| IpPort::open(&options)).unwrap().unwrap()
 }
 
-/// Returns the outer headers from the first host to the second; for IPv6 with every field set.
+/// Returns the outer headers of a packet from the first host to the second. For IPv6, every field is set.
 fn outer(family: usize) -> Packet {
     match (A[family], B[family]) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Packet::new().ipv4(|ip| {
@@ -55,7 +55,7 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns a packet without the identification and checksum of its first header, which the kernel sets.
+/// Returns a packet without the fields of its first header that the kernel sets: the identification and the checksum.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -132,7 +132,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
         receive(&mut far, 1);
         assert_eq!(refusals(&world.engine, family), 0);
         drop(far);
-        // The kernel limits the rate of its messages, so one packet may get no reply.
+        // The kernel limits the rate of its messages, so it may not reply to a packet.
         until(|| {
             send(&mut near, &frame, &Meta::default());
             refusals(&world.engine, family) > 0
@@ -140,7 +140,7 @@ fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open
     }
 }
 
-/// Returns how often a host reported a protocol as unreachable or a next header as unknown.
+/// Returns the number of times that a host reported an unreachable protocol or an unknown next header.
 fn refusals(host: &NetworkNamespace, family: usize) -> u64 {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let number = |text: &str| text.trim().parse::<u64>().unwrap();
@@ -163,7 +163,8 @@ fn what_may_be_fragmented_is_and_is_joined_behind_the_port() {
     let far = open(&world.engine, B[0], A[0], &[PROTOCOL_GRE]);
     let mut far = Fragmentation::new(far, &FragmentationOptions::new(1)).unwrap();
     let frame = outer(0).gre(|gre| gre).ipv4(|ip| ip).udp(|udp| udp).payload_len(4000).build();
-    // The first packet forbids fragments and is longer than the link's MTU; it is not lost for that reason.
+    // The first packet is longer than the MTU of the link and forbids fragmentation, but it must not be lost for that
+    // reason.
     let mut allowed = frame.clone();
     allowed[6] = 0;
     for (frame, forbidden) in [(&frame, 1), (&allowed, 1)] {

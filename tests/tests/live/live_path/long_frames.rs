@@ -29,7 +29,7 @@ fn datagram(number: u16) -> (Vec<u8>, Meta) {
     (packet.payload_len(200).build(), Meta::default())
 }
 
-/// Sends frames out through a device.
+/// Sends frames through a device to its interface.
 fn send<'a>(tap: &mut TapPort, frames: impl IntoIterator<Item = &'a (Vec<u8>, Meta)>) {
     for (frame, meta) in frames {
         let (head, rest) = frame.split_at(frame.len().min(120));
@@ -93,7 +93,7 @@ fn a_long_frame_that_is_dropped_for_its_flow_s_share_leaves_those_behind_it_whol
     options.slots = Some(64);
     options.slot_bytes = Some(2048);
     let mut port = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
-    // The greedy flow has 48 of 56 frames and another flow has eight, all of them long.
+    // The greedy flow has 48 of the 56 frames, and another flow has eight. All of them are long.
     let frames: Vec<_> = (0..56)
         .map(|number| superframe(1 + u16::from(number % 7 == 6), number, 3000 + number as usize))
         .collect();
@@ -128,7 +128,7 @@ fn where_superframes_may_not_wait_beside_the_ring_its_slots_are_for_them() {
         port
     };
     let mut port = world.b.run(open).unwrap().unwrap();
-    // More frames than the longest queue that the system permits can hold.
+    // Even the longest queue that the system permits has no room for all of these frames.
     let frames: Vec<_> = (0..400).map(|number| superframe(1, number, 60_000)).collect();
     send(&mut tap, &frames);
     let came = receive(&mut port, frames.len());

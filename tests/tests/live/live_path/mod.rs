@@ -1,7 +1,8 @@
-//! The live ports against the running kernel: TCP and UDP sockets of two hosts, each in its own
-//! network namespace, with a data path between them in place of the NIC and its driver.
+//! The live ports, tested against the running kernel: TCP and UDP sockets of two hosts, each in its own network
+//! namespace, and a data path between them in place of the NIC and its driver.
 //!
-//! The tests need root, or a user namespace (`unshare -Urm`); without, they print `skipped:` and the reason.
+//! The tests need root, or a user namespace (`unshare -Urm`). Without one of these, they print `skipped:` and the
+//! reason.
 
 #![cfg(target_os = "linux")]
 

@@ -26,8 +26,8 @@ fn streams(world: &World) {
     }
 }
 
-/// Returns the options of a link whose hosts have their offloads off: frames have the size of the MTU, and the engine
-/// segments what it sends.
+/// Returns the options of a link whose hosts have their offloads off: frames are no longer than the MTU, and the engine
+/// segments the frames that it sends.
 fn plain_wire() -> PacketOptions {
     let mut options = PacketOptions::default();
     options.slot_bytes = Some(RingLayout::PACKETS.slot_bytes);
@@ -88,7 +88,7 @@ fn checksum_errors() -> u64 {
 
 #[test]
 fn stretch_acknowledgments_of_a_kernel_are_expanded_and_a_kernel_takes_them_all() {
-    // Partial checksums of the host are completed here, or by the port.
+    // Partial checksums of the host are completed by the path, or by the port.
     for transmit in [Features::NONE, Features::CHECKSUM_GENERIC] {
         let Some(world) = World::new() else { return };
         world.set_offloads(false);
@@ -136,7 +136,7 @@ fn without_coalescing_and_without_headers_streams_pass_as_they_are() {
 #[test]
 fn partial_checksums_are_told_by_the_ring_where_there_is_no_virtio_header() {
     let Some(world) = World::new() else { return };
-    // Checksums are partial, but no superframes are built, because their size would be lost.
+    // Checksums are partial, but the kernel builds no superframes, because a superframe would lose its segment size.
     world.set_offloads(true);
     world.set_offload("tx-tcp-segmentation", false);
     world.set_offload("tx-tcp6-segmentation", false);

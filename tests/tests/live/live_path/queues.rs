@@ -1,4 +1,4 @@
-//! Several queues in parallel, ports chosen at run time, and consumers that stall.
+//! Several queues in parallel, ports chosen at run time, and stalled consumers.
 
 use std::{
     net::IpAddr,
@@ -68,7 +68,7 @@ fn carried(before: &[Snapshot], after: &[Snapshot]) -> Vec<[u64; 2]> {
         .collect()
 }
 
-/// Returns a time that no thread needs to end.
+/// Returns a deadline that is never reached.
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
 }
@@ -120,7 +120,7 @@ fn flows_are_spread_over_two_queues_of_af_xdp_and_are_whole() {
     group.stop_and_join(far()).0.unwrap();
 }
 
-/// Length of a stream in bytes: longer than any handshake and neighbour discovery.
+/// Length of a stream in bytes: longer than any handshake and neighbor discovery.
 const BYTES: u64 = 1 << 20;
 
 #[test]
@@ -132,7 +132,7 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let ends = [(&world.a, A[turn / 2 % 2]), (&world.b, B[turn / 2 % 2])];
         if turn.is_multiple_of(2) { ends } else { [ends[1], ends[0]] }
     };
-    // All of 64 flows get the same one of two queues once in 2^63 times.
+    // The probability that all 64 flows get the same one of two queues is 2^-63.
     for turn in 0..64 {
         let before = snapshots(&group);
         let [from, to] = hosts(turn);
@@ -141,8 +141,8 @@ fn both_directions_of_a_flow_use_the_queue_on_which_it_was_written() {
         let busy = carried.iter().position(|[there, _]| *there > 1 << 20).unwrap();
         let idle = 1 - busy;
         assert!(carried[busy][1] > 1 << 20, "{carried:?}");
-        // The first frame of a connection opened from the device's side, and neighbour discovery, may use another
-        // queue.
+        // The first frame of a connection opened from the device's side may use another queue, and so may neighbor
+        // discovery.
         assert!(carried[idle].iter().all(|bytes| *bytes < 4096), "{carried:?}");
         used[busy] = true;
         if turn >= 4 && used == [true; 2] {
@@ -161,7 +161,7 @@ fn the_first_queue_that_breaks_ends_all_with_its_error() {
     let count = move || {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    // The other queue's devices stay, so it would continue by itself.
+    // The devices of this queue stay, so the queue would not end by itself.
     let [left, right] = ["x0", "x1"].map(|device| {
         let (layer, options) = (Layer::Ethernet, TapOptions::default());
         let opening = Opening::Tun { name: device.to_owned(), layer, options };
@@ -229,7 +229,7 @@ fn a_device_that_persists_is_attached_to_again() {
         };
         drop(open(Some(true)).unwrap());
         let made = index().unwrap();
-        // A device with several queues also accepts one; a device with a single queue accepts no
+        // A device with several queues can also be opened with one; a device with a single queue cannot be opened with
         // more.
         let one = world.b.run(|| tap(TapOptions::default()).open(1)).unwrap().unwrap();
         assert_eq!(index().unwrap(), made, "it is the same device");
@@ -261,7 +261,7 @@ fn a_passed_descriptor_is_one_queue_of_its_device() {
     path.stop();
 }
 
-/// A port without room until `has_room` is set.
+/// A port that has no room until `has_room` is set.
 struct Stalled {
     has_room: Arc<AtomicBool>,
 }
@@ -315,7 +315,7 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     let before = taken();
     send(5000);
     let after = taken();
-    // One poll's frames may wait for room; no further frames are read, so none are queued.
+    // The frames of one poll may wait for room. The path reads no further frames, so no others are queued.
     assert!(before.rx_frames <= 16 && after.rx_frames == before.rx_frames, "{after:?}");
     has_room.store(true, Ordering::Relaxed);
     until(|| taken().tx_frames == taken().rx_frames && taken().rx_frames >= 64);
@@ -324,7 +324,7 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     let stats = end.left.stats().unwrap();
     let dropped = stats.events(full) + stats.events(share);
     let passed = end.snapshot.left_to_right.tx_frames;
-    // Packets of other protocols of the hosts are also counted.
+    // The count includes packets of other protocols that the hosts sent.
     assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
 }
 

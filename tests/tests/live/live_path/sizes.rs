@@ -19,7 +19,7 @@ use grosso_wire::{
 
 use super::world::{World, name, until};
 
-/// Length of the headers from the IP header, in bytes.
+/// Length of the IP and TCP headers in bytes.
 const HEADERS: [usize; 2] = [20 + 20, 40 + 20];
 /// The most common segment size of TCP over Ethernet, which divides many lengths near 64 KB.
 const MSS_ELSE: usize = 1364;
@@ -34,13 +34,13 @@ fn packet(is_ipv6: bool, index: usize, mss: usize) -> Packet {
     packet.tcp(|tcp| tcp.sequence((index * mss) as u32))
 }
 
-/// Returns a segment size used by hosts that divides the payload evenly, if there is one.
+/// Returns a common segment size that divides the payload evenly, if there is one.
 fn dividing(payload: usize) -> usize {
     (536..=9000).rev().find(|&mss| payload.is_multiple_of(mss)).unwrap_or(MSS_ELSE)
 }
 
-/// Tests every length from 65500 (`large_max` of the kernel selftest) to the longest IP packet. The stack receives one
-/// frame each, with the bytes of the superframe of these packets.
+/// Tests every length from 65500 (`large_max` of the kernel selftest) to the longest IP packet. For each length, the
+/// stack receives one frame, which equals the superframe of these packets.
 #[test]
 fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let Some(world) = World::new() else { return };
@@ -57,7 +57,7 @@ fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let mut buffer = vec![0; 70_000];
     for (total, is_ipv6) in (65_500..=65_535).flat_map(|total| [(total, false), (total, true)]) {
         let payload = total - HEADERS[usize::from(is_ipv6)];
-        // At the selftest's MTU of 4096, where it ends with a shorter packet.
+        // The segment size for the selftest's MTU of 4096, with which the last packet is shorter.
         let selftest = 4096 - HEADERS[usize::from(is_ipv6)];
         for mss in [dividing(payload), selftest] {
             let context = format!("{total} bytes, MSS {mss}, IPv6 {is_ipv6}");

@@ -10,7 +10,7 @@ use std::{
 
 use grosso_sys::namespace::NetworkNamespace;
 
-/// Time without a byte after which none is expected: the test fails instead of hanging.
+/// Maximum time without a byte, after which the test fails instead of hanging.
 pub(crate) const STALLED: Duration = Duration::from_secs(6);
 
 /// Sends streams of this length in both directions at the same time, and compares every byte.
@@ -62,8 +62,8 @@ fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
 /// Bytes generated and compared at once.
 const CHUNK: usize = 1 << 16;
 
-/// Sends datagrams through a socket whose kernel segments them (`UDP_SEGMENT`), and compares each;
-/// returns whether this kernel can.
+/// Sends datagrams through a socket whose kernel segments them (`UDP_SEGMENT`), and compares each. Returns whether this
+/// kernel supports that.
 pub(crate) fn datagrams(
     from: (&NetworkNamespace, IpAddr),
     to: (&NetworkNamespace, IpAddr),

@@ -1,4 +1,4 @@
-//! Superframes of a tunnel's own datagrams, which a program sends with `UDP_SEGMENT`, at Grosso's endpoint on an
+//! Superframes of a tunnel's own datagrams: a program sends them with `UDP_SEGMENT` to Grosso's endpoint on an
 //! interface.
 
 use std::{net::UdpSocket, process::Command};
@@ -14,7 +14,7 @@ use grosso_testkit::Packet;
 
 use super::world::{A, B, World, until};
 
-/// Returns Grosso's endpoint of a VXLAN tunnel from the first host; its datagrams have a checksum.
+/// Returns Grosso's endpoint of a VXLAN tunnel from the first host. The tunnel's datagrams have a checksum.
 fn endpoint(outer: usize) -> Endpoint {
     let header = Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
     let udp = Udp {
@@ -27,7 +27,7 @@ fn endpoint(outer: usize) -> Endpoint {
     Endpoint::new(B[outer], A[outer], header, Carrier::Udp(udp))
 }
 
-/// Returns a frame for the tunnel: all have one length except the last, which is shorter.
+/// Returns a frame for the tunnel. All frames have the same length, except for a shorter last one.
 fn inside(number: u16) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e.source([2, 0, 0, 0, 0, 9]));
     let packet = packet.ipv4(move |ip| ip.id(number)).udp(|udp| udp);
@@ -73,7 +73,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
 
 /// Datagrams per superframe.
 const DATAGRAMS: u16 = 10;
-/// Frames per poll: fewer than a superframe has.
+/// Frames per poll, fewer than in a superframe.
 const POLL: usize = 3;
-/// The header of the tunnel, whose network has the identifier 7.
+/// The header of the tunnel with network identifier 7.
 const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 7, 0];

@@ -50,7 +50,7 @@ pub(crate) fn add_vxlan(
     host.run(|| set_up("vx0", inside))?
 }
 
-/// Sends streams inside a tunnel over either kind of network, and returns the path's counters.
+/// Sends streams inside a tunnel over IPv4 or IPv6, and returns the counters of the path.
 fn tunnelled(outer: usize, checksum: bool, options: [&TapOptions; 2]) -> Option<Snapshot> {
     let world = World::new()?;
     let (outside_a, outside_b) = (A.map(next_network), B.map(next_network));

@@ -78,8 +78,8 @@ impl Case {
 /// Grosso's path.
 fn beside_the_kernel(world: &World, case: Case, bytes: usize) -> Option<Snapshot> {
     let endpoint = case.endpoint();
-    // A socket exists before anything is sent to it, because the kernel counts a packet without a checksum and without
-    // a socket as damaged.
+    // The socket is opened before anything is sent to it, because the kernel counts a packet without a checksum as
+    // damaged if no socket receives it.
     let right = over_udp(&world.engine, &endpoint);
     let there = (A[case.outer], B[case.outer]);
     if let Err(error) = add_vxlan(&world.a, there, INSIDE[0], &case.words()) {
@@ -145,8 +145,8 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
                 // For each packet, tshark lists the outer checksum first.
                 assert_eq!(sent("vxlan && tcp && udp.checksum.status == Good"), all, "{case:?}");
             }
-            // A checksum left to the peer is not complete; tshark does not know that the VXLAN header marks it, and
-            // expects zero instead of 0xffff (rule C3).
+            // A checksum that is left to the peer is not complete. tshark does not know that the VXLAN header marks
+            // this state, and expects zero instead of 0xffff (rule C3).
             let wrong = sent("vxlan && tcp.checksum.status == Bad && tcp.checksum != 0xffff");
             assert_eq!(wrong > 0, case.offload, "{case:?}: {wrong} of {all} from {address}");
         }

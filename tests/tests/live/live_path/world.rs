@@ -56,7 +56,7 @@ const HELLO: [u8; 60] = {
     frame
 };
 
-/// Repeats a query until it returns true; the duration depends on the scheduler.
+/// Repeats a query until it returns true. The time that this takes depends on the scheduler.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if is_so() {
@@ -67,7 +67,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     panic!("the condition was never met");
 }
 
-/// Reports that a test is skipped and why; fails if the environment forbids skipping.
+/// Reports that a test is skipped, and the reason. Fails if the environment forbids skipping.
 pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
@@ -79,7 +79,7 @@ pub(crate) fn name(name: &str) -> InterfaceName {
 }
 
 impl World {
-    /// Creates the hosts and the wire to the first; `None` if the caller may not create them.
+    /// Creates the hosts and the wire to the first host; `None` if the caller may not create them.
     pub(crate) fn new() -> Option<Self> {
         Self::with_queues(1)
     }
@@ -108,7 +108,7 @@ impl World {
 
     fn wire(&self, queues: u32) -> io::Result<()> {
         for namespace in [&self.a, &self.engine, &self.b] {
-            // The kernel's own neighbour discovery and multicast would add frames that no test sent.
+            // Neighbor discovery and multicast of the kernel would add frames that no test sent.
             namespace.run(|| {
                 std::fs::write("/proc/sys/net/ipv6/conf/default/router_solicitations", "0")
             })??;
@@ -123,8 +123,8 @@ impl World {
         self.engine.run(|| Control::new()?.set_up(&name("e0"), true))?
     }
 
-    /// Sends both ways until a frame arrives, because frames sent before the kernel has noticed the
-    /// carrier are lost.
+    /// Sends in both directions until a frame arrives, because frames sent before the kernel has detected the carrier
+    /// are lost.
     fn wait_for_carrier(&self) -> io::Result<()> {
         let bind =
             |interface: &str| PacketSocket::builder().ignore_outgoing(true).bind(&name(interface));
@@ -138,14 +138,14 @@ impl World {
         Ok(())
     }
 
-    /// Turns the TCP offloads of the first host's end of the wire on or off.
+    /// Turns the TCP offloads at the first host's end of the wire on or off.
     pub(crate) fn set_offloads(&self, on: bool) {
         for feature in ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"] {
             self.set_offload(feature, on);
         }
     }
 
-    /// Turns one of these offloads on or off.
+    /// Turns one offload at the first host's end of the wire on or off.
     pub(crate) fn set_offload(&self, feature: &str, on: bool) {
         let set = || set_feature(&Control::new()?, &name("a0"), feature, on);
         self.a.run(set).unwrap().unwrap();
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// Returns the same host in the neighbouring network.
+/// Returns the address with the same host number in the neighboring network.
 pub(crate) fn next_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::V4((u32::from(address) + 0x100).into()),
@@ -214,7 +214,7 @@ where
 }
 
 impl<L, R> Running<L, R> {
-    /// Stops the path, and checks that it did not break.
+    /// Stops the path, and checks that it did not fail.
     pub(crate) fn stop(self) -> End<L, R> {
         self.handle.stop();
         let end = self.wait();

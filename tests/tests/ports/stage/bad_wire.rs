@@ -1,4 +1,4 @@
-//! An impaired link: nothing is delivered that was not sent, nothing twice, and the counters agree.
+//! An impaired link: only frames that were sent are delivered, each at most once, and the counters agree.
 
 use std::collections::HashSet;
 

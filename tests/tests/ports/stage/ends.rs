@@ -48,7 +48,7 @@ pub(crate) fn send(port: &mut impl Port, frame: &[u8]) -> Transmitted {
     port.transmit(&[frame], &Meta::default()).unwrap()
 }
 
-/// Receives all frames that a port has.
+/// Receives all available frames of a port.
 pub(crate) fn receive<P: Port>(port: &mut P, now_ns: u64) -> Vec<(Vec<u8>, Meta)> {
     let mut frames = Vec::new();
     loop {
@@ -76,12 +76,12 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that runs out of room occasionally, and counts its buffers held by others.
+/// A port that occasionally has no room, and counts the buffers that it has passed out.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames that are refused at first for lack of room.
+    /// Share of frames that are refused at first, as if there were no room.
     refusing: f64,
     /// Buffers that were passed out and not returned yet.
     pub(crate) outside: usize,
@@ -127,7 +127,7 @@ impl<P: Port> Port for Reluctant<P> {
     }
 }
 
-/// Sends a frame as a path does: repeatedly until there is room, and flushed.
+/// Sends a frame like a path: retries until there is room, and then flushes the port.
 pub(crate) fn insist(port: &mut impl Port, frame: &[u8], meta: &Meta) {
     while port.transmit(&[frame], meta).unwrap() == Transmitted::NoRoom {}
     while port.flush().unwrap() == Transmitted::NoRoom {}

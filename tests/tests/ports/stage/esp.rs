@@ -162,7 +162,7 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             insist(&mut near, &train, &superframe);
             insist(&mut near, &udp6(50), &Meta::default());
             insist(&mut near, &solicitation, &Meta::default());
-            // Neighbour discovery works as without selectors.
+            // Neighbor discovery works as without selectors.
             let (clear, esp): (Vec<_>, Vec<_>) =
                 near.inner().sent.iter().partition(|sent| **sent == solicitation);
             assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
@@ -259,8 +259,8 @@ fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     (EspStage::new(near, options).unwrap(), far)
 }
 
-/// Kills the program at any moment, also while it delivers packets: the next one knows only the contents of its file at
-/// that moment.
+/// Tests a program that is killed at arbitrary moments, even while it delivers packets. The next program knows only the
+/// contents of the file at that moment.
 #[test]
 fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,7 +304,7 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     assert!(passed.len() > recorded.len() / 2, "{} of {}", passed.len(), recorded.len());
 }
 
-/// Tests that after a crash during a quiet period, the peer's next packet passes.
+/// Tests that the next packet of the peer passes after a crash in a quiet period.
 #[test]
 fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     }
 }
 
-/// Counts the packets that are refused after a crash, which a quiet peer has to retransmit, seconds apart.
+/// Counts the packets that are refused after a crash. A quiet peer has to retransmit these packets, seconds apart.
 #[test]
 fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -359,7 +359,8 @@ fn after_a_crash_fewer_packets_are_refused_than_had_come_at_once() {
     }
 }
 
-/// Tests that numbers repeat when an old file is restored, but the vectors derived from them do not.
+/// Tests that after an old file is restored, sequence numbers repeat, but the initialization vectors derived from them
+/// do not.
 #[test]
 fn no_vector_repeats_though_a_file_is_restored() {
     let folder = tempfile::tempdir().unwrap();

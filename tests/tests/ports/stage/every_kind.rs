@@ -1,4 +1,4 @@
-//! Every packet kind of the kit is restored unchanged, even if ports run out of room occasionally.
+//! Tests that packets of every kind of the kit are restored unchanged, even if ports occasionally have no room.
 
 use grosso::{
     Meta,
@@ -21,8 +21,7 @@ fn link(stack: &Stack) -> LinkType {
     if stack.link() == Link::Ip { LinkType::Raw } else { LinkType::Ethernet }
 }
 
-/// Returns options that fragment packets with DF too, because otherwise hardly any packet of the kit would be
-/// fragmented.
+/// Returns options that fragment even packets with DF. Otherwise, hardly any packet of the kit would be fragmented.
 fn options() -> FragmentationOptions {
     let mut options = fragments(1280);
     options.ignore_df = true;

@@ -168,12 +168,11 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
         insist(&mut source, &frame, &Meta::default());
         let (mut near, far) = ethernet(64);
         let mut far = Fragmentation::new(far, &options).unwrap();
-        // The first fragment, which alone identifies the flow, arrives last and releases the
-        // others.
+        // The first fragment, which is the only one with ports, arrives last and releases the others.
         let pieces = on_the_wire(wire);
         pieces.iter().rev().for_each(|piece| insist(&mut near, piece, &Meta::default()));
         let mut given = Vec::new();
-        // At most the requested number is delivered at once.
+        // One call delivers at most the requested number of frames.
         while given.len() < 6 {
             let mut count = 0;
             let said = far.receive(0, 2, &mut |frame| {
@@ -188,7 +187,8 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
     }
 }
 
-/// Returns the frames that a stage with the options `sends` sends after one with `joins` received these fragments.
+/// Returns the frames that a stage with the options `sends` sends after a stage with the options `joins` received these
+/// fragments.
 fn passed_on(
     pieces: &[Vec<u8>],
     joins: &FragmentationOptions,
@@ -225,7 +225,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
             let (source, wire) = ethernet(64);
             let mut source = Fragmentation::new(source, &plain).unwrap();
             let largest = NonZeroU16::new(mtu).unwrap();
-            // DF does not forbid fragments for a packet that arrived in fragments.
+            // DF does not forbid fragmentation of a packet that arrived in fragments.
             let fragmented = Some(Fragmented { largest, identification: 0x0a0b_0c0d });
             let meta = Meta { fragmented, ..Meta::default() };
             insist(&mut source, &frame, &meta);
@@ -237,7 +237,7 @@ fn s61_s62_what_came_in_fragments_leaves_in_the_same_fragments_whatever_the_mtu(
                 assert_eq!(lengths(&sent), lengths(&pieces), "{mtu} to {:?}", sends.mtu);
                 assert!(sent == pieces, "{mtu} to {:?}", sends.mtu);
             }
-            // The fragments are complete at their destination.
+            // The stage of the destination reassembles the fragments.
             let whole = passed_on(&pieces, &FragmentationOptions::new(3), &plain);
             assert_eq!(whole, std::slice::from_ref(&frame), "{mtu}");
         }

@@ -1,4 +1,4 @@
-//! Tunnels and fragmentation over a port whose path is narrower than its link, or reported to be.
+//! Tunnels and fragmentation over a port whose path has a smaller MTU than its link, or a smaller reported MTU.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use grosso_wire::LinkType;
 
 use super::ends::{counter, receive, send};
 
-/// A port with a known path MTU that also receives path MTU reports.
+/// A port with a known path MTU, which also records reported path MTUs.
 struct Pathed {
     port: MemoryPort,
     mtu: usize,
@@ -67,8 +67,8 @@ fn datagram(df: bool, len: usize) -> Vec<u8> {
     Packet::new().ipv4(|ip| ip.df(df)).udp(|udp| udp).payload_len(len - 28).build()
 }
 
-/// Sends a frame through the tunnel, and returns whether the first resulting packet forbids fragmentation; `None` if
-/// nothing arrives.
+/// Sends a frame through the tunnel, and returns whether the first resulting packet forbids fragmentation; `None` if no
+/// packet arrives.
 fn forbids(near: &mut TunnelStage<Pathed>, far: &mut MemoryPort, frame: &[u8]) -> Option<bool> {
     assert_eq!(send(near, frame), Transmitted::Taken);
     receive(far, 0).first().map(|(packet, _)| packet[6] & 0x40 != 0)
@@ -81,7 +81,7 @@ fn no_hint_makes_a_tunnel_carry_less_and_longer_packets_may_be_fragmented() {
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1480)), Some(false));
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 48)), Some(true));
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 49)), Some(false));
-    // A limit of this host's own link is not a hint.
+    // A limit of this host's own link is not a hint, so it is enforced.
     assert_eq!(forbids(&mut near, &mut far, &datagram(true, 1481)), None);
     assert_eq!(forbids(&mut near, &mut far, &datagram(false, 1481)), Some(false));
     assert_eq!(counter(&mut near, "tunnel_out_too_big"), 1);
@@ -106,12 +106,13 @@ fn what_is_proven_counts_down_to_the_floor() {
         assert!(forbids(&mut near, &mut far, &datagram(true, mtu)).is_some());
         assert_eq!(forbids(&mut near, &mut far, &datagram(true, mtu + 1)), None);
     }
-    // Without a configured minimum, no proven value counts.
+    // Without a configured minimum, the proven path MTU has no effect.
     let (near, _) = ipip(68, |options| options.mtu = Some(1000));
     assert_eq!(near.mtu(), Some(1000));
 }
 
-/// Tests a tag of an inner frame, which is outside the device's MTU and inside the path's.
+/// Tests a tag of an inner frame. It does not count towards the MTU of the device, but it counts towards the MTU of the
+/// path.
 #[test]
 fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     let gretap = || Header::Gre { key: None, checksum: false, sequence: false, ethernet: true };
@@ -129,7 +130,8 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     };
     for tags in 0..3 {
         let bytes = 4 * tags;
-        // The link, the proven path MTU, and both with a device that has room for tags.
+        // The cases: the link alone; a proven path MTU; a proven path MTU with a device that has no room for tags, and
+        // with one that has.
         for (proven, wanted, fits) in [
             (None, None, 1500 - around - bytes),
             (Some(1300), None, 1300 - around - bytes),
@@ -146,8 +148,8 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
             assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits + 1)), None, "{tags}");
             assert_eq!(told(&mut near), fits, "{tags} {proven:?} {wanted:?}");
         }
-        // A path that is only reported as narrow loses no packet, and does not fragment packets that fit with their
-        // tags.
+        // If the path MTU is only reported but not proven, no packet is lost, and packets that fit with their tags are
+        // not fragmented.
         let (mut near, mut far) = tunnel(gretap(), 1300, |_| ());
         let fits = 1300 - around - bytes;
         assert_eq!(forbids(&mut near, &mut far, &frame(tags, fits)), Some(true), "{tags}");

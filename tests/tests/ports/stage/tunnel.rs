@@ -64,7 +64,7 @@ fn packet(link: LinkType, is_ipv4: bool, payload: usize) -> Vec<u8> {
     packet.tcp(|tcp| tcp).payload_len(payload).build()
 }
 
-/// Returns the packets of a frame on the wire, with complete checksums; a frame without GSO is one packet.
+/// Returns the packets of a frame on the wire, with complete checksums. A frame without GSO is one packet.
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Vec<u8>> {
     let Some(_) = meta.gso else {
         let mut frame = frame.to_vec();
@@ -156,7 +156,7 @@ fn packets_and_superframes_come_out_of_every_tunnel_as_they_went_in() {
 fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
     for family in [0, 1] {
         for (name, endpoint) in formats(outside(family)) {
-            // The oracle knows only the assigned ports, and complete checksums.
+            // The oracle recognizes only assigned ports and complete checksums.
             let is_known = !name.contains("fou") && !name.contains("remcsum");
             let (near, mut far) = wire(LinkType::Ethernet, Device::new(Features::NONE), 256);
             let mut given = options(endpoint);
@@ -248,8 +248,8 @@ fn a_superframe_of_a_tunnel_s_datagrams_is_cut_and_each_is_judged_alone() {
     assert_eq!(arrive(129), (0, [0, 0, 0, 1]), "more than any sender makes one of");
 }
 
-/// Tests superframes of a kernel on the same host, which leaves TCP checksums and segmentation to a device; a socket
-/// does not report the size.
+/// Tests superframes of a kernel on the same host, which leaves TCP checksums and segmentation to a device. A socket
+/// does not report the segment size of these superframes.
 #[test]
 fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     let arrive = |payload: usize, is_open: bool, family: usize| {
@@ -268,12 +268,13 @@ fn a_superframe_that_no_device_cut_is_cut_to_what_the_tunnel_carries() {
     };
     assert_eq!(arrive(3000, true, 0), (Gso::every(1410), vec![1468, 1468, 18 + 40 + 180]));
     assert_eq!(arrive(3000, true, 1), (Gso::every(1390), vec![1468, 1468, 18 + 60 + 220]));
-    // The packet fits, or belongs to a link with a larger MTU.
+    // A packet that fits stays whole, and so does a packet with a complete checksum, which comes from a link with a
+    // larger MTU.
     assert_eq!(arrive(1410, true, 0), (None, vec![1468]));
     assert_eq!(arrive(3000, false, 0), (None, vec![3058]));
 }
 
-/// Tests UDP superframes, for which a socket does report the size.
+/// Tests UDP superframes, for which a socket reports the segment size.
 #[test]
 fn the_sum_of_a_superframe_that_no_device_made_is_made_for_each_packet() {
     let (mut near, mut far) = vxlan(|_| ());
@@ -354,7 +355,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     assert!(oracle::is_right(message, Link::Ethernet));
     assert_eq!((message[23], message[34], message[35]), (1, 3, 4), "fragmentation needed");
     assert_eq!(u16::from_be_bytes([message[40], message[41]]), 1400);
-    // A superframe is as long as its packets in total.
+    // A superframe whose packets do not fit also causes one message.
     let meta = Meta { gso: Gso::every(1361), ..Meta::default() };
     assert_eq!(near.transmit(&[&long(9000)], &meta).unwrap(), Transmitted::Taken);
     assert_eq!(receive(&mut near, 1).len(), 1);
@@ -363,7 +364,7 @@ fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
     }
     assert!(receive(&mut far, 1).is_empty());
     assert_eq!(receive(&mut near, 1).len(), ICMP_BURST as usize - 2);
-    // One more message is allowed after a millisecond.
+    // One more message is allowed per millisecond.
     assert!(receive(&mut near, 1_000_000).is_empty());
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);
     assert_eq!(send(&mut near, &long(1361)), Transmitted::Taken);

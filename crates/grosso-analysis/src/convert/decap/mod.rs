@@ -87,7 +87,7 @@ fn run_recursive(
         Unwrapper::new(given.ports, DepthLimit::All, session.strict, hasher.clone());
     learn(&mut input, &mut learning, &mut Datagrams::new(given), &mut unwrapper)?;
     if session.interrupted.load(Ordering::Relaxed) {
-        // Nothing will be written, so these findings are dropped.
+        // No output will be written, so these findings are dropped.
         learning = Learning::new(&options.waiting);
     }
 

@@ -25,7 +25,7 @@ pub(super) struct CapturedDevice {
     pub(super) description: Vec<u8>,
     /// The filter for the packets of the interface.
     pub(super) wanted: LivePass,
-    /// Whether the interface shows each packet twice; only the incoming copy counts.
+    /// Whether a socket on the interface receives each packet twice; only the incoming copy is captured.
     pub(super) is_loopback: bool,
 }
 
@@ -119,7 +119,7 @@ impl LiveFilter {
     pub(super) fn compile(text: &str, link_type: LinkType) -> Result<Self, Failure> {
         let program = compile(text, "capture", link_type.to_pcap())?;
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-        // Offsets in the frame and its length include the tag, as does the keyword for it.
+        // Offsets, the length and the keyword `vlan` refer to the frame with its tag.
         let is_kernels = !words.any(|word| ABOUT_TAGS.contains(&word));
         Ok(Self { program, is_kernels })
     }

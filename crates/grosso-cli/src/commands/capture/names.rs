@@ -40,8 +40,8 @@ impl Names {
     }
 
     /// Returns the file for a packet, after this many bytes of the current file. Calls `now_s` for the time in seconds
-    /// since 1970 only if the time matters, because reading the clock for each packet takes a twentieth of the time for
-    /// the packet.
+    /// since 1970 only if the time matters, because reading the clock takes a twentieth of the time that a packet
+    /// takes.
     pub(super) fn turn(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> Turn {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
         let due =
@@ -140,7 +140,7 @@ mod tests {
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
         assert_eq!(names.turn(|| NOON_S + 9, u64::MAX), Turn::Same);
-        // A file's period starts at its first packet, regardless of how long no packet arrived before it.
+        // A file's period starts at its first packet, however long the gap before that packet was.
         assert_eq!(names.turn(|| NOON_S + 25, 0), Turn::Next);
         assert_eq!(shown(&names), "x-1700000025");
         assert_eq!(names.turn(|| NOON_S + 34, 0), Turn::Same);

@@ -29,7 +29,7 @@ pub(super) struct Outputs {
     /// Packets per interface, indexed by position among the devices.
     by_interface: Vec<u64>,
     pub(super) packets: u64,
-    /// Captured bytes of these packets.
+    /// Total captured bytes of the packets.
     pub(super) bytes: u64,
     packets_max: u64,
     /// Whether the maximum number of files has been reached.

@@ -84,7 +84,7 @@ impl CapturedInterface {
         let socket = PacketSocket::builder()
             .virtio_header(true)
             .promiscuous(!options.no_promiscuous)
-            // Loopback shows each packet twice; the incoming copy is the one that counts.
+            // A socket on loopback receives each packet twice; only the incoming copy is captured.
             .ignore_outgoing(link.hardware_type == LOOPBACK);
         let ring = match &filter {
             Some(filter) if filter.is_kernels => {

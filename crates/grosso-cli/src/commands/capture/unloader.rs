@@ -1,5 +1,5 @@
-//! The work that a NIC does on the frames of a host: superframes are segmented and partial checksums completed, as the
-//! kernel's metadata of each frame says. Nothing is guessed.
+//! The work that a NIC does on the frames of a host: superframes are segmented and partial checksums completed,
+//! according to the kernel's metadata for each frame, without guesses.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};

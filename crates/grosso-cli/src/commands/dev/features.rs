@@ -30,7 +30,7 @@ pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, 
     Ok(Exit::Yes)
 }
 
-/// Sets features: `dev -K`. The exit code means no if none of the requested changes was made.
+/// Sets features: `dev -K`. Returns [`Exit::No`] if none of the requested changes was made.
 pub(super) fn set(
     device: &NamedDevice,
     pairs: &[(&str, &str)],
@@ -279,7 +279,7 @@ enum Note {
 
 /// The changes by `-K`.
 #[derive(Serialize, JsonSchema)]
-// The form names itself where it stands, not behind a reference.
+// Inlined, so that the name of the schema is in the document itself and not in a referenced definition.
 #[schemars(inline)]
 struct ChangesOf<'a> {
     ifname: &'a str,

@@ -52,7 +52,7 @@ struct NamedDevice {
     name: InterfaceName,
 }
 
-/// One device in ethtool's JSON, which is a list of such objects. The keys are the names of the device's properties.
+/// One device in ethtool's JSON, which is a list of devices. The keys are the names of the device's properties.
 struct Object<'a, T> {
     schema: &'static str,
     device: &'a str,

@@ -66,9 +66,9 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// Returns the findings, and replaces the fix of each one that capabilities solve. The new fix grants the capabilities
-/// of the finding and those that these uses need, or all of them if no use was requested. A user who applies one fix
-/// after another then keeps the capabilities of the earlier ones.
+/// Returns the findings, with new fixes for findings that capabilities solve. A new fix grants the capabilities of its
+/// finding and the capabilities that these uses need, or all capabilities if no use was requested. A user who applies
+/// one fix after another then keeps the capabilities of the earlier fixes.
 fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
     let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
     let meant = checks.iter().filter(is_meant);
@@ -84,7 +84,7 @@ fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> 
 }
 
 impl Use {
-    /// Returns whether this use needs the subject of a finding.
+    /// Returns whether this use needs the feature that a finding is about.
     fn takes(self, finding: &str) -> bool {
         let names: &[&str] = match self {
             Self::Capture => &["kernel", "capture"],

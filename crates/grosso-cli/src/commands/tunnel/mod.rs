@@ -45,7 +45,7 @@ fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {
     begin(command, &place, &definition, &options.start, session)
 }
 
-/// Starts the process of a tunnel, or becomes this process.
+/// Starts the process of a tunnel, or runs the tunnel in this process.
 fn begin(
     command: &str,
     place: &TunnelFiles,

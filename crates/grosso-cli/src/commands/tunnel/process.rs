@@ -52,8 +52,8 @@ impl Process {
     }
 }
 
-/// Returns the process ID of a tunnel's process and its start time, as far as they can be read; `None` if there is no
-/// process.
+/// Returns the ID and the start time of a tunnel's process. Returns `Some(None)` if they cannot be read, and `None` if
+/// there is no process.
 fn remembered(place: &TunnelFiles) -> Option<Option<(i32, u64)>> {
     let text = path::read_text(&place.process(), PROCESS_BYTES_MAX).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -134,7 +134,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     result
 }
 
-/// The socket on which a process reports that it runs, in a place that its user can reach.
+/// The socket on which a process reports that it runs, in a directory that the user of the process can access.
 struct Meeting<'a> {
     notice: PathBuf,
     /// The user that the process becomes, by name and by ID, and the directory for its sockets.

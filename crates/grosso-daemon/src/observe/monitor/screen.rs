@@ -47,7 +47,7 @@ fn detail_rows(rows: u16, devices: usize) -> u16 {
     [DETAIL_ROWS, REASON_ROWS].into_iter().find(fits).unwrap_or(0)
 }
 
-/// Styles with or without colour.
+/// Styles with or without color.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,

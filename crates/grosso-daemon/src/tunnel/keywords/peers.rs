@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Keyword] = &[
         ETHERNET,
         Form::Number(0, u32::MAX as u64, &[]),
         |tunnel, value| {
-            // As in Linux, an ageing time of 0 keeps learned addresses forever.
+            // As in Linux, an aging time of 0 keeps learned addresses forever.
             let age_ns =
                 |seconds: u64| if seconds == 0 { u64::MAX } else { seconds * NS_PER_SECOND };
             if let (Some(forwarding), Some(seconds)) = (&mut tunnel.forwarding, value.number()) {
@@ -167,6 +167,6 @@ fn check_entries(tunnel: &Description, entries: &[([u8; 6], IpAddr)]) -> Result<
     Ok(())
 }
 
-/// Maximum number of addresses that a tunnel can be configured to learn: about 128 MiB of them.
+/// Maximum number of addresses that a tunnel can be configured to learn: they take about 128 MiB.
 const ADDRESSES_MAX: u64 = 1 << 20;
 const NS_PER_SECOND: u64 = 1_000_000_000;

@@ -95,8 +95,8 @@ impl IpOptions {
 /// for raw sockets, so the packets are sent as a batch: headers and checksums are computed here, and the payload stays
 /// in place until the kernel copies it.
 ///
-/// The MTU of the link decides which packets are too long; ICMP messages do not. Too long IPv4 packets are sent in
-/// fragments. For IPv6 the kernel does not fragment raw packets; use
+/// The MTU of the link decides which packets are too long; ICMP messages do not. IPv4 packets that are too long are
+/// sent in fragments. For IPv6 the kernel does not fragment raw packets; use
 /// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
@@ -117,7 +117,7 @@ impl IpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::open`] and of
+    /// Errors from [`DatagramSocketBuilder::open`] and from
     /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip);
     /// [`io::ErrorKind::InvalidInput`] without a protocol.
     pub fn open(options: &IpOptions) -> io::Result<Self> {

@@ -104,8 +104,8 @@ impl Paths {
     }
 
     /// Returns the longest packet that reaches every remote endpoint, according to this host and ICMP, unless a probe
-    /// has shown that longer packets arrive. Over IPv6 a message counts only if it quoted a sent packet; otherwise the
-    /// kernel's path MTU counts. The value expires after ten minutes (`net.ipv4.route.mtu_expires`).
+    /// has shown that longer packets arrive. Over IPv6, a message is used only if it quoted a sent packet; otherwise
+    /// the kernel's path MTU is used. The value expires after ten minutes (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let hint = |remote: &PathTo| match &self.messages {
             Some(_) => remote.carries(),
@@ -210,7 +210,7 @@ impl Paths {
                 asked.for_each(|remote| remote.prober.answered(now_ns, number));
             });
         }
-        // No sent packet is longer.
+        // No packet that is sent is longer than this.
         let top = self.mtu.unwrap_or_default().min(u16::MAX.into());
         for remote in remotes {
             for (number, len) in remote.prober.poll(now_ns, top, sends_long).into_iter().flatten() {
@@ -334,7 +334,8 @@ const MESSAGES_MAX: usize = 64;
 const MESSAGE_BYTES: usize = 256;
 /// Time in nanoseconds for which long packets are recorded after a message; long enough for several retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
-/// Time in nanoseconds for which a proven message counts; the same as in the kernel (`net.ipv6.route.mtu_expires`).
+/// Time in nanoseconds for which a proven message remains valid; the same as in the kernel
+/// (`net.ipv6.route.mtu_expires`).
 const PROVEN_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]

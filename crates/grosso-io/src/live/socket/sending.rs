@@ -111,8 +111,8 @@ impl SocketSender {
         self.recent.has(quoted)
     }
 
-    /// Returns whether any packet sent since the last call was one that no router fragments and that some path may not
-    /// carry.
+    /// Returns whether, since the last call, a packet was sent that no router fragments and that is too long for some
+    /// paths.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }

@@ -137,7 +137,7 @@ pub struct UdpPort {
     port: DatagramPort<UdpSockets>,
 }
 
-/// The receiving socket and those that send.
+/// The receiving socket and the sending sockets.
 #[derive(Debug)]
 struct UdpSockets {
     receiver: DatagramSocket,
@@ -336,8 +336,8 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the offsets of the ports to try: the first, and then those from a random one on. Each queue of a host has
-/// its own ports; queues that tried them in order would try all ports of the queues before them.
+/// Returns the offsets of the ports to try: the first port, and then the ports from a random one on. Each queue of a
+/// host has its own ports; queues that tried them in order would try all ports of the queues before them.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;

@@ -34,8 +34,8 @@ enum Origin {
 }
 
 impl Acceptor {
-    /// Opens the socket at which the peer is awaited; nothing is connected yet. Descriptors can be passed over it if
-    /// `passing`.
+    /// Opens the socket at which the peer is awaited, without connecting. If `passing` is set, the peer may pass
+    /// descriptors.
     pub(in crate::live) fn open(
         address: UnixAddress,
         role: &UnixRole,

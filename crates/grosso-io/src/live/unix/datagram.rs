@@ -92,7 +92,7 @@ impl DatagramEnd {
         self.socket.as_fd()
     }
 
-    /// Returns the time of the next check whether the peer still exists: the kernel does not report when it ends.
+    /// Returns the time of the next check that the peer still exists: the kernel does not report when it ends.
     pub(super) fn deadline(&self) -> Option<u64> {
         (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }
@@ -107,7 +107,7 @@ impl DatagramEnd {
         }
     }
 
-    /// Connects to the known address of the peer, again if it has restarted.
+    /// Connects to the known address of the peer; reconnects if the peer has restarted.
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
             Other::Unknown => {}

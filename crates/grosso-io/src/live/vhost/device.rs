@@ -417,7 +417,7 @@ mod tests {
             let expected = if sleep <= SLEEPS_OF_A_TRIAL { 0 } else { LOOKS_MAX >> after_a_trial };
             assert_eq!(looks(&mut patience), expected, "{sleep}");
             assert!(!patience.looks_again(true), "no polling while notifications are enabled");
-            // Frames that arrive now do not count in favour of polling.
+            // Frames that arrive now do not count in favor of polling.
             patience.found(true);
         }
         for _ in 0..1000 {

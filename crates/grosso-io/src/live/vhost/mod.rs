@@ -93,7 +93,7 @@ impl VhostPort {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for an invalid socket path; [`io::ErrorKind::AddrInUse`] if another program uses
-    /// the socket, or the file is not a socket; otherwise errors of the system calls.
+    /// the socket, or the file is not a socket; otherwise errors from the system calls.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let wanted = (options.features | Features::SCATTER_GATHER).active();
         let offered = offered_bits(wanted, options.side);

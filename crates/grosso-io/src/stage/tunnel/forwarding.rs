@@ -11,7 +11,7 @@ use grosso_wire::ethernet;
 /// Remote endpoints of a tunnel that carries Ethernet, besides [`Endpoint::remote`](grosso::tunnel::Endpoint::remote),
 /// and the Ethernet addresses behind them.
 ///
-/// A frame is sent to the endpoint that its destination is behind. If that endpoint is unknown, or the destination is a
+/// A frame is sent to the endpoint in front of its destination. If that endpoint is unknown, or the destination is a
 /// group address, the frame is sent to all endpoints. Frames received from one endpoint are not forwarded to another:
 /// connect hosts behind two endpoints with a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]

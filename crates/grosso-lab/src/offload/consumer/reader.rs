@@ -121,7 +121,7 @@ impl Machine {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
         let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
-        // Frames that were not taken are missing in the figures.
+        // Only frames that the device accepted are counted.
         if matches!(sent, Ok(Transmitted::Taken)) {
             let _ = driver.receive(0, FRAMES_MAX, &mut |frame| received.push(frame.buffer));
         }
