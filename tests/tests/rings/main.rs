@@ -1,6 +1,4 @@
-//! Rings and back ends, with a driver implemented from the descriptions of the formats.
-//!
-//! Longer than 600 lines: the driver is one program.
+//! Rings and back ends, and a driver written from their formats. Longer than 600 lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 
@@ -260,7 +258,7 @@ fn received(ring: &mut Ring) -> Result<Option<Vec<u8>>, ChainFault> {
     Ok(ring.receive(&mut into)?.map(|bytes| into[..bytes].to_vec()))
 }
 
-/// Sends a frame of `bytes` bytes, of which twelve are a header.
+/// Sends a frame of `bytes` bytes, including a header of twelve bytes.
 fn give(ring: &mut Ring, bytes: usize, mergeable: bool) -> Sent {
     let frame: Vec<u8> =
         (0..bytes).map(|number| if number < 12 { 0 } else { number as u8 }).collect();
