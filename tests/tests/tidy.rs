@@ -531,18 +531,6 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_decision_is_in_the_index() {
-    let folder = root().join("docs/adr");
-    let index = read(&folder.join("README.md"));
-    let wrong: Vec<String> = files(&folder)
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
-        .filter(|name| name != "README.md" && !index.contains(&format!("]({name})")))
-        .collect();
-    assert_none(&wrong, "list it in docs/adr/README.md");
-}
-
-#[test]
 fn every_dependency_has_a_decision() {
     let decisions: String = files(&root().join("docs/adr")).iter().map(|path| read(path)).collect();
     let wrong: BTreeSet<String> = packages()
