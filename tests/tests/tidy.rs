@@ -130,6 +130,8 @@ const HEAD_LINES: usize = 60;
 const LINES_MAX: usize = 900;
 /// Maximum number of lines of the sources of `grosso-cli`.
 const COMMAND_LINES_MAX: usize = 15_000;
+/// Attributes about inlining in each crate of the engine. The numbers may only sink.
+const INLINING: &[(&str, usize)] = &[("grosso", 406), ("grosso-checksum", 53), ("grosso-wire", 94)];
 /// Maximum number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
 /// Words that start a clause instead of a sentence: a doc comment starts with a noun or a verb.
@@ -382,6 +384,22 @@ fn the_command_is_thin() {
         "grosso-cli/src has {lines} lines, more than {COMMAND_LINES_MAX}: move what is no argument \
          and no output into a library"
     );
+}
+
+#[test]
+fn attributes_about_inlining_do_not_become_more() {
+    let is_one = |line: &&str| ["#[inline", "#[cold"].iter().any(|it| line.trim().starts_with(it));
+    for &(name, expected) in INLINING {
+        let sources = root().join("crates").join(name).join("src");
+        let texts = files(&sources).into_iter().map(|path| read(&path));
+        let found: usize = texts.map(|text| text.lines().filter(is_one).count()).sum();
+        assert!(
+            found <= expected,
+            "{name}: {found} attributes, more than {expected}: run `.ci/run instructions` without \
+             the new ones"
+        );
+        assert!(found == expected, "{name}: {found} attributes: lower the number in INLINING");
+    }
 }
 
 #[test]
