@@ -1,5 +1,6 @@
 //! The house style, where programs can check it, and generated documents.
 
+mod decisions;
 mod examples;
 mod gate;
 mod kinds;

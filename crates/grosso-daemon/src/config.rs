@@ -22,6 +22,7 @@ use super::{
 use crate::{
     error::Failure,
     name::shown,
+    needs::Needs,
     profile::{self, AUTO_HOLD_NS},
     tunnel::Description,
     wrong::{Wrong, no_key},
@@ -62,6 +63,11 @@ impl Config {
         })?;
         config.read_keys(folder)?;
         Ok(config)
+    }
+
+    /// Returns the capabilities that the ports of all paths need.
+    pub fn needs(&self) -> Needs {
+        self.paths.iter().map(PathSpec::needs).fold(Needs::NONE, Needs::and)
     }
 
     /// Reads the keys of all ports that have keys. No two ports may send with the same key, because a nonce would be

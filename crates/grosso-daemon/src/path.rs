@@ -28,7 +28,7 @@ use super::{
     routes::RouteLoop,
     stages, tunnel_end,
 };
-use crate::{confinement, error::Failure, tunnel::Description};
+use crate::{confinement, error::Failure, needs::Needs, tunnel::Description};
 
 /// Two ports, and the work to do between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,11 @@ impl PathSpec {
     /// Returns whether the path would forward merged packets that its profile cannot split into the original ones.
     pub fn forwards_what_it_lost(&self) -> bool {
         !self.profile.rules.is_invertible() && !self.left.terminates() && !self.right.terminates()
+    }
+
+    /// Returns the capabilities that both ports need.
+    pub fn needs(&self) -> Needs {
+        self.left.needs().and(self.right.needs())
     }
 
     /// Returns whether the path's threads create sockets, in order to reconnect.

@@ -1,6 +1,4 @@
 //! The hosts and the wire between them.
-//!
-//! Longer than 600 lines: hosts and the wire are set up and taken down in an order that one file shows.
 
 use core::fmt;
 use std::{
@@ -17,7 +15,6 @@ use grosso_sys::{
     interface::{Control, InterfaceName, write_attribute},
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
-    packet::RingLayout,
     path::kernel,
     scheduling::{kernel_threads, pin},
     stream::{set_pacing_max, set_receive_low_water},
@@ -28,99 +25,13 @@ use rustix::process::Pid;
 
 use crate::cpu_time::TcpCounters;
 
+mod layout;
 mod underlay;
 
+use layout::packet_options;
+pub use layout::{Family, Layout, Mtu};
 pub use underlay::{Inside, underlay_addresses};
 pub(crate) use underlay::{lay_underlay, vxlan_ends};
-
-/// MTUs of the two hosts, in bytes from the IP header on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-pub struct Mtu {
-    /// The MTU of the sender, and of the wire.
-    pub sender: u16,
-    /// The MTU of the receiver.
-    pub receiver: u16,
-}
-
-/// The version of IP between the hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// IPv4.
-    #[default]
-    V4,
-    /// IPv6, in addition to IPv4.
-    V6,
-}
-
-/// Configuration of the hosts and of the wire between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// The MTUs of the hosts.
-    pub mtu: Mtu,
-    /// The version of IP between the hosts.
-    pub family: Family,
-    /// Maximum size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
-    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
-    /// notice to the sender).
-    pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
-    pub under_way_bytes: usize,
-    /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
-    /// smallest sufficient size is used.
-    pub buffer_bytes: usize,
-    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
-    /// partial ones, which need no verification, as after a NIC that verified them.
-    pub full_checksums: bool,
-    /// Whether the sender's TCP is configured so that it does not mistake a pause of the data path's thread, caused by
-    /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
-    /// supports it (6.11 and later).
-    pub patient: bool,
-    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once.
-    /// With 0, available data is read and acknowledged immediately.
-    pub read_bytes_min: u16,
-    /// Maximum bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
-    pub offered_bits: Option<u64>,
-    /// Whether TCP's segments have timestamps.
-    pub timestamps: bool,
-    /// Whether the device of a sender whose NIC is a data path has generic segmentation (`ethtool -K gso`).
-    pub generic_segmentation: bool,
-}
-
-impl Default for Layout {
-    /// Returns a layout for one stream of packets of 1500 bytes over IPv4.
-    fn default() -> Self {
-        Self {
-            mtu: Mtu { sender: 1500, receiver: 1500 },
-            family: Family::V4,
-            tcp_buffer_bytes: TCP_BUFFER_BYTES,
-            under_way_bytes: TCP_BUFFER_BYTES,
-            buffer_bytes: 0,
-            full_checksums: false,
-            patient: true,
-            read_bytes_min: 0,
-            offered_bits: None,
-            timestamps: true,
-            generic_segmentation: true,
-        }
-    }
-}
-
-impl Layout {
-    /// Returns the same layout for `count` streams, which share the bytes in flight of one.
-    #[must_use]
-    pub fn streams(self, count: usize) -> Self {
-        let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
-        Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
-    }
-
-    /// Returns the size of a receive buffer that has room for a wire packet.
-    #[must_use]
-    pub fn slot_bytes(&self) -> usize {
-        let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
-        RingLayout::fitting(needed.max(self.buffer_bytes), 1).slot_bytes
-    }
-}
 
 /// Two hosts, each in its own network namespace.
 #[derive(Debug)]
@@ -650,20 +561,6 @@ pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     }
 }
 
-/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. The ring
-/// has exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays
-/// in the CPU's cache.
-fn packet_options(layout: &Layout) -> PacketOptions {
-    let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
-    let slots = layout.under_way_bytes / payload + RING_SPARE;
-    let mut options = PacketOptions::default();
-    options.slot_bytes = Some(layout.slot_bytes());
-    options.slots = Some(slots.next_power_of_two());
-    options.fair = false;
-    options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
-    options
-}
-
 fn name(name: &str) -> io::Result<InterfaceName> {
     InterfaceName::new(name)
 }
@@ -697,17 +594,5 @@ const SEGMENTATION: [&str; 4] = [
 ];
 /// The usual limit of receive buffers (`net.core.rmem_max`).
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
-/// Default of [`Layout::tcp_buffer_bytes`] for one stream.
-const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
-/// acknowledgment.
-const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";
-/// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
-/// while their train is still held.
-const RING_SPARE: usize = 64;
-/// Bytes before the IP header of a packet, and the kernel's own part of a slot.
-const SLOT_OVERHEAD_BYTES: usize = 160;
-/// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
-const TCP_HEADERS_BYTES: usize = 52;

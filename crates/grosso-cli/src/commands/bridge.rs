@@ -17,6 +17,7 @@ use crate::{
         port::{Device, PortSpec, SettingValue},
     },
     error::{Exit, Failure},
+    needs::Needs,
     observe, profile,
     session::Session,
 };
@@ -65,8 +66,13 @@ pub(crate) fn run(options: &Bridge, session: &mut Session) -> Result<Exit, Failu
     }
 }
 
+/// Returns the capabilities that both devices need.
+pub(super) fn needs(options: &Bridge) -> Needs {
+    spec(options).map_or(Needs::NONE, |spec| spec.needs())
+}
+
 /// Returns the path that a command line describes.
-pub(crate) fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
+fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
     let usage = |why: String| Failure::usage("usage.path", format!("bridge: {why}"));
     let port = |word: &str| -> Result<PortSpec, Failure> {
         let mut port = PortSpec::new(word.parse().map_err(usage)?);

@@ -20,8 +20,6 @@ mod keyword_tests;
 mod lab;
 #[cfg(all(target_os = "linux", feature = "monitor"))]
 mod monitor;
-#[cfg(target_os = "linux")]
-mod needs;
 mod profiles;
 #[cfg(target_os = "linux")]
 mod run;
@@ -73,7 +71,7 @@ use crate::{
     usage,
 };
 #[cfg(target_os = "linux")]
-use crate::{device, tunnel::report::Tunnels};
+use crate::{device, needs::Needs, tunnel::report::Tunnels};
 
 /// GRO and GSO in userspace, for captures and live devices.
 #[derive(Debug, Parser)]
@@ -93,12 +91,13 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
 }
 
-/// Declares the commands: their arguments, help, functions, systems, cargo features and the pages of their schemas.
+/// Declares the commands: their arguments, help, functions, systems, cargo features, capabilities and the pages of their
+/// schemas. Without `needs`, a command needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
         $variant:ident($arguments:ty), $about:literal,
-        $run:path $(, on $platform:meta)? $(, with $feature:literal)? => $pages:expr;
+        $run:path $(, on $platform:meta)? $(, with $feature:literal)? $(, needs $needs:path)? => $pages:expr;
     )*) => {
         /// The commands.
         #[derive(Debug, Subcommand)]
@@ -132,6 +131,15 @@ macro_rules! commands {
                         Err(absent(&stringify!($variant).to_lowercase(), fits, concat!($($feature)?)))
                     }
                 )*
+            }
+        }
+
+        /// Returns the capabilities for every device of a command, regardless of the order in which it opens them.
+        #[cfg(target_os = "linux")]
+        fn needs(command: &Command) -> Needs {
+            match command {
+                $($(Command::$variant(options) => $needs(options),)?)*
+                _ => Needs::NONE,
             }
         }
 
@@ -190,13 +198,13 @@ commands! {
         conform::run => &[page(&["conform"], &[ConformReport::FORM])];
     #[command(after_long_help = BRIDGE_HELP)]
     Bridge(Bridge), "Connect two devices with a data path",
-        bridge::run, on target_os = "linux" => &[page(&["bridge"], &[summary::BRIDGE])];
+        bridge::run, on target_os = "linux", needs bridge::needs => &[page(&["bridge"], &[summary::BRIDGE])];
     #[command(after_long_help = RUN_HELP)]
     Run(Run), "Run the data paths in a file",
-        run::run, on target_os = "linux" => &[page(&["run"], &[summary::RUN])];
+        run::run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel), "Run tunnels in userspace; syntax of `ip link`",
-        tunnel::run, on target_os = "linux" =>
+        tunnel::run, on target_os = "linux", needs tunnel::needs =>
         &[page(&["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"], &[Tunnels::FORM])];
     #[command(subcommand, after_long_help = CONFIG_HELP)]
     Config(ConfigCommand), "Check or write files for `run`",
@@ -213,10 +221,10 @@ commands! {
         doctor::run, on target_os = "linux" => &[page(&["doctor"], &[doctor::FORM])];
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture), "Record an interface with its offload metadata",
-        capture::run, on target_os = "linux" => &[page(&["capture"], &capture::FORMS)];
+        capture::run, on target_os = "linux", needs capture::needs => &[page(&["capture"], &capture::FORMS)];
     #[command(after_long_help = EXTCAP_HELP)]
     Extcap(Extcap), "Act as a Wireshark extcap",
-        capture::extcap::run, on target_os = "linux" => &[];
+        capture::extcap::run, on target_os = "linux", needs capture::extcap::needs => &[];
     #[command(after_long_help = DEV_HELP)]
     Dev(Dev), "Show or set a device's offload features",
         dev::run, on target_os = "linux" => &[page(&["dev"], &dev::FORMS)];
@@ -259,7 +267,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Exit {
         Err(failure) if failure.exit == Exit::BrokenPipe => Exit::BrokenPipe,
         Err(failure) => {
             #[cfg(target_os = "linux")]
-            let failure = device::with_all_needs(failure, || needs::of(&arguments.command));
+            let failure = device::with_all_needs(failure, || needs(&arguments.command));
             session.talk.fail(&failure);
             failure.exit
         }

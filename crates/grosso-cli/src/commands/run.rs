@@ -18,6 +18,7 @@ use crate::{
         restarts::{RESTARTS_MAX, Restarts},
     },
     error::{Exit, Failure},
+    needs::Needs,
     observe::{self, PathReading, Service},
     session::Session,
 };
@@ -95,6 +96,11 @@ pub(crate) fn run(options: &Run, session: &mut Session) -> Result<Exit, Failure>
     summarize(RUN, &daemon.ended, session)?;
     // A stuck path has priority over other errors: its thread holds the devices until the thread continues.
     daemon.stuck.take().map_or(exit, Err)
+}
+
+/// Returns the capabilities that the devices of the file need.
+pub(super) fn needs(options: &Run) -> Needs {
+    Config::read(&options.config).map_or(Needs::NONE, |config| config.needs())
 }
 
 /// The running paths of a file, and the counts of ended ones.

@@ -1,13 +1,10 @@
 //! ESP, as a port.
-//!
-//! Longer than 600 lines: both directions of ESP share the queues, the sequence numbers and the counters of one stage.
 
-use core::fmt;
-use std::{
-    collections::VecDeque,
-    fs::File,
-    sync::{Arc, LazyLock},
-};
+mod counters;
+mod options;
+mod pair;
+
+use std::collections::VecDeque;
 
 use grosso::{
     Frame, Meta,
@@ -17,102 +14,22 @@ use grosso::{
     segment::{Outgoing, Segments},
     tunnel::{
         LoopGuard,
-        esp::{
-            Decryptor, Encryptor, EspStats, NoAssociation, Refusal, SecurityAssociation, Traffic,
-            classify,
-        },
+        esp::{Decryptor, NoAssociation, Refusal, Traffic, classify},
     },
 };
 use grosso_wire::{Kind, LinkType, Ports, Stack, dissect_into, ipv6};
 
-use super::{
-    Numbers, SequenceRecorder, outbox::Outbox, own_packets::OwnPackets, recorder::RecordState,
-    sequence::RESERVED_AT_ONCE,
+use self::pair::Pair;
+pub use self::{
+    counters::{Drops, EspStageStats},
+    options::{EspOptions, Level, Scarcity, ScarcityNotice},
 };
+use super::{outbox::Outbox, own_packets::OwnPackets, recorder::RecordState};
 use crate::{
     buffer::{PortBuffer, Spare},
     delegate_port,
-    notice::Notice,
     port::{Port, PortCounter, PortError, Transmitted},
 };
-
-/// Treatment of unencrypted frames, named as in `ip xfrm policy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
-    /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
-    #[default]
-    Required,
-    /// Unencrypted frames are received as well, and frames without an IP packet pass in both directions. An IP packet
-    /// that cannot be encrypted is still dropped.
-    Use,
-}
-
-/// Options of an ESP stage.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct EspOptions {
-    /// Association for transmitted packets.
-    pub outbound: SecurityAssociation,
-    /// Association for received packets.
-    pub inbound: SecurityAssociation,
-    /// Recorder of the sequence numbers. `None` starts with the first number, so use it only for keys that no other
-    /// stage has used or will use.
-    pub sequences: Option<SequenceRecorder>,
-    /// Treatment of unencrypted frames.
-    pub level: Level,
-    /// UDP ports that identify tunnels inside encrypted packets.
-    pub ports: Ports,
-    /// Random number, new after each start, that is combined with the sequence numbers into initialization vectors; see
-    /// [`Encryptor::new`].
-    pub vector_salt: u64,
-    /// Lock files that stay open as long as the keys are used.
-    pub claims: Vec<File>,
-    /// Notification of the first packet that was encrypted here and returns to be encrypted again.
-    pub loop_notice: Option<Notice>,
-    /// Callback when sequence numbers become scarce, and when none are left.
-    pub scarcity: Option<ScarcityNotice>,
-}
-
-/// State of an association's remaining sequence numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scarcity {
-    /// At least 90 % of the numbers are used.
-    Scarce,
-    /// All numbers are used: nothing more can be sent with these keys.
-    Exhausted,
-}
-
-/// Callback for scarce sequence numbers, called at most once per state. It must not block.
-#[derive(Clone)]
-pub struct ScarcityNotice(pub Arc<dyn Fn(Scarcity) + Send + Sync>);
-
-impl fmt::Debug for ScarcityNotice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ScarcityNotice")
-    }
-}
-
-impl EspOptions {
-    /// Creates options for associations with new keys that receive no unencrypted frames.
-    #[must_use]
-    pub const fn new(
-        outbound: SecurityAssociation,
-        inbound: SecurityAssociation,
-        vector_salt: u64,
-    ) -> Self {
-        Self {
-            outbound,
-            inbound,
-            sequences: None,
-            level: Level::Required,
-            ports: Ports::ASSIGNED,
-            vector_salt,
-            claims: Vec::new(),
-            scarcity: None,
-            loop_notice: None,
-        }
-    }
-}
 
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
@@ -162,122 +79,6 @@ pub struct EspStage<P: Port> {
     own: Option<OwnPackets>,
     stats: EspStageStats,
 }
-
-/// Counters of an ESP stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EspStageStats {
-    /// Counters of encrypted packets.
-    pub encrypted: EspStats,
-    /// Counters of decrypted packets.
-    pub decrypted: EspStats,
-    /// Frames sent unencrypted.
-    pub sent_clear: u64,
-    /// Unencrypted frames received and accepted.
-    pub received_clear: u64,
-    /// Frames not sent because the sequence number file could not be written in time.
-    pub unreserved: u64,
-    /// Frames decrypted and dropped because the sequence number file could not be written in time.
-    pub in_unreserved: u64,
-    /// Frames not sent because they were already encrypted here, or are fragments of such frames.
-    pub looped: u64,
-    /// Frames not sent, by reason.
-    pub out_dropped: Drops,
-    /// Frames received and dropped, by reason.
-    pub in_dropped: Drops,
-}
-
-/// Number of frames dropped, by reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drops([u64; Refusal::COUNT]);
-
-impl Default for Drops {
-    fn default() -> Self {
-        Self([0; Refusal::COUNT])
-    }
-}
-
-impl Drops {
-    /// Returns the number of frames dropped for this reason.
-    #[must_use]
-    pub const fn of(&self, reason: Refusal) -> u64 {
-        self.0[reason.index()]
-    }
-
-    /// Returns the number of frames dropped.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    fn count(&mut self, reason: Refusal) {
-        self.0[reason.index()] += 1;
-    }
-}
-
-impl EspStageStats {
-    /// Returns every counter with its description.
-    pub fn counters(&self) -> impl Iterator<Item = (PortCounter, u64)> {
-        let event = |name, sentence| PortCounter { name, is_loss: false, sentence };
-        let events = [
-            (event("esp_out_packets", "A packet was encrypted."), self.encrypted.packets),
-            (event("esp_in_packets", "A packet was decrypted."), self.decrypted.packets),
-            (event("esp_out_clear", "A frame was sent in the clear."), self.sent_clear),
-            (event("esp_in_clear", "A frame in the clear was accepted."), self.received_clear),
-        ];
-        let unreserved = PortCounter {
-            name: "esp_out_unreserved",
-            is_loss: true,
-            sentence: "A packet was dropped because the sequence file could not be written in time.",
-        };
-        let in_unreserved = PortCounter {
-            name: "esp_in_unreserved",
-            is_loss: true,
-            sentence: "A received packet was dropped because the sequence file could not be written \
-                       in time.",
-        };
-        let looped = PortCounter {
-            name: "esp_out_loop",
-            is_loss: true,
-            sentence: "A packet was dropped because it was already encrypted here: its route \
-                       leads back here.",
-        };
-        let events = events.into_iter().chain([
-            (unreserved, self.unreserved),
-            (in_unreserved, self.in_unreserved),
-            (looped, self.looped),
-        ]);
-        let drops = [self.out_dropped, self.in_dropped];
-        let drops = DROPS.iter().zip(drops).flat_map(|(counters, drops)| {
-            counters.iter().map(move |(counter, reason)| (*counter, drops.of(*reason)))
-        });
-        events.chain(drops)
-    }
-}
-
-/// Counters of frames dropped when sending and when receiving, each with its reason.
-static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
-    let way = |prefix: &str, what: &str, happens: fn(Refusal) -> bool| {
-        let counter = |reason: Refusal| PortCounter {
-            name: format!("{prefix}_{}", reason.name()).leak(),
-            is_loss: true,
-            sentence: format!("{what}: {}", reason.sentence()).leak(),
-        };
-        let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
-        reasons.map(|reason| (counter(reason), reason)).collect()
-    };
-    // The list starts with the reasons of both directions, followed by the reasons for packets to encrypt, and then the
-    // others.
-    let out =
-        |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
-    [
-        way("esp_out", "Dropped, not encrypted", out),
-        way("esp_in", "Dropped, not decrypted", |reason| {
-            use Refusal::{BufferTooSmall, ChecksumOutside, Nothing, SequenceExhausted};
-            !matches!(reason, BufferTooSmall | ChecksumOutside | Nothing | SequenceExhausted)
-        }),
-    ]
-});
 
 impl<P: Port> EspStage<P> {
     /// Wraps a port in the stage.
@@ -665,166 +466,10 @@ impl<P: Port> EspStage<P> {
     }
 }
 
-/// The associations of both directions, and the recorder of their sequence numbers.
-#[derive(Debug)]
-struct Pair {
-    encryptor: Encryptor,
-    decryptor: Decryptor,
-    recorder: Option<SequenceRecorder>,
-    /// Whether the receiver has a replay window.
-    has_window: bool,
-    /// Packets that arrived since the file recorded exactly the received numbers.
-    unsettled: u64,
-    /// Maximum number of packets that have arrived during one request to the recorder.
-    came_meanwhile: u64,
-    scarcity: Option<ScarcityNotice>,
-    /// State that was last reported.
-    reported: Option<Scarcity>,
-    _claims: Vec<File>,
-}
-
-impl Pair {
-    fn new(options: EspOptions) -> Result<Self, NoAssociation> {
-        let EspOptions { outbound, inbound, sequences, vector_salt, claims, scarcity, .. } =
-            options;
-        let Numbers { sent, received } =
-            sequences.as_ref().map(SequenceRecorder::unused).unwrap_or_default();
-        let mut pair = Self {
-            encryptor: Encryptor::resume(outbound, vector_salt, sent)?,
-            has_window: inbound.replay_window_packets != 0,
-            decryptor: Decryptor::resume(inbound, received)?,
-            recorder: sequences,
-            unsettled: 0,
-            came_meanwhile: 0,
-            scarcity,
-            reported: None,
-            _claims: claims,
-        };
-        pair.look_for_scarcity();
-        Ok(pair)
-    }
-
-    /// Reports that sequence numbers to send are scarce or used up, once.
-    #[cold]
-    fn look_for_scarcity(&mut self) {
-        let left = self.encryptor.sequences_left();
-        let all = self.encryptor.last_sequence().saturating_add(left);
-        let state = match left {
-            0 => Scarcity::Exhausted,
-            left if left <= all / 10 => Scarcity::Scarce,
-            _ => return,
-        };
-        if self.reported != Some(state) {
-            self.reported = Some(state);
-            if let Some(ScarcityNotice(notice)) = &self.scarcity {
-                notice(state);
-            }
-        }
-    }
-
-    /// Returns whether a genuine packet may be delivered: once the file records its number as received, so that it is
-    /// not accepted again after a crash.
-    #[inline]
-    fn admits(&self, sequence: u64) -> bool {
-        let Some(recorder) = self.recorder.as_ref().filter(|_| self.has_window) else {
-            return true;
-        };
-        sequence <= recorder.recorded().received
-    }
-
-    /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
-    /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
-    /// have arrived so far, up to the default number. After a crash, the numbers recorded ahead are rejected and must
-    /// be retransmitted, so only a few are recorded for a quiet peer.
-    fn record_received(&mut self, came: usize, held: usize) -> RecordState {
-        self.unsettled += came as u64;
-        let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
-            return RecordState::Idle;
-        };
-        if recorder.is_waiting() {
-            self.came_meanwhile = self.came_meanwhile.max(held as u64).min(AHEAD_MAX);
-            return RecordState::Waiting;
-        }
-        let last = self.decryptor.last_sequence();
-        let Numbers { sent, received } = recorder.recorded();
-        let usual = self.unsettled.min(AHEAD_USUAL);
-        let ahead = if recorder.is_apart() { usual.max(16 * self.came_meanwhile) } else { 0 };
-        if last.saturating_add(ahead / 2) <= received {
-            return RecordState::Idle;
-        }
-        let received = last.saturating_add(ahead);
-        recorder.ask(Numbers { sent, received })
-    }
-
-    /// Returns whether more numbers are recorded as received than have arrived, and this can be corrected now.
-    fn is_ahead(&self) -> bool {
-        let recorder = self.recorder.as_ref().filter(|_| self.has_window);
-        recorder.is_some_and(|recorder| {
-            !recorder.is_waiting() && self.decryptor.last_sequence() < recorder.recorded().received
-        })
-    }
-
-    /// Records exactly the received numbers, because no further packet arrived: after a crash a quiet peer must not
-    /// lose packets whose numbers were only reserved.
-    fn settle(&mut self) {
-        (self.unsettled, self.came_meanwhile) = (0, 0);
-        let received = self.decryptor.last_sequence();
-        if let Some(recorder) = &mut self.recorder {
-            let sent = recorder.recorded().sent;
-            // If this fails, the file records more numbers as received than have arrived.
-            let _ = recorder.ask(Numbers { sent, received });
-        }
-    }
-
-    /// Returns whether `packets` sequence numbers may be used, which requires that the file records them as used.
-    fn reserve(&mut self, packets: u32) -> bool {
-        let Some(recorder) = &mut self.recorder else { return true };
-        let last = self.encryptor.last_sequence().saturating_add(packets.into());
-        let left = recorder.recorded().sent.checked_sub(last);
-        // If another thread writes the file, numbers are requested before they are needed.
-        let enough = if recorder.is_apart() { RESERVED_AT_ONCE / 2 } else { 0 };
-        if left.is_some_and(|left| left >= enough) {
-            return true;
-        }
-        if recorder.is_waiting() {
-            let _ = recorder.poll();
-        }
-        let is_new = !recorder.is_waiting();
-        if !recorder.is_waiting() {
-            let sent = last.saturating_add(RESERVED_AT_ONCE);
-            let received = recorder.recorded().received;
-            let _ = recorder.ask(Numbers { sent, received });
-        }
-        let is_recorded = last <= recorder.recorded().sent;
-        if is_new {
-            self.look_for_scarcity();
-        }
-        is_recorded
-    }
-}
-
-/// Records the exact numbers, which frees reserved numbers that were not used.
-impl Drop for Pair {
-    fn drop(&mut self) {
-        let numbers = Numbers {
-            sent: self.encryptor.last_sequence(),
-            received: self.decryptor.last_sequence(),
-        };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.finish(numbers);
-        }
-    }
-}
-
-/// Maximum number of decrypted packets that wait until their numbers are recorded, and maximum number of their bytes;
-/// further packets are dropped.
+/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
+/// limits their bytes.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
-/// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive
-/// during a request.
-const AHEAD_USUAL: u64 = 64;
-/// Maximum number of packets that are assumed to arrive during a request; 16 times as many numbers are recorded ahead.
-const AHEAD_MAX: u64 = HELD_MAX as u64;
 /// Time without a packet after which numbers recorded ahead are reduced, in nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 /// Interval in nanoseconds between checks for an answer of the recorder that no descriptor signals.

@@ -15,6 +15,7 @@ use crate::{
     commands::Command,
     error::{Exit, Failure},
     name::shown,
+    needs::Needs,
     report::{self, Place},
     session::Session,
 };
@@ -41,6 +42,11 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
         (_, true) => say(&config()),
         _ => Ok(Exit::Yes),
     }
+}
+
+/// Returns the capability for recording.
+pub(in crate::commands) fn needs(_: &Extcap) -> Needs {
+    Needs::of(&["net_raw"])
 }
 
 fn say(sentences: &str) -> Result<Exit, Failure> {

@@ -44,6 +44,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     name::Name,
+    needs::Needs,
     report as reports,
     report::{OutputFacts, Place, Tool},
     session::Session,
@@ -87,6 +88,13 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     let duration = options.duration.map(Duration::from_nanos);
     let ended = capture.run(duration, session, &terminated)?;
     capture.finish(ended, options, session)
+}
+
+/// Returns the capabilities for recording, and for a TAP device that receives the packets.
+pub(super) fn needs(options: &Capture) -> Needs {
+    let makes_tap = options.to.iter().any(|device| device.starts_with("tap:"));
+    let tap: &[&str] = if makes_tap { &["net_admin"] } else { &[] };
+    Needs::of(&["net_raw"]).and(Needs::of(tap))
 }
 
 /// Rejects contradictory options before anything is opened.

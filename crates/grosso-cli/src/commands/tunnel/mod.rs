@@ -14,9 +14,10 @@ use grosso_sys::{
 use self::process::Process;
 use crate::{
     arguments::{Tunnel, TunnelExport, TunnelName, TunnelStart, TunnelUp, Whose},
-    daemon::{definition, tunnel_end::unprobed},
+    daemon::{config::Config, definition, tunnel_end::unprobed},
     device::refused,
     error::{Exit, Failure},
+    needs::Needs,
     report,
     session::Session,
     tunnel::{Definition, TunnelFiles, export},
@@ -32,6 +33,14 @@ pub(crate) fn run(action: &Tunnel, session: &mut Session) -> Result<Exit, Failur
         Tunnel::Show(options) => show::run(options, session),
         Tunnel::Export(options) => print_export(options, session),
     }
+}
+
+/// Returns the capabilities of `tunnel up`; the other commands need none.
+pub(crate) fn needs(action: &Tunnel) -> Needs {
+    let Tunnel::Up(options) = action else { return Needs::NONE };
+    let config = TunnelFiles::find("tunnel up", &options.name)
+        .and_then(|files| Config::read(&files.definition()));
+    config.map_or(Needs::NONE, |config| config.needs())
 }
 
 fn up(options: &TunnelUp, session: &mut Session) -> Result<Exit, Failure> {

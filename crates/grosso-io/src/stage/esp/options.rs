@@ -1,0 +1,88 @@
+//! Options of the ESP stage.
+
+use core::fmt;
+use std::{fs::File, sync::Arc};
+
+use grosso::tunnel::esp::SecurityAssociation;
+use grosso_wire::Ports;
+
+use super::super::SequenceRecorder;
+use crate::notice::Notice;
+
+/// Treatment of unencrypted frames, named as in `ip xfrm policy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
+    #[default]
+    Required,
+    /// Unencrypted frames are received as well, and frames without an IP packet pass in both directions. An IP packet
+    /// that cannot be encrypted is still dropped.
+    Use,
+}
+
+/// Options of an ESP stage.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EspOptions {
+    /// Association for transmitted packets.
+    pub outbound: SecurityAssociation,
+    /// Association for received packets.
+    pub inbound: SecurityAssociation,
+    /// Recorder of the sequence numbers. `None` starts with the first number, so use it only for keys that no other
+    /// stage has used or will use.
+    pub sequences: Option<SequenceRecorder>,
+    /// Treatment of unencrypted frames.
+    pub level: Level,
+    /// UDP ports that identify tunnels inside encrypted packets.
+    pub ports: Ports,
+    /// Random number, new after each start, that is combined with the sequence numbers into initialization vectors; see
+    /// [`Encryptor::new`](grosso::tunnel::esp::Encryptor::new).
+    pub vector_salt: u64,
+    /// Lock files that stay open as long as the keys are used.
+    pub claims: Vec<File>,
+    /// Notification of the first packet that was encrypted here and returns to be encrypted again.
+    pub loop_notice: Option<Notice>,
+    /// Callback when sequence numbers become scarce, and when none are left.
+    pub scarcity: Option<ScarcityNotice>,
+}
+
+/// State of an association's remaining sequence numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scarcity {
+    /// At least 90 % of the numbers are used.
+    Scarce,
+    /// All numbers are used: nothing more can be sent with these keys.
+    Exhausted,
+}
+
+/// Callback for scarce sequence numbers, called at most once per state. It must not block.
+#[derive(Clone)]
+pub struct ScarcityNotice(pub Arc<dyn Fn(Scarcity) + Send + Sync>);
+
+impl fmt::Debug for ScarcityNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ScarcityNotice")
+    }
+}
+
+impl EspOptions {
+    /// Creates options for associations with new keys that receive no unencrypted frames.
+    #[must_use]
+    pub const fn new(
+        outbound: SecurityAssociation,
+        inbound: SecurityAssociation,
+        vector_salt: u64,
+    ) -> Self {
+        Self {
+            outbound,
+            inbound,
+            sequences: None,
+            level: Level::Required,
+            ports: Ports::ASSIGNED,
+            vector_salt,
+            claims: Vec::new(),
+            scarcity: None,
+            loop_notice: None,
+        }
+    }
+}
