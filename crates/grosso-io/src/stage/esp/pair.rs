@@ -51,7 +51,7 @@ impl Pair {
 
     /// Reports that sequence numbers to send are scarce or used up, once.
     #[cold]
-    fn look_for_scarcity(&mut self) {
+    pub(super) fn look_for_scarcity(&mut self) {
         let left = self.encryptor.sequences_left();
         let all = self.encryptor.last_sequence().saturating_add(left);
         let state = match left {
