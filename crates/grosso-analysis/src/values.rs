@@ -133,7 +133,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
         return None;
     }
     let why = if one.port() == other.port() {
-        "a UDP port can stand for one tunnel only; remove one of the options"
+        "a UDP port can belong to only one tunnel; remove one of the options"
     } else if one.is_same_tunnel(other) {
         "only one UDP port per tunnel is possible; run the command once per port"
     } else {

@@ -485,7 +485,7 @@ fn a_system_call_that_is_no_path_s_business_ends_the_program_by_name() {
     let Some((_hosts, running)) = faulty("call core/0 1") else { return };
     let ended = running.end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    let line = "grosso: thread core/0 made the system call socket, which is not on its list";
+    let line = "grosso: thread core/0 made the system call socket, which is not on its allowlist";
     assert!(ended.stderr.contains(line), "{ended:?}");
 }
 

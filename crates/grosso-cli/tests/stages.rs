@@ -360,7 +360,8 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     command.args(["run", "-c", "copy.toml"]).current_dir(esp.hosts.folder.path());
     let ended = Running::spawn(esp.hosts.a.host(&mut command).unwrap()).end();
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    let hint = "uses the key \"out\"\nhint: stop the other program (grosso stats shows the paths that run)";
+    let hint =
+        "uses the key \"out\"\nhint: stop the other program (grosso stats lists the running paths)";
     assert!(ended.stderr.contains(hint), "{ended:?}");
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 

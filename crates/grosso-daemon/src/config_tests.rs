@@ -222,7 +222,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: ports have no feature \"ufo\": no device has it since Linux 4.14; fragments = \
+            "2:8: ports have no feature \"ufo\": no device has had it since Linux 4.14; fragments = \
              { mtu = 1500 } fragments",
         ),
         (
@@ -237,7 +237,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
-            "2:8: VMs have no offload \"ufo\": no device has it since Linux 4.14; fragments = { \
+            "2:8: VMs have no offload \"ufo\": no device has had it since Linux 4.14; fragments = { \
              mtu = 1500 } fragments",
         ),
         (

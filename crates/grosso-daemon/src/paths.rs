@@ -235,7 +235,9 @@ impl Paths {
             _ => None,
         });
         let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
-            format!("{name}: another path of Grosso also reads it, so each packet takes both paths")
+            format!(
+                "{name}: another Grosso path also reads from it, so each packet takes both paths"
+            )
         });
         self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
     }

@@ -206,7 +206,7 @@ impl Experiment for Offload {
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "Every setting also carried at least {} MB whose bytes were all verified.",
+                "In addition, at least {} MB were sent with every setting, and every byte was verified.",
                 bytes / 1_000_000
             ));
         }
@@ -316,7 +316,7 @@ mod tests {
             })
         };
         let (gain, less) = (
-            "superframes carry more at the longest MTU too",
+            "superframes are faster at the longest MTU too",
             "the longest MTU leaves less to gain",
         );
         for (share, claim, answer) in [

@@ -93,7 +93,9 @@ fn every_prefix_of_a_file_hands_out_its_complete_entries() {
 #[test]
 fn what_is_no_capture_is_shown() {
     let shown = |starts: &str| {
-        format!("not a capture (starts \"{starts}\"); expected pcap, pcapng, or these compressed")
+        format!(
+            "not a capture (starts \"{starts}\"); expected pcap or pcapng, optionally compressed"
+        )
     };
     assert_eq!(text(b"{\n\t\"start\": {}}"), shown("{\\n"));
     assert_eq!(text(b"hello world, this is text"), shown("hello world, thi"));

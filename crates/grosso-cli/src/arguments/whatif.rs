@@ -43,8 +43,7 @@ pub(crate) struct Whatif {
     /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = Repair::parse)]
     pub(crate) reorder: Vec<Repair>,
-    /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
-    /// each new timestamp
+    /// End a poll after N packets, at each new timestamp ("stamp"), or at a gap longer than TIME (at most 64 packets)
     #[arg(long, value_name = "WHEN", default_value = whatif::Whatif::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     #[command(flatten)]

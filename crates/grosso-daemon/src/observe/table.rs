@@ -356,7 +356,7 @@ fn checksums() -> Vec<Counter> {
         said(
             Said::Complete,
             "complete",
-            "Frames received with a checksum of the whole packet from the device.",
+            "Frames received for which the device supplied a checksum of the whole packet.",
         ),
         said(
             Said::Unnecessary,

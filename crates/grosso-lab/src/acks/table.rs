@@ -55,7 +55,7 @@ impl Findings for AckFindings {
             Some([merged, row(Handling::Off, &|off| off.window_bytes == window)?])
         });
         pair.map_or_else(
-            || "Nothing was compared".into(),
+            || "No settings were compared".into(),
             |rows| {
                 let [merged, off] = rows.map(|row| digits(row.gigabits_a_second.median));
                 format!(
@@ -138,7 +138,8 @@ impl AckFindings {
                 match self.senders {
                     SenderKind::Kernel =>
                         "the kernel's TCP, with three congestion controls of the lab",
-                    SenderKind::Userspace => "TCP in userspace, which counts in three ways",
+                    SenderKind::Userspace =>
+                        "userspace TCP, which counts acknowledgments in three ways",
                 }
             );
         }
@@ -242,7 +243,7 @@ impl TransferRow {
             Some(bytes) => format!("LAN, {} ms, window {} KB", self.round_trip_ms, bytes >> 10),
             None => format!("{} ms round trip, {} % loss", self.round_trip_ms, self.loss * 100.0),
         };
-        format!("{wire}, Grosso the {side}'s NIC")
+        format!("{wire}, Grosso as the {side}'s NIC")
     }
 
     fn write_heading(&self, text: &mut String) {
@@ -288,8 +289,8 @@ impl Growth {
 }
 
 const SIDES: [(NicOf, &str); 2] = [
-    (NicOf::Sender, "Grosso is the sender's NIC: acknowledgments arrive"),
-    (NicOf::Receiver, "Grosso is the receiver's NIC: data arrives"),
+    (NicOf::Sender, "Grosso as the sender's NIC: it merges acknowledgments"),
+    (NicOf::Receiver, "Grosso as the receiver's NIC: it merges data"),
 ];
 
 const LEGEND: &str = "\

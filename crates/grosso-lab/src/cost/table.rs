@@ -130,7 +130,7 @@ impl PathCost {
         let percent = self.percent(part);
         let _ = writeln!(
             text,
-            "{wire}, path a: segmentation copies into slots: {copy} of {total} ns, {percent:.0} %."
+            "{wire}, path a: segmentation into slots takes {copy} of {total} ns, {percent:.0} %."
         );
     }
 

@@ -201,7 +201,10 @@ impl CustomNetwork {
             };
             let about = address.to_string();
             let Some(host) = self.hosts.iter().position(has) else {
-                return wrong(&about, format!("no host has {about}, from which a tunnel sends"));
+                return wrong(
+                    &about,
+                    format!("no host has {about}, the local address of a tunnel"),
+                );
             };
             spots.push((about, Spot::Host(host)));
         }

@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
         assert!(
-            table.contains("reproduced            coalescing: few buffers cost at most 10 %"),
+            table.contains("reproduced            no loss: coalescing keeps 90 % of the goodput"),
             "{table}"
         );
     }

@@ -84,17 +84,17 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [
         verdict(
-            "coalescing, loss: never silent for long",
+            "loss: coalescing is never silent for long",
             rows(Receiver::Coalesces, false).collect(),
             short,
         ),
         verdict(
-            "evicting, loss: never silent for long",
+            "loss: evicting is never silent for long",
             rows(Receiver::Evicts, false).collect(),
             short,
         ),
         verdict(
-            "queueing, loss: silent until the timeout",
+            "loss: queueing is silent until the timeout",
             rows(Receiver::Queues, true).collect(),
             Bound::AtLeast(timeout_ms * ABOUT),
         ),
@@ -111,20 +111,20 @@ struct Claims {
 }
 
 const NO_LOSS: Claims = Claims {
-    collapse: "with the fewest buffers, queueing delivers less",
-    cure: "coalescing: few buffers cost at most 10 %",
+    collapse: "no loss: queueing delivers less than coalescing",
+    cure: "no loss: coalescing keeps 90 % of the goodput",
     not_cured: "this machine is too slow for the rate",
 };
 const LOSS: Claims = Claims {
-    collapse: "loss, fewest buffers: queueing delivers less",
-    cure: "coalescing, loss: few buffers cost at most 10 %",
+    collapse: "loss: queueing delivers less than coalescing",
+    cure: "loss: coalescing keeps 90 % of the goodput",
     ..NO_LOSS
 };
 const OVERLOAD: Claims = Claims {
     collapse: "overload: queueing delivers less",
-    cure: "overload, coalescing: few buffers cost at most 10 %",
-    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, and \
-                one with more buffers drops whole datagrams at the end of a queue",
+    cure: "overload: coalescing keeps 90 % of the goodput",
+    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, whereas \
+                a NIC with more buffers drops whole datagrams at the end of a queue",
 };
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
@@ -231,7 +231,7 @@ mod tests {
             let verdicts = judge(&report.groups, HALF);
             let mut lines = verdicts.into_iter();
             lines
-                .find(|verdict| verdict.claim == "coalescing, loss: never silent for long")
+                .find(|verdict| verdict.claim == "loss: coalescing is never silent for long")
                 .unwrap()
         };
         assert!(answer([10.0, 12.0, 14.0, 16.0, 18.0]).is_contradicted());
@@ -245,6 +245,6 @@ mod tests {
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
         let claims: Vec<_> =
             judge(&report.groups[1..2], HALF).iter().map(|v| v.claim.clone()).collect();
-        assert_eq!(claims, ["evicting, loss: never silent for long"]);
+        assert_eq!(claims, ["loss: evicting is never silent for long"]);
     }
 }

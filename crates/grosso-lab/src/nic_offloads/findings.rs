@@ -135,8 +135,8 @@ Bars are medians, dots the single runs.";
             self.pairs().filter(|[off, on]| judge(off, on).holds()).map(|[_, on]| &*on.feature);
         let saving: Vec<&str> = saving.collect();
         match saving.is_empty() {
-            true => "No feature saves CPU time beyond the noise".into(),
-            false => format!("CPU time is saved by {}", saving.join(", ")),
+            true => "No feature saves a measurable amount of CPU time".into(),
+            false => format!("Features that save CPU time: {}", saving.join(", ")),
         }
     }
 

@@ -25,7 +25,7 @@ impl Findings for TunnelFindings {
         let outer = if outer == Family::V4 { "IPv4" } else { "IPv6" };
         let sendfile = if sendfile { ", sent from a file" } else { "" };
         format!(
-            "two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
+            "two kernels, each with a tunnel over UDP sockets and a veth wire\n\
              {outer} outside{sendfile}; through {}; {} connections, {}; CPUs: {}\n\
              {}",
             environment.through(),

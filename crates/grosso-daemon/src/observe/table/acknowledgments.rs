@@ -31,7 +31,7 @@ fn gathered() -> Vec<Counter> {
         counter(
             "rx_acks_vector_packets",
             "packets",
-            "Acknowledgments that were held in such groups and sent unchanged.",
+            "Acknowledgments that were held in groups and sent unchanged.",
             |stats, _| stats.vector_packets,
         ),
     ]
