@@ -54,7 +54,7 @@ pub const OVERLAPS: &[NamedValue<Overlap>] = &[
     },
     NamedValue { name: "first", about: "Keep the bytes that arrived first", value: Overlap::First },
     NamedValue { name: "last", about: "Keep the bytes that arrived last", value: Overlap::Last },
-    NamedValue { name: "linux", about: "Do the same as Linux", value: Overlap::Linux },
+    NamedValue { name: "linux", about: "Behave like Linux", value: Overlap::Linux },
 ];
 
 /// Checksums that `csum fix` sets.

@@ -387,7 +387,9 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::ChecksumForm => "the usual form of the checksum",
         Pass::ChecksumNone => "a UDP checksum",
         Pass::ChecksumPartial => "a partial checksum of its innermost header",
-        Pass::RemoteChecksum => "an outer checksum, and a known position of the inner one",
+        Pass::RemoteChecksum => {
+            "an outer checksum, and an offset that points to the inner checksum"
+        }
         Pass::Empty => "payload",
         Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => {
             "never: the packet is always a singleton"

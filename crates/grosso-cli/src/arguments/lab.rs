@@ -74,7 +74,7 @@ pub(crate) enum LabMeasurement {
     Flows(LabOptions),
     /// Load from 10 Mb/s up, coalescing on and off
     Load(LabOptions),
-    /// Reordering by two paths of different delay, with each reorder level
+    /// Reordering on two paths of different delay, at each reorder level
     Reorder(LabReorder),
     /// Hold times on paths of 0.1 to 100 ms
     Rtt(LabOptions),

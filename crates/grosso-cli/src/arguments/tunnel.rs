@@ -14,7 +14,7 @@ pub(crate) enum Tunnel {
     Del(TunnelName),
     /// Start an existing tunnel
     Up(TunnelUp),
-    /// Stop a tunnel; its device stays
+    /// Stop a tunnel, but keep its device
     Down(TunnelName),
     /// Show tunnels and their traffic
     #[command(after_long_help = SHOW_HELP)]

@@ -30,7 +30,7 @@ pub(crate) struct Whatif {
         default_value = whatif::Whatif::PROFILES
     )]
     pub(crate) profile: Vec<String>,
-    /// Compare these hold times in capture time, separated by commas; auto adapts per flow
+    /// Compare these hold times (capture time), separated by commas; auto adapts per flow
     #[arg(
         long,
         value_name = "TIMES",
@@ -52,7 +52,7 @@ pub(crate) struct Whatif {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
-    /// Use this many threads; the report is the same for any number
+    /// Use this many threads; the number does not affect the report
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = whole(JOBS))]
     pub(crate) jobs: u16,
     /// Write an HTML page with plots to this file

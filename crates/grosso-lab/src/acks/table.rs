@@ -175,7 +175,7 @@ impl AckFindings {
         let _ = writeln!(
             text,
             "\nA model of the sender: round trips from 10 to {SEGMENTS_WANTED} segments in slow start,\n\
-             segments gained in {AVOIDANCE_ROUND_TRIPS} of them afterwards\n\
+             and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips\n\
              {:<26}{:>8}{:>14}{:>14}",
             "the sender counts", "merged", "slow start", "avoidance",
         );

@@ -223,9 +223,9 @@ mod tests {
         assert_eq!(words(calls)[3..], expected);
         assert!(table.contains("ring, path a: most time is unexplained, 18 %.\n  "), "{table}");
         assert_eq!(table.matches(", path ").count(), 8, "of every wire, with offloads");
-        let copied = "ring, path a: segmentation copies into slots: 12.0 of 110 ns, 11 %.";
+        let copied = "ring, path a: segmentation into slots takes 12.0 of 110 ns, 11 %.";
         assert!(table.contains(copied), "{table}");
-        assert_eq!(table.matches("segmentation copies into slots").count(), 2, "{table}");
+        assert_eq!(table.matches("segmentation into slots takes").count(), 2, "{table}");
     }
 
     #[test]

@@ -568,8 +568,8 @@ const LRO_NOTES: &[&str] = &[
 ];
 const GSO_NOTES: &[&str] =
     &["Off: the kernel segments superframes just before the device, so the rows differ\n\
-     in the segmenting side and in the number of device calls. At the longest MTU a\n\
-     datagram is one packet, so there is nothing to segment. With root, the\n\
+     in where segmentation happens and in the number of device calls. At the longest\n\
+     MTU a datagram is one packet, so there is nothing to segment. With root, the\n\
      receiver's kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
     &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\

@@ -159,7 +159,7 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
     let weaker = beside(2.0, more, 2.74);
     assert_eq!(
         weaker.reasons(),
-        "2.00 times; published 2.74 times (R1); here weaker than published"
+        "2.00 times; published 2.74 times (R1); the effect here is weaker than published"
     );
     let json = serde_json::to_value(&weaker).unwrap();
     assert_eq!(json["published"]["effect"], "weaker_than");
