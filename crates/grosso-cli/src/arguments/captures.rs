@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
-    /// Verify every checksum; exit 1 if one is bad
+    /// Verify every checksum; exit 1 if any is bad
     #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
@@ -104,7 +104,7 @@ pub(crate) struct Coalesce {
 /// Options for merging, and for the times at which trains are delivered.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
-    /// Merge by this profile: a name from `grosso profiles`, or a file
+    /// Use this merge profile: a name from `grosso profiles`, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
     /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
@@ -210,10 +210,10 @@ pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
-    /// Resolve overlapping fragments by this policy
+    /// Resolve overlapping fragments with this policy
     #[arg(long, value_name = "POLICY", default_value = "drop", value_parser = one_of(OVERLAPS))]
     pub(crate) overlap: Overlap,
-    /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
+    /// Limit the memory for incomplete datagrams, for example 8M or 1G; at least 128K
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
     /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since its last
@@ -360,7 +360,7 @@ Examples:
   tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
 
 pub(crate) const SEGMENT_HELP: &str = "\
-Splits superframes by the metadata that `coalesce` and `capture` record, and
+Splits superframes using the metadata that `coalesce` and `capture` record, and
 never guesses. For other captures use `grosso wire`.
 
 Example:

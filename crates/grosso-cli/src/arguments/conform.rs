@@ -75,4 +75,4 @@ Examples:
   grosso conform -- ./mine --udp
   grosso conform --json -- ./mine | jq '.rules[] | select(.wrong > 0)'
   grosso conform --task segment -- ./mine      splits superframes
-  grosso conform -- cat                        merges nothing, violates nothing";
+  grosso conform -- cat                        merges no packets, violates no rules";

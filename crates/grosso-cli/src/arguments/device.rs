@@ -211,7 +211,7 @@ Records metadata in pcapng that tcpdump loses: the segment size of superframes
 (gso_size), partial checksums, direction, drops, and the offloads of the interface.
 Wireshark opens the file as usual; Grosso can split its superframes exactly.
 
-Tunnels on other ports (--port vxlan=8472) are recorded with the packets.
+Tunnel ports set with --port (vxlan=8472) are recorded with the packets.
 
 -i any keeps the link type of each interface, so Ethernet headers stay; tcpdump
 drops them.
@@ -234,7 +234,7 @@ Examples:
   sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  one file per hour
   sudo grosso capture -i eth0 -w - | tshark -r -  live
   sudo grosso capture -i eth0 --wire -F pcap -w - | tcpflow -r -
-  sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
+  sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET readers on mon0
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(crate) const DEV_HELP: &str = "\

@@ -162,7 +162,7 @@ commands! {
     Decap(Decap), "Remove tunnel headers from packets",
         captures::decap => &[page(&["decap"], &[DecapReport::FORM])];
     #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
-    Encap(Encap), "Encapsulate packets; syntax of `ip link`",
+    Encap(Encap), "Encapsulate packets using `ip link` syntax",
         captures::encap => &[page(&["encap"], &[EncapReport::FORM])];
     #[command(after_long_help = FRAGMENT_HELP)]
     Fragment(Fragment), "Split long packets into IP fragments",
@@ -195,7 +195,7 @@ commands! {
     Run(Run), "Run the data paths in a file",
         run::run, on target_os = "linux" => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
-    Tunnel(Tunnel), "Run tunnels in userspace; syntax of `ip link`",
+    Tunnel(Tunnel), "Run userspace tunnels using `ip link` syntax",
         tunnel::run, on target_os = "linux" =>
         &[page(&["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"], &[Tunnels::FORM])];
     #[command(subcommand, after_long_help = CONFIG_HELP)]
