@@ -434,7 +434,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
-            "e: esp decrypts whole packets only: use fragments without mode",
+            "e: esp can decrypt only whole packets: use fragments without mode",
             [
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
                 [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],

@@ -205,8 +205,8 @@ impl Paths {
                  stops when all are used: make new keys, and set a new sequence file"
             ),
             Scarcity::Exhausted => format!(
-                "path {name}: all sequence numbers of its ESP keys are used, and nothing is \
-                 sent: make new keys, and set a new sequence file"
+                "path {name}: all sequence numbers of its ESP keys are used, so no packets are sent: make new \
+                 keys, and set a new sequence file"
             ),
         })
     }

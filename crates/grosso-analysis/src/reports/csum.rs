@@ -96,7 +96,7 @@ impl Row {
             if self.verdict == Verdict::Bad { style.bad(&verdict) } else { style.notice(&verdict) };
         let why = match self.why {
             Why::Seed => "pseudo-header sum",
-            Why::Zero => "zero: left to device",
+            Why::Zero => "zero: left for device",
             Why::Told => "recorded in capture",
             Why::Sum if self.level == "header" => "header differs",
             Why::Sum => "payload differs",

@@ -233,7 +233,7 @@ impl Cause {
             Self::SteppingTimestamps => {
                 "ip route change DEST without features tcp_usec_ts on the sender"
             }
-            Self::Application => "nothing to set: the network waited for the sender",
+            Self::Application => "no setting helps: the network waited for the sender",
         }
     }
 }

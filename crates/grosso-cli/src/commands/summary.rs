@@ -106,7 +106,7 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
             format!(
                 "{0}: {lost} frames dropped because the receive ring was full, and {shed} dropped early because \
                  their flows exceeded their share of the ring; use a larger ring: --rx PACKETS for bridge, or \
-                 rx = PACKETS in the configuration of run; if the device itself drops packets \
+                 rx = PACKETS in the configuration file; if the device itself drops packets \
                  (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
                 reading.device
             )

@@ -294,14 +294,14 @@ fn held() -> Vec<Counter> {
         Counter::new(
             "rx_gro_held",
             "trains",
-            "Trains now held for more packets from the device, including trains of one packet.",
+            "Trains currently held to wait for more packets from the device, including trains of one packet.",
             CounterSource::Held,
         )
         .gauge(),
         Counter::new(
             "rx_gro_held_packets",
             "packets",
-            "Wire packets from the device that are held now, in trains or for reordering.",
+            "Wire packets from the device that are currently held, in trains or for reordering.",
             packets,
         )
         .gauge(),
@@ -320,13 +320,13 @@ fn gso() -> Vec<Counter> {
         plain(
             "tx_gso_wire_packets",
             "packets",
-            "Wire packets that the split superframes became.",
+            "Wire packets that resulted from splitting superframes.",
             |side| side.tx.cut_wire.packets,
         ),
         plain(
             "tx_gso_wire_bytes",
             "bytes",
-            "Bytes of the wire packets that the split superframes became.",
+            "Bytes of the wire packets that resulted from splitting superframes.",
             |side| side.tx.cut_wire.bytes,
         ),
         plain(
@@ -340,7 +340,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help = "Frames received, by the state of their checksum; bad ones are counted twice.";
+    let help = "Frames received, by the state of their checksum; frames with bad checksums are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
@@ -389,7 +389,7 @@ fn checksums() -> Vec<Counter> {
         plain(
             "tx_csum_completed",
             "frames",
-            "Frames whose checksum Grosso completed, because the device cannot.",
+            "Frames whose checksum Grosso completed, because the device cannot complete it.",
             |side| side.tx.completed,
         ),
     ]
@@ -469,7 +469,7 @@ fn lro() -> Vec<Counter> {
         counter(
             "flushed",
             "trains",
-            "Trains flushed, including those of one packet, as inet_lro counted them (rule L4).",
+            "Trains flushed, including trains of one packet, as inet_lro counted them (rule L4).",
             |stats, _| stats.lro().flushed,
         ),
         counter(

@@ -41,8 +41,8 @@ pub(super) const KIND: PortKind<XdpDevice> = PortKind {
         up("unchanged"),
         PortSetting::new(
             "partial-checksums",
-            "treat a checksum field that equals the pseudo-header sum as partial: senders on this \
-             host leave such sums, and AF_XDP does not mark them",
+            "treat a checksum field that equals the pseudo-header sum as partial: senders on this host leave \
+             pseudo-header sums in place, and AF_XDP does not mark them",
             "`false`",
             Set::Switch(|device: &mut XdpDevice, is_on| device.partial_checksums = is_on),
         ),

@@ -104,7 +104,7 @@ impl Findings for NicOffloadFindings {
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
 One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
-Bars are medians, dots the single runs.";
+A bar is the median, a dot is a run.";
 
     fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
         let NicOffloadParameters { nic, peer, .. } = &environment.parameters;

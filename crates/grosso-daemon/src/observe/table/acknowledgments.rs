@@ -64,7 +64,7 @@ fn expanded() -> Vec<Counter> {
         ),
         counter(
             "rx_acks_expanded_into",
-            "Acknowledgments that expansion sent, including the original ones.",
+            "Acknowledgments sent by expansion, including the original ones.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]
