@@ -359,7 +359,7 @@ fn every_reason_not_to_merge_is_explained() {
             Case {
                 frames: vec![tagged(0, 1), tagged(1, 2)],
                 options: "",
-                says: &["the VLAN tag that the train has"],
+                says: &["the VLAN tag in the train's metadata"],
             },
         ),
         (

@@ -66,7 +66,7 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     write(&hosts, &format!("{EDGE}{CORE}rx-usec = 20\n"));
     running.signal(Signal::HUP);
     running.said("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
-    running.said("nothing was changed");
+    running.said("no path was changed");
     assert_eq!((started(&running, "edge"), started(&running, "core")), (edge.clone(), core));
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));

@@ -232,8 +232,8 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { fraglist = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: ports have no feature \"fraglist\": the kernel accepts no packet list as one \
-             frame from a program;",
+            "2:8: ports have no feature \"fraglist\": a program cannot pass a packet list to the kernel as one \
+             frame;",
         ),
         (
             "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
@@ -420,7 +420,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&said("virtual"), &far_esp],
-            "e: fragments with mode = \"virtual\" stay fragments, but esp at f takes whole packets only:",
+            "e: fragments with mode = \"virtual\" stay fragments, but esp at f accepts only whole packets:",
             [[&*both, &cut(&far_esp)], [&said("virtual"), &format!("{far}, {inside}")]],
         ),
         (

@@ -153,7 +153,7 @@ fn lying_lengths_are_damage_with_an_offset() {
         (32, 40, "a block of 36 bytes whose trailing length is 40"),
         (20, 5, "a packet of 5 bytes in a block with 4 bytes left"),
         (20, u32::MAX, "a packet of 4294967295 bytes in a block with 4 bytes left"),
-        (8, 1, "a packet of interface 1; the section declares 1"),
+        (8, 1, "a packet of interface 1, but the section declares only 1"),
     ];
     for (at, value, expected) in cases {
         let expected = format!("damaged: {expected} (offset 48)");

@@ -150,7 +150,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("ip6tnl local 10.0.0.1 remote 10.0.0.2", "ip6tnl needs an IPv6 remote, not 10.0.0.2"),
         (
             "vxlan id 1 local ::1 remote ::2 df set",
-            "df set applies to IPv4 only, and remote is ::2",
+            "df set applies to IPv4 only, but remote is ::2",
         ),
         (
             "vxlan id 1 local ::1 remote ::2 mtu-min 1279",
@@ -199,7 +199,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx applies to IPv6 only"),
         (
             "vxlan id 1 V4 flowlabel 1",
-            "flowlabel 0x1 applies to IPv6 only, and remote is 192.0.2.2",
+            "flowlabel 0x1 applies to IPv6 only, but remote is 192.0.2.2",
         ),
         ("ip6gre V6 flowlabel inherit", "flowlabel: \"inherit\" is not a number"),
         ("vxlan id 1 V4 tos 0x29", "tos 0x29: the two lowest bits must be 0"),
