@@ -326,7 +326,12 @@ fn superframes_count_as_the_packets_of_the_wire() {
     // Four buffers, two hundred segments, and no bucket bound at 31.
     assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
     let run = bench.ok("whatif --profile linux b");
-    assert!(run.stderr.contains("note: 4 packets are superframes already"), "{}", run.stderr);
+    assert!(
+        run.stderr
+            .contains("note: the capture already has 4 superframes: this host merged packets"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("hint: grosso wire -r b -w - | grosso whatif -r -"));
     let cut = bench.ok("segment -q -r b -w -");
     let again = bench.pipe("whatif -r - --profile linux", &cut.bytes);

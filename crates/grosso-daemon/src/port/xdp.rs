@@ -90,7 +90,10 @@ impl PortDevice for XdpDevice {
 
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         if self.queue as usize + queues > QUEUES_MAX as usize {
-            return Err(format!("{} leaves fewer than {queues} queues", self.spelling()));
+            return Err(format!(
+                "{}: {queues} queues from this number on exceed the maximum of {QUEUES_MAX}",
+                self.spelling()
+            ));
         }
         Ok(())
     }
