@@ -408,7 +408,7 @@ fn flushes() -> Vec<Counter> {
     let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
     let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
     let metric = "rx_gro_flush_total";
-    let all = "Trains of packets from the device that were flushed, by reason.";
+    let all = "Flushed trains of packets from the device, by reason.";
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {
@@ -502,7 +502,7 @@ fn segments() -> Vec<Counter> {
             .grouped("rx_gro_segs", key);
         counters.push(counter);
     }
-    let help = "Wire packets of the frames forwarded.";
+    let help = "Wire packets in forwarded frames.";
     let source = CounterSource::Coalescer(|stats, _| stats.packets_out, 0);
     let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
     counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));
