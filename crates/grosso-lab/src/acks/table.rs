@@ -341,8 +341,11 @@ mod tests {
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
         assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
-        assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso the sender's NIC"), "{table}");
-        assert!(table.contains("\nTransfers, sent by TCP in userspace"), "{table}");
+        assert!(
+            table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso as the sender's NIC"),
+            "{table}"
+        );
+        assert!(table.contains("\nTransfers, sent by userspace TCP"), "{table}");
         let mut report = report();
         report.findings.senders = SenderKind::Kernel;
         assert!(report.table().contains("\nTransfers, sent by the kernel's TCP"), "{table}");

@@ -186,11 +186,8 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
-    let verdict = evidence.verdict(
-        "model, L = 2: counting merged ACKs avoids the slowdown",
-        Unit::Times,
-        DEFECT,
-    );
+    let verdict =
+        evidence.verdict("model, L = 2: merged ACKs are harmless if counted", Unit::Times, DEFECT);
     Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
 }
 
@@ -251,8 +248,8 @@ mod tests {
             })
         };
         assert!(!said(&at(Handling::Merged, 8.1), "merged acknowledgments cost"));
-        assert!(!said(&at(Handling::Passed, 6.0), "passed on"));
-        assert!(!said(&at(Handling::Vector, 6.0), "in vectors"));
+        assert!(!said(&at(Handling::Passed, 6.0), "passing ACKs through"));
+        assert!(!said(&at(Handling::Vector, 6.0), "vectors of ACKs"));
         assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
     }
 

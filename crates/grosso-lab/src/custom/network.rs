@@ -504,7 +504,7 @@ mod tests {
                 "no host has e0, and no path opens it",
                 "a path creates b1, but no host has it",
                 "x0 is not an end of a wire",
-                "no host has 10.9.0.1, from which a tunnel sends",
+                "no host has 10.9.0.1, the local address of a tunnel",
                 "a0 is not an end of a wire, and no path creates it",
                 "a has 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",

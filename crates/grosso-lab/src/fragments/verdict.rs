@@ -177,7 +177,7 @@ mod tests {
             let report = changed(Receiver::Queues, Some(32), |row| {
                 row.goodput_gbps = Spread::of([gbps; 5]);
             });
-            said(&report, "with the fewest buffers, queueing")
+            said(&report, "no loss: queueing delivers")
         };
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
@@ -185,7 +185,7 @@ mod tests {
         // Changed results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
-        assert!(said(&report, "loss, fewest buffers").0);
+        assert!(said(&report, "loss: queueing delivers").0);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             let change =
                 |row: &mut FragmentRow| row.goodput_gbps = Spread::of([unbounded * share; 5]);
             let report = changed(Receiver::Coalesces, Some(1024), change);
-            let (holds, measured) = said(&report, "coalescing, loss: few buffers");
+            let (holds, measured) = said(&report, "loss: coalescing keeps");
             assert_eq!((holds, measured.as_str()), expected);
         }
     }
@@ -208,13 +208,14 @@ mod tests {
         let silent =
             |receiver, buffers, ms: f64| changed(receiver, buffers, |row| row.silence_ms.max = ms);
         let coalesced =
-            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "coalescing, loss: never");
+            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "loss: coalescing is never");
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
-        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
+        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "loss: evicting").0);
         // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
-        let queued =
-            |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
+        let queued = |buffers, ms| {
+            said(&silent(Receiver::Queues, buffers, ms), "loss: queueing is silent").0
+        };
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));
     }
 

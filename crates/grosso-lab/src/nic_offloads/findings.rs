@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shown() {
         let page = report().page("grosso lab nic lo --peer 192.0.2.1", "unknown");
-        assert!(page.contains("<h1>CPU time is saved by rx-gro</h1>"), "{page}");
+        assert!(page.contains("<h1>Features that save CPU time: rx-gro</h1>"), "{page}");
         assert_shown(&page);
     }
 
