@@ -206,7 +206,7 @@ impl Experiment for Offload {
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "In addition, at least {} MB were sent with every setting, and every byte was verified.",
+                "Each setting also carried at least {} MB, and every byte of it was verified.",
                 bytes / 1_000_000
             ));
         }

@@ -243,7 +243,7 @@ impl TransferRow {
             Some(bytes) => format!("LAN, {} ms, window {} KB", self.round_trip_ms, bytes >> 10),
             None => format!("{} ms round trip, {} % loss", self.round_trip_ms, self.loss * 100.0),
         };
-        format!("{wire}, Grosso as the {side}'s NIC")
+        format!("{wire}, Grosso at the {side}")
     }
 
     fn write_heading(&self, text: &mut String) {
