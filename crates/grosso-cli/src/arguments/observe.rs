@@ -62,8 +62,8 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) const STATS_HELP: &str = "\
 Prints the counters of all running data paths (`grosso bridge` and `grosso run`)
-to which this user has access. Counters never decrease. -v also prints counters that
-are zero; docs/counters.md explains each one.
+to which this user has access. Counters never decrease. -v also prints counters
+that are zero; docs/counters.md explains each one.
 
 Examples:
   grosso stats                                counters of every device
