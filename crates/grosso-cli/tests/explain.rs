@@ -259,7 +259,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), tcp(|t| t.source_port(9))],
                 "--profile inet-lro --max-flows 1",
-                &["limit limits.flows: the maximum is 1, would be 2", "more --max-flows"],
+                &["limit limits.flows: the maximum is 1, would be 2", "a larger --max-flows"],
             ),
         ),
         (

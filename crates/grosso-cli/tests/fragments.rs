@@ -299,13 +299,21 @@ fn capture_time_ends_waiting() {
     let run = bench.run("reassemble -r a -w b --strict --timeout 1s");
     assert_eq!(run.code, 1);
     assert_eq!(bench.get("b"), input);
-    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("timeout; packet 1; missing everything from byte"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("missing; packet 3; missing bytes 0-15"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
     // Unfragmented packets advance the time too.
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, &timed[..2]));
     let run = bench.ok("reassemble -r a -w b --timeout 1s");
-    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("timeout; packet 1; missing everything from byte"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]

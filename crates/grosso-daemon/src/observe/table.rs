@@ -316,7 +316,7 @@ fn gso() -> Vec<Counter> {
             "Superframes split because the device does not accept them.",
             |side| side.tx.cut,
         ),
-        plain("tx_gso_bytes", "bytes", "Bytes of the superframes split.", |side| side.tx.cut_bytes),
+        plain("tx_gso_bytes", "bytes", "Bytes of the split superframes.", |side| side.tx.cut_bytes),
         plain(
             "tx_gso_wire_packets",
             "packets",

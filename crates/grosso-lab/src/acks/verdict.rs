@@ -316,7 +316,7 @@ mod tests {
         };
         assert!(!said(&slow(false, 13), "merged ACKs slow down"));
         assert!(said(&slow(false, 15), "merged ACKs slow down"));
-        assert!(!said(&slow(true, 8), "counting merged ACKs"));
+        assert!(!said(&slow(true, 8), "merged ACKs are harmless"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));

@@ -178,8 +178,8 @@ const fn drawn(part: PartName) -> (&'static str, &'static str) {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through two data paths. A bar is made of \
-medians: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
+Real TCP between two network namespaces of this machine, through two data paths. Each part of a bar is a \
+ median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
 <b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 
