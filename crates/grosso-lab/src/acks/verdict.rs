@@ -316,7 +316,7 @@ mod tests {
         };
         assert!(!said(&slow(false, 13), "merged ACKs slow down"));
         assert!(said(&slow(false, 15), "merged ACKs slow down"));
-        assert!(!said(&slow(true, 8), "merged ACKs are harmless"));
+        assert!(!said(&slow(true, 8), "harmless if counted"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
