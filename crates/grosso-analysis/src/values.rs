@@ -54,7 +54,7 @@ pub const OVERLAPS: &[NamedValue<Overlap>] = &[
     },
     NamedValue { name: "first", about: "Keep the bytes that arrived first", value: Overlap::First },
     NamedValue { name: "last", about: "Keep the bytes that arrived last", value: Overlap::Last },
-    NamedValue { name: "linux", about: "Do the same as Linux", value: Overlap::Linux },
+    NamedValue { name: "linux", about: "Behave like Linux", value: Overlap::Linux },
 ];
 
 /// Checksums that `csum fix` sets.
@@ -133,7 +133,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
         return None;
     }
     let why = if one.port() == other.port() {
-        "a UDP port can stand for one tunnel only; remove one of the options"
+        "a UDP port can belong to only one tunnel; remove one of the options"
     } else if one.is_same_tunnel(other) {
         "only one UDP port per tunnel is possible; run the command once per port"
     } else {

@@ -12,7 +12,10 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 #[non_exhaustive]
 pub enum CaptureError {
     /// The first bytes do not match any capture format.
-    #[error("not a capture ({}); expected pcap, pcapng, or these compressed", starts(starts_with))]
+    #[error(
+        "not a capture ({}); expected pcap or pcapng, optionally compressed",
+        starts(starts_with)
+    )]
     NotACapture {
         /// First bytes, escaped; empty if the file is empty.
         starts_with: String,
@@ -102,7 +105,7 @@ pub enum CaptureError {
 /// Error: no memory for a decompression window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "needs a window of {needs} bytes, but other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
+    "needs a decompression window of {needs} bytes, but other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
 )]
 pub struct NoWindowMemory {
     /// Size of the window in bytes.
@@ -212,7 +215,7 @@ pub enum Damage {
         room: u32,
     },
     /// The packet names an interface that the section has not declared.
-    #[error("a packet of interface {interface}; the section declares {declared}")]
+    #[error("a packet of interface {interface}, but the section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.
         interface: u32,
@@ -282,7 +285,7 @@ pub enum Misfit {
         bytes: usize,
     },
     /// The packet names an interface that was not declared to the writer.
-    #[error("a packet of interface {interface}; the section declares {declared}")]
+    #[error("a packet of interface {interface}, but the section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.
         interface: u32,
@@ -331,11 +334,11 @@ mod tests {
         );
         assert_eq!(
             CaptureError::not_a_capture(b"{\n  \"start\": 1").to_string(),
-            "not a capture (starts \"{\\n\"); expected pcap, pcapng, or these compressed"
+            "not a capture (starts \"{\\n\"); expected pcap or pcapng, optionally compressed"
         );
         assert_eq!(
             CaptureError::not_a_capture(b"").to_string(),
-            "not a capture (empty); expected pcap, pcapng, or these compressed"
+            "not a capture (empty); expected pcap or pcapng, optionally compressed"
         );
     }
 }

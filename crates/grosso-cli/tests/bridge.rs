@@ -66,7 +66,7 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
-        ("bridge e0 lo --terminates --expand-acks", "neither port is a host"),
+        ("bridge e0 lo --terminates --expand-acks", "neither e0 nor lo leads to a host"),
     ] {
         let refused = hosts.run(line);
         assert_eq!(refused.code, Some(2), "{refused:?}");
@@ -368,7 +368,7 @@ fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
 #[test]
 fn an_interface_that_another_path_has_is_noted_until_that_ends() {
     let Some(hosts) = Hosts::new() else { return };
-    let note = "note: e0: another path of Grosso also reads it";
+    let note = "note: e0: another Grosso path also reads from it";
     let first = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
     first.said("1 queue");
     let second = Running::spawn(&mut hosts.command("bridge e0 tap:b1"));

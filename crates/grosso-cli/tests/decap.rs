@@ -346,10 +346,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
     let cooked_header = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
     let cooked: Vec<_> = ip.iter().map(|packet| [&cooked_header, &packet[..]].concat()).collect();
     let note = |what: &str| {
-        format!(
-            "headers inside tunnels that the capture's link type cannot store are left out: \
-             {what}"
-        )
+        format!("inner headers omitted, because the capture's link type cannot store them: {what}")
     };
     for (link, sent, left_out, said) in [
         (101, &ip, serde_json::json!({ "eth": 3, "vlan": 1 }), "eth 3, vlan 1"),

@@ -204,7 +204,7 @@ impl Soak {
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::write(&main, text.replace("frozen/1.seq", "pipe")).unwrap();
         self.far.signal(Signal::HUP);
-        self.far.said("nothing was changed");
+        self.far.said("no path was changed");
         fs::write(&main, text).unwrap();
         fs::remove_file(pipe).unwrap();
         self.carry("strangers' names");

@@ -259,7 +259,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), tcp(|t| t.source_port(9))],
                 "--profile inet-lro --max-flows 1",
-                &["limit limits.flows: the maximum is 1, would be 2", "more --max-flows"],
+                &["limit limits.flows: the maximum is 1, would be 2", "a larger --max-flows"],
             ),
         ),
         (
@@ -359,7 +359,7 @@ fn every_reason_not_to_merge_is_explained() {
             Case {
                 frames: vec![tagged(0, 1), tagged(1, 2)],
                 options: "",
-                says: &["the VLAN tag that the train has"],
+                says: &["the VLAN tag in the train's metadata"],
             },
         ),
         (

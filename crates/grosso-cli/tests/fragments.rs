@@ -200,7 +200,7 @@ b: 6 -> 6 packets; 0 datagrams of 0 fragments
   192.168.1.200 > 192.168.1.100, identification 0x004d, UDP
     missing; packets 1-2, 6; missing bytes 16-31, 48-55
   192.168.1.200 > 192.168.1.100, identification 0x004e, UDP
-    missing; packet 3; missing the end from byte 24 on
+    missing; packet 3; missing everything from byte 24 on
   192.168.1.200 > 192.168.1.100, identification 0x004f, UDP
     missing; packet 5; missing bytes 0-23
 ";
@@ -299,13 +299,21 @@ fn capture_time_ends_waiting() {
     let run = bench.run("reassemble -r a -w b --strict --timeout 1s");
     assert_eq!(run.code, 1);
     assert_eq!(bench.get("b"), input);
-    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("timeout; packet 1; missing everything from byte"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("missing; packet 3; missing bytes 0-15"), "{}", run.stdout);
     assert_eq!(bench.run("reassemble -r a -w b --timeout 30").code, 2);
     // Unfragmented packets advance the time too.
     bench.put("a", &capture_of(Format::Pcap, ETHERNET, &timed[..2]));
     let run = bench.ok("reassemble -r a -w b --timeout 1s");
-    assert!(run.stdout.contains("timeout; packet 1; missing the end"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("timeout; packet 1; missing everything from byte"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
@@ -681,11 +689,11 @@ fn d16_a_lost_fragment_is_distinguished_from_the_end_of_the_capture() {
     bench.put("a", &capture(Format::Pcap, ETHERNET, &all));
     let run = bench.ok("reassemble -r a -w b");
     for line in [
-        "missing; packets 1-2; missing bytes 16-31 and the end from byte 48 on",
-        "missing; packets 3-4; missing the end from byte 32 on",
+        "missing; packets 1-2; missing bytes 16-31 and everything from byte 48 on",
+        "missing; packets 3-4; missing everything from byte 32 on",
         "missing; packet 5; missing bytes 0-15",
-        "end_of_capture; packets 6, 8; missing the end from byte 32 on",
-        "end_of_capture; packets 7, 9; missing the end from byte 32 on",
+        "end_of_capture; packets 6, 8; missing everything from byte 32 on",
+        "end_of_capture; packets 7, 9; missing everything from byte 32 on",
     ] {
         assert!(run.stdout.contains(&format!("    {line}\n")), "{line}\n{}", run.stdout);
     }

@@ -112,7 +112,7 @@ fn a_second_lab_is_refused_and_changes_nothing() {
     let first = net.changing(&before);
     let second = net.run("--no-html");
     assert_eq!(second.code, 4, "{}", second.stderr);
-    let busy = "another lab measures v0: wait until it ends";
+    let busy = "another lab is measuring v0: wait until it ends";
     assert!(second.stderr.contains(busy), "{}", second.stderr);
     kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
     assert_eq!(ended(first).0, Some(130));

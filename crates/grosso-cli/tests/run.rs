@@ -66,7 +66,7 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     write(&hosts, &format!("{EDGE}{CORE}rx-usec = 20\n"));
     running.signal(Signal::HUP);
     running.said("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
-    running.said("nothing was changed");
+    running.said("no path was changed");
     assert_eq!((started(&running, "edge"), started(&running, "core")), (edge.clone(), core));
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));
@@ -485,7 +485,7 @@ fn a_system_call_that_is_no_path_s_business_ends_the_program_by_name() {
     let Some((_hosts, running)) = faulty("call core/0 1") else { return };
     let ended = running.end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    let line = "grosso: thread core/0 made the system call socket, which is not on its list";
+    let line = "grosso: thread core/0 made the system call socket, which is not on its allowlist";
     assert!(ended.stderr.contains(line), "{ended:?}");
 }
 

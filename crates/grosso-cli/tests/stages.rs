@@ -299,11 +299,11 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     }
     // An error in the file changes nothing.
     near.signal(Signal::HUP);
-    near.said("nothing was changed");
+    near.said("no path was changed");
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&key, format!("in {}\nout {}\n", KEYS[0], KEYS[1])).unwrap();
     near.signal(Signal::HUP);
-    near.said("nothing was changed");
+    near.said("no path was changed");
     // New keys require a new file.
     let main = esp.hosts.path("0.toml");
     let text = std::fs::read_to_string(&main).unwrap().replace("0.seq", "new.seq");
@@ -360,7 +360,8 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     command.args(["run", "-c", "copy.toml"]).current_dir(esp.hosts.folder.path());
     let ended = Running::spawn(esp.hosts.a.host(&mut command).unwrap()).end();
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    let hint = "uses the key \"out\"\nhint: stop the other program (grosso stats shows the paths that run)";
+    let hint =
+        "uses the key \"out\"\nhint: stop the other program (grosso stats lists the running paths)";
     assert!(ended.stderr.contains(hint), "{ended:?}");
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 
@@ -400,7 +401,7 @@ const SEQUENCE_MAX: u64 = u32::MAX as u64;
 const SCARCE: &str =
     "path esp: 90 % of the sequence numbers of its ESP keys are used; sending stops";
 const EXHAUSTED: &str =
-    "path esp: all sequence numbers of its ESP keys are used, and nothing is sent";
+    "path esp: all sequence numbers of its ESP keys are used, so no packets are sent";
 
 #[test]
 fn scarce_and_exhausted_sequence_numbers_are_noted_at_the_start() {
@@ -449,7 +450,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     for name in ["pipe", "socket", "directory", "/dev/zero"] {
         std::fs::write(&main, text.replace("0.seq", name)).unwrap();
         near.signal(Signal::HUP);
-        let (before, _) = near.said_with("nothing was changed");
+        let (before, _) = near.said_with("no path was changed");
         let why = format!("{name}: not a regular file");
         assert!(before.iter().any(|line| line.contains(&why)), "{before:?}");
         for line in ["config check 0.toml", "run -c 0.toml"] {

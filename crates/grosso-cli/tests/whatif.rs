@@ -328,7 +328,12 @@ fn superframes_count_as_the_packets_of_the_wire() {
     // Four buffers, two hundred segments, and no bucket bound at 31.
     assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
     let run = bench.ok("whatif --profile linux b");
-    assert!(run.stderr.contains("note: 4 packets are superframes already"), "{}", run.stderr);
+    assert!(
+        run.stderr
+            .contains("note: the capture already has 4 superframes: this host merged packets"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("hint: grosso wire -r b -w - | grosso whatif -r -"));
     let cut = bench.ok("segment -q -r b -w -");
     let again = bench.pipe("whatif -r - --profile linux", &cut.bytes);
@@ -493,7 +498,7 @@ fn the_best_setting_can_be_typed_again() {
     bench.put("alone", &stream(&[0]));
     assert_eq!(bench.ok("whatif --json alone").json()["best"], Value::Null);
     let text = bench.ok("whatif alone").stdout;
-    assert!(text.contains("Nothing merges with any of these settings of linux"), "{text}");
+    assert!(text.contains("No packets merge with any of these settings of linux"), "{text}");
 }
 
 #[test]
@@ -583,7 +588,7 @@ fn every_line_fits_a_terminal_and_nothing_is_painted_for_a_pipe() {
     let run = bench.ok("whatif a --profile all");
     let long = run.stdout.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
-    assert!(run.stdout.contains("A trace does not show:"));
+    assert!(run.stdout.contains("Not visible in a trace:"));
     assert!(!run.stdout.contains('\x1b') && !run.stderr.contains(['\x1b', '\r']));
     let painted = bench.ok("whatif a --profile linux --color always").stdout;
     assert!(painted.contains('\x1b'));
@@ -672,7 +677,10 @@ fn lossy_profiles_that_merge_are_named_where_invertible_ones_do_not() {
     bench.put("pushed", &capture_of(Format::Pcapng, ETHERNET, &pushed));
     let text = bench.ok("whatif pushed --profile linux,freebsd").stdout;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("Nothing merges with the invertible profiles; freebsd merges"), "{text}");
+    assert!(
+        text.contains("No packets merge with the invertible profiles; freebsd merges"),
+        "{text}"
+    );
     let text = bench.ok("whatif pushed --profile linux").stdout;
-    assert!(text.contains("Nothing merges with any of these settings of linux."), "{text}");
+    assert!(text.contains("No packets merge with any of these settings of linux."), "{text}");
 }

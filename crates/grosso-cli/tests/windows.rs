@@ -29,7 +29,7 @@ fn captures_whose_windows_take_too_much_memory_together_are_refused_with_the_rea
     bench.ok(&format!("inspect {}", names[..8].join(" ")));
     let refused = bench.run(&format!("inspect {}", names.join(" ")));
     assert_eq!(refused.code, 3, "{}", refused.stderr);
-    for text in ["8.pcap.zst: needs a window of 134217728 bytes", "zstd -d FILE"] {
+    for text in ["8.pcap.zst: needs a decompression window of 134217728 bytes", "zstd -d FILE"] {
         assert!(refused.stderr.contains(text), "{text}: {}", refused.stderr);
     }
 }

@@ -38,7 +38,7 @@ fn compare(vector: &Vector, expected: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<Fa
     for packet in others {
         // A wrong packet takes the place of the first missing one.
         let (law, text) = match missing.is_empty() {
-            true => (Law::Added, "an output packet is not expected".to_owned()),
+            true => (Law::Added, "unexpected output packet".to_owned()),
             false => {
                 let index = missing.remove(0);
                 let text = difference(&expected[index], packet).text;

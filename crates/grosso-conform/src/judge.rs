@@ -241,7 +241,7 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
         why = why.or(reason);
     }
     coalescer.finish(sink);
-    let closed = "the packets before the last one close the frame";
+    let closed = "the frame must end before the last of these packets";
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 

@@ -154,7 +154,7 @@ impl Score {
 
     /// Adds a fault after the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
-        let shows = "A program ends when its input does.".to_owned();
+        let shows = "The program must exit when its input ends.".to_owned();
         self.faults.push(FaultRow { vector: "the end of the output".to_owned(), shows, fault });
     }
 

@@ -296,7 +296,7 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
         return Err(format!(
-            "{} must be the right port: a tunnel cannot be the left one",
+            "{} must be the right port: a tunnel cannot be the left port",
             tunnel.name()
         ));
     }
@@ -321,9 +321,9 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
             FragmentsMode::Local => Err(format!(
                 "{here}: decrypted packets may be longer than the MTU of {there}; {cut}"
             )),
-            _ => {
-                Err(format!("{here}: esp decrypts whole packets only: use fragments without mode"))
-            }
+            _ => Err(format!(
+                "{here}: esp can decrypt only whole packets: use fragments without mode"
+            )),
         };
     }
     match (mode, &to.esp) {
@@ -336,8 +336,8 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
              MTU; {cut}"
         )),
         (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
-            "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} takes \
-             whole packets only: omit mode to reassemble them"
+            "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} accepts only whole \
+             packets: omit mode to reassemble them"
         )),
         _ => Ok(()),
     }

@@ -222,7 +222,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: ports have no feature \"ufo\": no device has it since Linux 4.14; fragments = \
+            "2:8: ports have no feature \"ufo\": no device has had it since Linux 4.14; fragments = \
              { mtu = 1500 } fragments",
         ),
         (
@@ -232,12 +232,12 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { fraglist = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: ports have no feature \"fraglist\": the kernel accepts no packet list as one \
-             frame from a program;",
+            "2:8: ports have no feature \"fraglist\": a program cannot pass a packet list to the kernel as one \
+             frame;",
         ),
         (
             "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
-            "2:8: VMs have no offload \"ufo\": no device has it since Linux 4.14; fragments = { \
+            "2:8: VMs have no offload \"ufo\": no device has had it since Linux 4.14; fragments = { \
              mtu = 1500 } fragments",
         ),
         (
@@ -262,7 +262,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63 leaves fewer than 2 queues",
+            "1:1: xdp:e:63: 2 queues from this number on exceed the maximum of 64",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
@@ -420,7 +420,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&said("virtual"), &far_esp],
-            "e: fragments with mode = \"virtual\" stay fragments, but esp at f takes whole packets only:",
+            "e: fragments with mode = \"virtual\" stay fragments, but esp at f accepts only whole packets:",
             [[&*both, &cut(&far_esp)], [&said("virtual"), &format!("{far}, {inside}")]],
         ),
         (
@@ -434,7 +434,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
-            "e: esp decrypts whole packets only: use fragments without mode",
+            "e: esp can decrypt only whole packets: use fragments without mode",
             [
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
                 [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],

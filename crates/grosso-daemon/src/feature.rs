@@ -40,12 +40,12 @@ pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (
         &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
-        "no device has it since Linux 4.14; fragments = { mtu = 1500 } fragments datagrams and \
+        "no device has had it since Linux 4.14; fragments = { mtu = 1500 } fragments datagrams and \
          reassembles received fragments",
     ),
     (
         &["fraglist", "tx-scatter-gather-fraglist"],
-        "the kernel accepts no packet list as one frame from a program; tx-scatter-gather leaves \
+        "a program cannot pass a packet list to the kernel as one frame; tx-scatter-gather leaves \
          the packets of a train in place",
     ),
     (

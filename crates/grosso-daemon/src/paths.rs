@@ -205,8 +205,8 @@ impl Paths {
                  stops when all are used: make new keys, and set a new sequence file"
             ),
             Scarcity::Exhausted => format!(
-                "path {name}: all sequence numbers of its ESP keys are used, and nothing is \
-                 sent: make new keys, and set a new sequence file"
+                "path {name}: all sequence numbers of its ESP keys are used, so no packets are sent: make new \
+                 keys, and set a new sequence file"
             ),
         })
     }
@@ -235,7 +235,9 @@ impl Paths {
             _ => None,
         });
         let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
-            format!("{name}: another path of Grosso also reads it, so each packet takes both paths")
+            format!(
+                "{name}: another Grosso path also reads from it, so each packet takes both paths"
+            )
         });
         self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()
     }

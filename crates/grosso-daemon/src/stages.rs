@@ -84,7 +84,7 @@ impl FragmentsSpec {
         }
         if self.mode.is_some() && !self.reassemble {
             return Err(
-                "fragments: mode applies to received fragments, so it excludes reassemble = false"
+                "fragments: mode applies to received fragments, so it cannot be combined with reassemble = false"
                     .to_owned(),
             );
         }
@@ -188,10 +188,10 @@ impl EspSpec {
         };
         let file = path.display();
         if ours.outbound.equals(&theirs.outbound) {
-            return Some(format!("two ports send with the same key, the one in {file}"));
+            return Some(format!("two ports send with the same key from {file}"));
         }
         (ours.inbound.equals(&theirs.inbound))
-            .then(|| format!("two ports receive with the same key, the one in {file}"))
+            .then(|| format!("two ports receive with the same key from {file}"))
     }
 
     fn options(&self, notices: &Notices, command: &str) -> Result<EspOptions, Failure> {
@@ -222,7 +222,7 @@ impl EspSpec {
             let failure =
                 Failure::environment("environment.busy", format!("{command}: esp: {error}"));
             failure.hint(
-                "stop the other program (grosso stats shows the paths that run), or make new keys for \
+                "stop the other program (grosso stats lists the running paths), or make new keys for \
                  this port and its peer",
             )
         })

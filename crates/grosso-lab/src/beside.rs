@@ -61,10 +61,10 @@ mod tests {
     fn a_row_has_both_figures_and_their_ratio() {
         let published = Published::new(1.25, "R5, in 2014");
         let evidence = Evidence::exact(2.0, Bound::AtLeast(1.0));
-        let verdict = evidence.verdict("superframes carry more", Unit::Times, "");
+        let verdict = evidence.verdict("superframes are faster", Unit::Times, "");
         assert_eq!(BesideRow::of(&verdict), None);
         let row = BesideRow::of(&verdict.beside(published)).unwrap();
-        assert_eq!(row, BesideRow::new("superframes carry more", 1.25, 2.0));
+        assert_eq!(row, BesideRow::new("superframes are faster", 1.25, 2.0));
         let mut text = String::new();
         write(&[row, BesideRow::new("x".repeat(52), 9.0 / 6600.0, f64::NAN)], &mut text);
         let lines: Vec<Vec<&str>> =

@@ -268,8 +268,8 @@ impl Experiment for Fragments {
         let by = if family == Family::V6 { "RFC 8200" } else { "RFC 1122" };
         vec![
             format!(
-                "A datagram of {datagram_bytes} bytes is {} fragments. It may be incomplete for {} ms here;\n\
-                 {by} sets 60 s: a receiver that waits that long is silent {times:.0} times longer.",
+                "A datagram of {datagram_bytes} bytes becomes {} fragments. The reassembly timeout is\n\
+                 {} ms here; {by} sets 60 s, so such a receiver is silent {times:.0} times longer.",
                 parameters.fragments(),
                 timeout.as_millis(),
             ),

@@ -207,7 +207,7 @@ impl Experiment for Offload {
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "Every setting also carried at least {} MB whose bytes were all verified.",
+                "Each setting also carried at least {} MB, and every byte of it was verified.",
                 bytes / 1_000_000
             ));
         }
@@ -317,7 +317,7 @@ mod tests {
             })
         };
         let (gain, less) = (
-            "superframes carry more at the longest MTU too",
+            "superframes are faster at the longest MTU too",
             "the longest MTU leaves less to gain",
         );
         for (share, claim, answer) in [

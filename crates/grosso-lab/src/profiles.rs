@@ -64,7 +64,7 @@ impl Results {
     pub fn table(&self) -> String {
         let mut text = format!(
             "lab profiles: {} packets of {} connections, {} of them acknowledgments,\n\
-             {} a poll, {} ns apart\n\n{HEADING}\n",
+             {} per poll, {} ns apart\n\n{HEADING}\n",
             thousands(self.packets as f64),
             FLOWS,
             thousands(self.acknowledgments as f64),

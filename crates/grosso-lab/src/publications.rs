@@ -14,9 +14,9 @@ const ORIGINALS: [(&str, &str); 4] = [
 
 /// The publications, each with its experiment and subject.
 const PAGES: [(&str, &str, &str); 5] = [
-    ("R1", "lro", "LRO on a NIC of 10 Gb/s"),
+    ("R1", "lro", "LRO on a 10 Gb/s NIC"),
     ("R2", "fragments", "fragments inside IPsec"),
-    ("R3", "acks", "acknowledgments that merge"),
+    ("R3", "acks", "merged acknowledgments"),
     ("R4", "tunnels", "checksums in tunnels"),
     ("R5", "gso", "TSO and GSO"),
 ];
@@ -27,7 +27,10 @@ pub(crate) fn pages() -> String {
         let command = format!("grosso lab {experiment}");
         format!("  {name}  {subject:<27}{command:<21}{}\n", file(experiment))
     };
-    format!("\nPublished and here, a page for each publication:\n{}", PAGES.map(line).concat())
+    format!(
+        "\nPublished and measured, with a page for each publication:\n{}",
+        PAGES.map(line).concat()
+    )
 }
 
 /// Returns the publications as a list in HTML.

@@ -329,12 +329,15 @@ fn compared(verdicts: &[Verdict]) -> String {
     let greatest = bars.iter().flat_map(|(values, _)| *values).fold(f64::MIN_POSITIVE, f64::max);
     let column = |heading| Column::new(heading, [greatest].into_iter());
     let chart = Chart {
-        title: "Published and here".into(),
+        title: "Published and measured here".into(),
         columns: [column("published"), column("here")],
         rows: bars.into_iter().map(|(_, row)| row).collect(),
     };
-    let chart =
-        if chart.rows.is_empty() { "<h2>Published and here</h2>\n".into() } else { chart.draw() };
+    let chart = if chart.rows.is_empty() {
+        "<h2>Published and measured here</h2>\n".into()
+    } else {
+        chart.draw()
+    };
     format!(
         "{chart}<div class=\"wide\"><table class=\"compared\"><tr><th></th><th>claim</th>\
          <th>published</th><th>here</th><th>here / published</th><th>answer</th></tr>\n{lines}</table></div>\n"

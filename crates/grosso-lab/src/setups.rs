@@ -113,7 +113,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 ),
                 varied(
                     "NIC of the receiver, in Grosso",
-                    &["from few receive buffers to any number"],
+                    &["few, more or unlimited receive buffers"],
                     packets("one buffer each"),
                 ),
                 varied(
@@ -149,13 +149,13 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 varied(
                     "Sender",
                     &[
-                        "the kernel's TCP, or one in userspace",
+                        "the kernel's TCP, or TCP in userspace",
                         "grows by bytes, by bytes with L = 2, or by ACKs",
                     ],
                     packets("0.1 to 100 ms, with loss"),
                 ),
                 varied(
-                    "Grosso as the NIC of one of the two",
+                    "Grosso as the NIC of either host",
                     &[
                         "sender: pure acknowledgments merge, or not",
                         "receiver: data merges; ACKs expand, or not",

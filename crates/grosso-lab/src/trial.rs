@@ -317,8 +317,8 @@ pub(crate) fn repeat_stalled<M>(
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
-            "Repeated: {repeated} of {} trials, which stalled: nothing arrived, or the sender waited\n\
-             for its retransmission timeout (200 ms or more), although the wire loses nothing.",
+            "Repeated: {repeated} of {} trials. They stalled: no data arrived, or the sender waited\n\
+             for its retransmission timeout (200 ms or more), although the wire is lossless.",
             repeated + kept as u64,
         )
     })

@@ -390,9 +390,8 @@ impl Verdict {
         let mut reasons = vec![self.measured.clone()];
         if let (Some(beside), Some((_, unit))) = (self.published, self.judged) {
             let Published { ratio, source } = beside.published;
-            let effect = beside
-                .effect
-                .map_or_else(String::new, |effect| format!("; here {effect} published"));
+            let effect =
+                beside.effect.map_or_else(String::new, |effect| format!("; {effect} published"));
             reasons.push(format!("published {} ({source}){effect}", unit.format(ratio)));
         }
         match self.answer {

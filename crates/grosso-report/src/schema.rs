@@ -76,7 +76,7 @@ mod derived {
             for place in ["/properties/schema", "/items/properties/schema"] {
                 if let Some(named) = schema.pointer_mut(place) {
                     *named = json!({
-                        "description": "Name of the JSON form, and its version after the slash.",
+                        "description": "Name and version of the JSON schema, separated by a slash.",
                         "const": self.name,
                     });
                 }

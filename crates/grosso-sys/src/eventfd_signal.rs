@@ -58,7 +58,7 @@ impl EventfdSignal {
         }
         let error = io::Error::last_os_error();
         let why = format!(
-            "cannot create a context of asynchronous I/O (io_setup, \
+            "cannot create a context for asynchronous I/O (io_setup, \
                            fs.aio-max-nr): {error}"
         );
         Err(io::Error::new(error.kind(), why))

@@ -86,8 +86,8 @@ impl Memory {
             let whole = place.whole(file)?;
             left = left.checked_sub(whole).ok_or_else(|| {
                 invalid(format!(
-                    "the regions need more than {MAPPED_BYTES_MAX} bytes to map, including the \
-                     starts of their files"
+                    "mapping the regions needs more than {MAPPED_BYTES_MAX} bytes, including the starts of \
+                     their files"
                 ))
             })?;
             regions.push(Region::map(*place, file, whole)?);

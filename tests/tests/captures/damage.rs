@@ -93,7 +93,9 @@ fn every_prefix_of_a_file_hands_out_its_complete_entries() {
 #[test]
 fn what_is_no_capture_is_shown() {
     let shown = |starts: &str| {
-        format!("not a capture (starts \"{starts}\"); expected pcap, pcapng, or these compressed")
+        format!(
+            "not a capture (starts \"{starts}\"); expected pcap or pcapng, optionally compressed"
+        )
     };
     assert_eq!(text(b"{\n\t\"start\": {}}"), shown("{\\n"));
     assert_eq!(text(b"hello world, this is text"), shown("hello world, thi"));
@@ -151,7 +153,7 @@ fn lying_lengths_are_damage_with_an_offset() {
         (32, 40, "a block of 36 bytes whose trailing length is 40"),
         (20, 5, "a packet of 5 bytes in a block with 4 bytes left"),
         (20, u32::MAX, "a packet of 4294967295 bytes in a block with 4 bytes left"),
-        (8, 1, "a packet of interface 1; the section declares 1"),
+        (8, 1, "a packet of interface 1, but the section declares only 1"),
     ];
     for (at, value, expected) in cases {
         let expected = format!("damaged: {expected} (offset 48)");

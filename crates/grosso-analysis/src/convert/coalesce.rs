@@ -169,13 +169,12 @@ fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, sessi
     if !profile.rules.is_invertible() {
         let name = &profile.name;
         session.note(format!(
-            "{name} lets later packets overwrite earlier ones: `segment` cannot undo this"
+            "with profile {name}, later packets overwrite earlier ones, so `segment` cannot restore them"
         ));
         session.hint("--profile linux merges only what can be split again");
     } else if format == Format::Pcap {
         session.note(
-            "pcap cannot record how to split superframes: `segment` cannot undo \
-                           this",
+            "pcap cannot record how to split superframes, so `segment` cannot restore the packets",
         );
     } else if is_pcapng_unasked {
         session.note(

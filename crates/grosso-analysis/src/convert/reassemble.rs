@@ -112,8 +112,8 @@ fn report(
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
         // Anonymized captures often have wrong header checksums everywhere. A receiver would drop such packets.
         session.hint(
-            "fragments with a wrong header checksum stay unchanged; if the capture was \
-             anonymised, `grosso csum fix --only bad` corrects the checksums",
+            "fragments with a wrong header checksum stay unchanged; if the capture was anonymized, `grosso csum \
+             fix --only bad` corrects the checksums",
         );
     }
     ReassembleReport {
@@ -132,7 +132,7 @@ fn report(
 pub(super) fn note_unlisted(unlisted: u64, session: &Session) {
     if unlisted > 0 {
         let sets = units::count(unlisted, "set");
-        session.note(format!("not listed: {sets} of unchanged fragments"));
+        session.note(format!("{sets} of unchanged fragments not listed"));
     }
 }
 

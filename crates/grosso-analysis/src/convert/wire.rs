@@ -91,7 +91,9 @@ fn note(work: &WireWork, session: &Session) {
         ));
     }
     if work.tally.guessed > 0 && !work.judge.is_surveyed {
-        session.note("a pipe is read only once: segment sizes come from earlier packets only");
+        session.note(
+            "a pipe is read only once, so segment sizes are derived only from earlier packets",
+        );
     }
     work.tally.notes().for_each(|note| session.note(note));
     let flows = &work.judge.flows;

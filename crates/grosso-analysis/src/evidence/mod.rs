@@ -165,8 +165,8 @@ impl Given {
             let (Some(size), Some(mtu)) = (size, self.mtu) else { continue };
             if usize::from(size) + headers > mtu.into() {
                 let message = format!(
-                    "{option} {size} does not fit into --mtu {mtu}: with headers, a packet has \
-                     at least {} bytes",
+                    "{option} {size} does not fit into --mtu {mtu}: with headers, the packet is at least {} \
+                     bytes long",
                     usize::from(size) + headers
                 );
                 let hint = format!(

@@ -39,7 +39,7 @@ impl Tally {
             let packets = units::count(count, "packet");
             let bytes = against.bytes.map(|bytes| format!(" ({bytes} B)")).unwrap_or_default();
             format!(
-                "{packets}: {} contradicts {}{bytes}; the first is used",
+                "{packets}: {} contradicts {}{bytes}; the former is used",
                 by.noun(),
                 against.by.noun(),
             )

@@ -261,7 +261,7 @@ impl Pair<'_> {
             }
             NoMerge::HeaderStack => format!("{} as before", headers(self.last, &self.last_stack)),
             NoMerge::ChecksumState => "checksums that are all complete, or all partial".into(),
-            NoMerge::VlanTag => "the VLAN tag that the train has in its metadata".into(),
+            NoMerge::VlanTag => "the VLAN tag in the train's metadata".into(),
             _ => {
                 let BrokenLaw { field, held, .. } = law?;
                 format!("{field} {held} as before")
@@ -387,7 +387,9 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::ChecksumForm => "the usual form of the checksum",
         Pass::ChecksumNone => "a UDP checksum",
         Pass::ChecksumPartial => "a partial checksum of its innermost header",
-        Pass::RemoteChecksum => "an outer checksum, and a known position of the inner one",
+        Pass::RemoteChecksum => {
+            "an outer checksum, and an offset that points to the inner checksum"
+        }
         Pass::Empty => "payload",
         Pass::TcpSynchronize | Pass::TcpReset | Pass::TcpUrgent => {
             "never: the packet is always a singleton"
@@ -398,7 +400,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::TcpFinish | Pass::TcpPush => {
             "a train of its flow that is held when it arrives: a longer --hold, a larger --batch"
         }
-        Pass::TableFull => "a free slot: more --max-flows, or rules.full = \"evicts\"",
+        Pass::TableFull => "a free slot: a larger --max-flows, or rules.full = \"evicts\"",
         Pass::TcpLate | Pass::TcpOverlap => "a sequence number after the previous packet's",
         Pass::GreFlags => "GRE without sequence numbers",
         Pass::GeneveControl => "never: it is addressed to the tunnel endpoint",

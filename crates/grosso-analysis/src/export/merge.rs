@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
     }
     let number = |key: &str| report.get("shard").and_then(|shard| shard.get(key)?.as_u64());
     let (Some(index), Some(of)) = (number("index"), number("of")) else {
-        return Err(no_report("not a report of a shard: the field shard is missing".into()));
+        return Err(no_report("not a shard report: the field shard is missing".into()));
     };
     Ok(Share { name, report, index, of })
 }
@@ -83,7 +83,7 @@ fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };
     if let Some(other) = shares.iter().find(|share| share.of != of) {
         return refuse(format!(
-            "{} is one of {} shards, other reports are of {of}",
+            "{} is one of {} shards, but other reports are one of {of}",
             other.name, other.of
         ));
     }

@@ -136,7 +136,7 @@ fn word<'a>(
 /// Sets the name of a profile, which reports print.
 fn name_it(profile: &mut Profile, name: String) -> Result<(), String> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
-        return Err(format!("a name has 1 to {NAME_BYTES_MAX} printable bytes"));
+        return Err(format!("a name must have 1 to {NAME_BYTES_MAX} printable bytes"));
     }
     profile.name = Cow::Owned(name);
     match Profile::named(&profile.name) {

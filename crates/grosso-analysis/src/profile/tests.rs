@@ -94,8 +94,8 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_may_stand_there() {
         ("[limits]\nhold-ns = 9999999999999999999999\n", "2:11: limits.hold-ns: expected 0 to"),
         ("[limits]\nflows = 1.0\n", "2:9: limits.flows: expected"),
         ("[limits\nflows = 1\n", "1:8: "),
-        ("name = \"\"\n", "1:8: a name has 1 to 64 printable bytes"),
-        ("name = \"a\\u0007\"\n", "1:8: a name has 1 to 64 printable bytes"),
+        ("name = \"\"\n", "1:8: a name must have 1 to 64 printable bytes"),
+        ("name = \"a\\u0007\"\n", "1:8: a name must have 1 to 64 printable bytes"),
         (
             "name = \"linux\"\nudp = false\n",
             "1:8: \"linux\" is the name of a built-in profile; use another one: name = \

@@ -84,9 +84,8 @@ impl Report for VerifyReport {
 }
 
 /// Remedies for partial checksums, in a capture and at a receiver.
-const PARTIAL: &str = "Partial: left for the sender's device. In captures, grosso wire completes \
-                       them; if they\nreach a receiver like this, run on the sender: ethtool -K \
-                       DEV tx off\n";
+const PARTIAL: &str = "Partial: left for the sender's device to complete. grosso wire completes them in\n\
+                       captures; if they reach a receiver, run on the sender: ethtool -K DEV tx off\n";
 
 impl Row {
     fn text(&self, style: Style) -> String {
@@ -97,7 +96,7 @@ impl Row {
             if self.verdict == Verdict::Bad { style.bad(&verdict) } else { style.notice(&verdict) };
         let why = match self.why {
             Why::Seed => "pseudo-header sum",
-            Why::Zero => "zero: left to device",
+            Why::Zero => "zero: left for device",
             Why::Told => "recorded in capture",
             Why::Sum if self.level == "header" => "header differs",
             Why::Sum => "payload differs",

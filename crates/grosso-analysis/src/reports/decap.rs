@@ -112,7 +112,7 @@ impl DecapTally {
         }
         let headers = self.left_out.iter().map(|(name, count)| format!("{name} {count}"));
         Some(format!(
-            "headers inside tunnels that the capture's link type cannot store are left out: {}",
+            "inner headers omitted, because the capture's link type cannot store them: {}",
             headers.collect::<Vec<_>>().join(", ")
         ))
     }

@@ -190,7 +190,7 @@ impl SetFacts {
         let known = |gap: &Gap| Some(u64::from(gap.start)..u64::from(gap.end?));
         let bounded: Vec<_> = self.missing.iter().filter_map(known).collect();
         let open = self.missing.iter().find(|gap| gap.end.is_none());
-        let end = open.map(|gap| format!("the end from byte {} on", gap.start));
+        let end = open.map(|gap| format!("everything from byte {} on", gap.start));
         match (bounded.is_empty(), end) {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),

@@ -412,10 +412,10 @@ impl WhatifReport {
         if lossy.is_empty() {
             let names = Setting::groups(&self.settings).filter_map(|group| group.first());
             let names: Vec<String> = names.map(Setting::name).collect();
-            return format!("Nothing merges with any of these settings of {}", names.join("; "));
+            return format!("No packets merge with any of these settings of {}", names.join("; "));
         }
         format!(
-            "Nothing merges with the invertible profiles; {}, only for hosts that terminate TCP",
+            "No packets merge with the invertible profiles; {}, only for hosts that terminate TCP",
             lossy.join(", ")
         )
     }
@@ -440,7 +440,7 @@ impl WhatifReport {
         }
         text.push_str(&self.disorder.as_ref().map_or(String::new(), |found| found.text(style)));
         text.push_str(&self.slowdown.text(style));
-        text.push_str(&wrap(&format!("A trace does not show: {}.", self.not_known.join("; "))));
+        text.push_str(&wrap(&format!("Not visible in a trace: {}.", self.not_known.join("; "))));
         if let Some(page) = &self.html {
             text.push_str(&format!("Plots: {page}\n"));
         }

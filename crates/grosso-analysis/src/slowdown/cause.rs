@@ -214,12 +214,11 @@ impl Cause {
                 "tc -s qdisc on the reverse path: its queue is short, or full of data"
             }
             Self::AcksStretched => {
-                "ethtool -C DEV rx-usecs 20 on the receiver; no ack-filter in tc qdisc show of \
-                 routers"
+                "ethtool -C DEV rx-usecs 20 on the receiver; no ack-filter on routers (tc qdisc show)"
             }
             Self::Spurious => "sysctl -w net.ipv4.tcp_recovery=1 on the sender (RACK)",
             Self::ReceiveWindow => {
-                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\" on the receiver; no SO_RCVBUF"
+                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\" on the receiver; do not set SO_RCVBUF"
             }
             Self::SmallMss => {
                 "nft list ruleset and iptables -t mangle -S show TCPMSS rules of routers; ip link \
@@ -234,7 +233,7 @@ impl Cause {
             Self::SteppingTimestamps => {
                 "ip route change DEST without features tcp_usec_ts on the sender"
             }
-            Self::Application => "nothing to set: the network waited for the sender",
+            Self::Application => "no setting helps: the network waited for the sender",
         }
     }
 }

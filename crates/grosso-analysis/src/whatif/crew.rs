@@ -149,7 +149,7 @@ impl Worker {
         };
         let thread = thread::Builder::new().name("whatif".into()).spawn(work);
         let thread = thread.map_err(|error| {
-            let message = format!("whatif: cannot start the threads of --jobs: {error}");
+            let message = format!("whatif: cannot start the threads for --jobs: {error}");
             Failure::environment("environment.thread", message).hint("--jobs 1 starts no threads")
         })?;
         Ok(Self { steps, thread })

@@ -29,6 +29,7 @@ use crate::{
     report::{Place, Tool},
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
     slowdown::{Connections, Slowdowns},
+    units,
 };
 
 /// Comparison of merge settings on the traffic of a capture: every combination of profile, resequencing and hold.
@@ -244,9 +245,9 @@ fn note_superframes(report: &WhatifReport, session: &Session) {
     if superframes == 0 {
         return;
     }
-    let are = if superframes == 1 { "packet is a superframe" } else { "packets are superframes" };
+    let superframes = units::count(superframes, "superframe");
     session.note(format!(
-        "{superframes} {are} already: this host merged packets, or had not yet split superframes"
+        "the capture already has {superframes}: this host merged packets, or had not yet split superframes"
     ));
     let input = report.input.words();
     session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));

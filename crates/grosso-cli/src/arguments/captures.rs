@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Csum {
-    /// Verify every checksum; exit 1 if one is bad
+    /// Verify every checksum; exit 1 if any is bad
     #[command(after_long_help = VERIFY_HELP)]
     Verify(CsumVerify),
     /// Fix checksums, and change nothing else
@@ -50,7 +50,7 @@ pub(crate) struct Inspect {
 /// Options of the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
-    /// List the N largest flows [without =N: 20]
+    /// List the N largest flows [default for N: 20]
     ///
     /// Each direction of a TCP or UDP flow has a row: size, trains, round trip, loss and cause.
     #[arg(
@@ -105,7 +105,7 @@ pub(crate) struct Coalesce {
 /// Options for merging, and for the times at which trains are delivered.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
-    /// Merge by this profile: a name from `grosso profiles`, or a file
+    /// Use this merge profile: a name from `grosso profiles`, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
     pub(crate) profile: String,
     /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
@@ -119,7 +119,8 @@ pub(crate) struct Rules {
     pub(crate) hold: Option<HoldTime>,
     /// Restore the order of TCP segments before merging: off, batch or holes [default: from the profile]
     ///
-    /// "batch" restores the order within a poll; "holes" also waits for missing segments, 100us or holes:TIME.
+    /// "batch" restores the order within a poll. "holes" also waits up to 100us for missing segments; holes:TIME
+    /// waits up to TIME.
     #[arg(long, value_name = "LEVEL", value_parser = Repair::parse)]
     pub(crate) reorder: Option<Repair>,
     #[command(flatten)]
@@ -210,14 +211,14 @@ pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
-    /// Resolve overlapping fragments by this policy
+    /// Resolve overlapping fragments with this policy
     #[arg(long, value_name = "POLICY", default_value = "drop", value_parser = one_of(OVERLAPS))]
     pub(crate) overlap: Overlap,
-    /// Limit the memory for incomplete datagrams: at least 128K; for example 8M or 1G
+    /// Limit the memory for incomplete datagrams, for example 8M or 1G; at least 128K
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since
-    /// its last one (Linux: 64); 0 means no limit
+    /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since its last
+    /// fragment (Linux: 64); 0 means no limit
     #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
     pub(crate) distance: u32,
 }
@@ -360,7 +361,7 @@ Examples:
   tcpdump -i eth0 -w - | grosso coalesce -r - -w gro.pcapng";
 
 pub(crate) const SEGMENT_HELP: &str = "\
-Splits superframes by the metadata that `coalesce` and `capture` record, and
+Splits superframes using the metadata that `coalesce` and `capture` record, and
 never guesses. For other captures use `grosso wire`.
 
 Example:
@@ -403,10 +404,10 @@ The segment size of superframes comes from the input's metadata, or from --mss,
 --mtu or --uso-size. Packets that do not fit into the tunnel stay unchanged; with
 --strict the exit code is then 1.
 
-The tunnel headers follow the frame's link-layer header. A tunnel that carries
-Ethernet frames gets a copy of that header outside. pcapng output records the UDP
-port of the tunnel if it is not the assigned one; pcap cannot, so read it with
---port.
+The tunnel headers follow the frame's link-layer header. If the tunnel carries
+Ethernet frames, the outer frame gets a copy of that header. pcapng output records
+the UDP port of the tunnel if it is not the assigned one; pcap output does not, so
+read it with --port.
 
 Examples:
   grosso encap -r in.pcap -w out.pcap type vxlan id 42 local 192.0.2.1 \\
@@ -452,7 +453,7 @@ Example:
   grosso csum fix -r mixed.pcapng -w fixed.pcapng";
 
 pub(crate) const EXPLAIN_HELP: &str = "\
-Shows whether the frame is a wire packet or a superframe, and on what evidence.
+Shows whether the frame is a wire packet or a superframe, and the evidence for it.
 Then replays the capture through the coalescer and shows what happened to the
 packet.
 

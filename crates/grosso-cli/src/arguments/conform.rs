@@ -24,7 +24,7 @@ pub(crate) struct Conform {
     /// Task of the program
     #[arg(long, value_enum, default_value = "coalesce")]
     task: ConformTask,
-    /// Time limit of the program for each poll
+    /// Set the program's time limit per poll
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     timeout: u64,
     /// Also exit 1 if packets that may be merged were not merged
@@ -62,17 +62,17 @@ fn parse_timeout(text: &str) -> Result<u64, String> {
 
 pub(crate) const CONFORM_HELP: &str = "\
 The program reads frames on standard input and writes its output, for example
-superframes, on standard output. A record is a length of 4 bytes, little-endian,
-followed by that many bytes: 10 of virtio_net_hdr and an Ethernet frame. A length
-of 0 ends a poll: the program then writes what it holds, forgets incomplete
-datagrams, and answers with a length of 0.
-docs/conformance.md has such a program in 30 lines and lists the rules.
+superframes, on standard output. A record is a 4-byte little-endian length,
+followed by that many bytes: a 10-byte virtio_net_hdr and an Ethernet frame. A
+length of 0 ends a poll: the program then writes the packets that it holds,
+discards incomplete datagrams, and answers with a length of 0.
+docs/conformance.md lists the rules and has a sample program of 30 lines.
 
-Exit 0 if no rule was violated, otherwise 1; with --strict also 1 if packets that
-may be merged were not merged.
+Exits 0 if no rule was violated, otherwise 1. With --strict, also exits 1 if
+packets that may be merged were not merged.
 
 Examples:
   grosso conform -- ./mine --udp
   grosso conform --json -- ./mine | jq '.rules[] | select(.wrong > 0)'
   grosso conform --task segment -- ./mine      splits superframes
-  grosso conform -- cat                        merges nothing, violates nothing";
+  grosso conform -- cat                        merges no packets, violates no rules";

@@ -29,7 +29,7 @@ pub(crate) struct Bridge {
     /// Restore the order of TCP segments before merging: off, batch, holes, or holes:TIME [default: from the profile]
     #[arg(long, value_name = "LEVEL", value_parser = Repair::parse, hide_short_help = true)]
     pub(crate) reorder: Option<Repair>,
-    /// Merge by this profile: a name from `grosso profiles`, or a file [default: linux]
+    /// Use this merge profile: a name from `grosso profiles`, or a file [default: linux]
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) profile: Option<String>,
     /// Allow lossy profiles: this host terminates all TCP from its TUN or TAP device

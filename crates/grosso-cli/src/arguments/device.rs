@@ -61,7 +61,7 @@ pub(crate) struct Capture {
     /// Serve wire packets as pcap-over-IP; repeat to distribute the flows over several addresses
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Send wire packets to the device that a monitor reads; tap:NAME creates a TAP device
+    /// Send wire packets to a device that a monitor reads; tap:NAME creates a TAP device
     #[arg(long, value_name = "DEV")]
     pub(crate) to: Vec<String>,
     /// Start a new file after SIZE million bytes; the suffixes K, M and G are powers of 1024
@@ -197,8 +197,9 @@ pub(crate) enum Use {
 
 pub(crate) const DOCTOR_HELP: &str = "\
 Runs each check in a private network namespace, so nothing on this machine changes.
-A failed check is a warning, because reading captures needs none of them. It is an
-error (exit code 1) if you name a USE that needs it.
+A failed check is only a warning, because captures can be read without these
+features. If you name a USE that needs a feature, a failed check of that feature is
+an error (exit code 1).
 
 Examples:
   grosso doctor
@@ -210,15 +211,16 @@ Records metadata in pcapng that tcpdump loses: the segment size of superframes
 (gso_size), partial checksums, direction, drops, and the offloads of the interface.
 Wireshark opens the file as usual; Grosso can split its superframes exactly.
 
-Tunnels on other ports (--port vxlan=8472) are recorded with the packets.
+Tunnel ports set with --port (vxlan=8472) are recorded with the packets.
 
 -i any keeps the link type of each interface, so Ethernet headers stay; tcpdump
 drops them.
 
 --wire splits superframes and completes checksums as a network card does, using
-the kernel's metadata; it never guesses. --listen and --to imply it. Several -w,
---listen or --to share the flows; both directions of a flow stay together. A slow
-monitor loses packets, which are counted, and does not delay the others.
+the kernel's metadata; it never guesses. --listen and --to imply it. With several
+-w, --listen or --to, each output gets a share of the flows; both directions of a
+flow stay together. A slow monitor loses packets, which are counted, and does not
+delay the other monitors.
 
 -C, -G and -W name and rotate files as tcpdump does; each file is a complete
 capture. -c, -W with -G, --duration and SIGTERM end the capture with exit code 0,
@@ -232,7 +234,7 @@ Examples:
   sudo grosso capture -i eth0 -G 3600 -w %Y%m%d-%H.pcapng  one file per hour
   sudo grosso capture -i eth0 -w - | tshark -r -  live
   sudo grosso capture -i eth0 --wire -F pcap -w - | tcpflow -r -
-  sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET on mon0
+  sudo grosso capture -i eth0 --to tap:mon0       for AF_PACKET readers on mon0
   sudo grosso capture -i eth0 --listen 127.0.0.1:57012   tshark -i TCP@127.0.0.1:57012";
 
 pub(crate) const DEV_HELP: &str = "\

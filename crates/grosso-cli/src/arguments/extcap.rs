@@ -59,7 +59,8 @@ as on the wire. Wireshark runs the programs in its extcap directory:
   ln -s \"$(command -v grosso)\" ~/.local/lib/wireshark/extcap/
 
 Wireshark shows that directory under Help, About, Folders; tshark -G folders prints
-it. The file name does not matter. The privileges are those of grosso capture.
+it. The file name does not matter. Capturing requires the same privileges as
+grosso capture.
 
 Examples:
   tshark -D | grep grosso

@@ -51,7 +51,10 @@ impl Captures {
             (None, files) => (files.iter().map(PathBuf::from).collect(), self.filter.clone()),
             (Some(read), []) => (vec![read.clone()], self.filter.clone()),
             (Some(_), words) if self.filter.is_some() => {
-                let message = format!("two filters: -f, and '{}' after -r", text(words).join(" "));
+                let message = format!(
+                    "two filters: -f and the arguments '{}' after -r",
+                    text(words).join(" ")
+                );
                 return usage(
                     &message,
                     "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both".into(),
@@ -106,7 +109,7 @@ pub(crate) struct Files {
     /// Write the result to this capture; - is standard output [default: print only the report]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
-    /// Set the output format [default: by file name, else by input]
+    /// Set the output format [default: from file name or input]
     #[arg(short = 'F', long, value_name = "FORMAT", requires = "write", value_parser = one_of(FORMATS))]
     format: Option<Format>,
     #[command(flatten)]

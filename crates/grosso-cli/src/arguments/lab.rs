@@ -34,7 +34,7 @@ pub(crate) enum LabExperiment {
     /// Cost per packet on a data path, by part
     #[command(after_long_help = COST_HELP)]
     Cost(LabTrials),
-    /// Table R2: fragments in ESP to a NIC with few buffers, coalesced or queued
+    /// Table R2: reassembly of ESP datagrams in a NIC with few receive buffers
     #[command(after_long_help = FRAGMENTS_HELP)]
     Fragments(LabFragments),
     /// Table R4: tunnels with remote checksum offload
@@ -48,7 +48,7 @@ pub(crate) enum LabExperiment {
     Nic(LabNic),
     /// Run the peer of `lab nic` until Ctrl-C
     Sink(LabSink),
-    /// One trace through every profile: what merges
+    /// Packets merged by each profile on one trace
     Profiles(LabProfiles),
     /// Run your own command on two hosts, with Grosso and an impaired link between them
     #[command(after_long_help = RUN_HELP)]
@@ -66,7 +66,7 @@ pub(crate) struct LabProfiles {
 /// Measurements of the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabMeasurement {
-    /// Table R1: receive offload at several MTUs, beside the kernel's GRO
+    /// Table R1: receive offload at several MTUs, compared with the kernel's GRO
     Lro(LabLro),
     /// Table R5: sender superframes on and off
     Gso(LabOptions),
@@ -74,7 +74,7 @@ pub(crate) enum LabMeasurement {
     Flows(LabOptions),
     /// Load from 10 Mb/s up, coalescing on and off
     Load(LabOptions),
-    /// Reordering by two paths of different delay, with each reorder level
+    /// Reordering on two paths of different delay, at each reorder level
     Reorder(LabReorder),
     /// Hold times on paths of 0.1 to 100 ms
     Rtt(LabOptions),
@@ -311,7 +311,7 @@ pub(crate) struct LabTunnels {
 /// Options of `grosso lab vm`.
 #[derive(Args, Debug)]
 pub(crate) struct LabVm {
-    /// Repeat each measurement N times; VMs boot for each one
+    /// Repeat each measurement N times; the VMs boot again for each run
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Set the duration of each stream
@@ -511,11 +511,11 @@ receiver, except in `profiles` (one thread), `nic` and `vm`.
 
 Examples:
   grosso lab                      the main measurement, in twenty seconds
-  grosso lab --html report.html   another file for the page with plots
+  grosso lab --html report.html   write the page with plots to this file
   grosso lab lro                  table R1, compared with the kernel's GRO
   grosso lab gso                  table R5: sender superframes, split by Grosso
-  grosso lab fragments            table R2: collapse with few buffers, and the remedy
-  grosso lab reorder              packets of two paths, reordered or not
+  grosso lab fragments            table R2: goodput with few receive buffers
+  grosso lab reorder              packets over two paths, with and without repair
   grosso lab acks                 table R3: merged acknowledgments and ACK clocking
   grosso lab tunnels              table R4: tunnels with remote checksum offload
   grosso lab nic eth0 --peer 192.0.2.7   each feature of eth0 on and off
@@ -528,10 +528,10 @@ Examples:
 const FRAGMENTS_HELP: &str = "\
 Host a sends datagrams of 64000 bytes; Grosso encrypts each (ESP, AES-GCM) and
 splits it into 45 fragments. Host b's NIC has few receive buffers. A receiver that
-queues fragments in them runs out: after one lost fragment the other fragments of
-its datagram occupy their buffers until the timeout. A receiver that copies each
+queues fragments runs out of buffers: if one fragment is lost, the other fragments
+of the datagram occupy their buffers until the timeout. A receiver that copies each
 fragment to its offset frees the buffer at once. The last group offers 8 Gb/s:
-even if no fragment is lost on the wire, this load uses up the NIC's buffers.
+this load uses up the NIC's buffers even if no fragment is lost on the wire.
 
 Examples:
   grosso lab fragments                      both, in about a minute
@@ -548,7 +548,7 @@ link, and Grosso's VXLAN also runs with every offload off.
 Examples:
   grosso lab tunnels                         everything, in two or three minutes
   grosso lab tunnels --runs 1 --time 300ms   a quick look
-  grosso lab tunnels --streams 200           as when the table was published
+  grosso lab tunnels --streams 200           as in the published table
   grosso lab tunnels --ipv6 --sendfile       over IPv6, without a copy in the sender
   grosso lab tunnels --json | jq -c '.comparisons[]'";
 
@@ -557,7 +557,7 @@ Turns each changeable feature of DEV that affects a TCP stream off and on, while
 one TCP connection runs between DEV and `grosso lab sink` on the peer. Needs root
 (CAP_NET_ADMIN). Other traffic of the device sees the changed features, and some
 drivers lose the link briefly. A watchdog process restores all features at the
-end, after Ctrl-C, and after SIGKILL of the lab.
+end, after Ctrl-C, and if the lab is killed.
 
 Examples:
   grosso lab sink                              on the peer, as any user
@@ -594,8 +594,8 @@ const ACKS_HELP: &str = "\
 Acknowledgments clock the sender. In 2011 software receive offload merged them as
 well, which halved the senders' rate. Here Grosso is the NIC of the sender or of
 the receiver and merges by several profiles. The report also shows a model of the
-sender, and reordering of acknowledgments that bypass the coalescer. Timed
-transfers use only the path's CPU of --cpus.
+sender, and reordering of acknowledgments that bypass the coalescer. Of --cpus,
+timed transfers use only the CPU of the data path.
 
 Examples:
   grosso lab acks                         everything, in a minute
@@ -604,12 +604,12 @@ Examples:
   grosso lab acks --json | jq -c '.rows[] | [.side, .handling, .hold_us]'";
 
 const RUN_HELP: &str = "\
-The command gets the hosts' addresses in its environment: GROSSO_A and GROSSO_B,
-for IPv6 GROSSO_A6 and GROSSO_B6; GROSSO_HOST is a or b. Its child processes end
-with it. Packets from a cross the link to Grosso, which acts as the NIC of b:
-it merges packets for b and sends packets from b back. A file can describe other
-hosts, links and paths, and settings to compare. --cpus pins the path and the
-built-in stream; use taskset for your command, and `cpus` in a file.
+The command finds the hosts' addresses in its environment: GROSSO_A and GROSSO_B,
+for IPv6 GROSSO_A6 and GROSSO_B6; GROSSO_HOST is a or b. When the command ends, its
+child processes are ended too. Packets from a cross the link to Grosso, which acts
+as the NIC of b: it merges packets for b and sends packets from b back. A file can
+describe other hosts, links and paths, and settings to compare. --cpus pins the
+path and the built-in stream; use taskset for your command, and `cpus` in a file.
 
 Examples:
   grosso lab run --config examples/lab/lro-in-the-middle.toml

@@ -52,7 +52,7 @@ pub(crate) struct Common {
     /// Print failures only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Colour the output; auto respects NO_COLOR and CLICOLOR_FORCE
+    /// Color the output; auto respects NO_COLOR and CLICOLOR_FORCE
     #[arg(
         long,
         global = true,
@@ -66,12 +66,12 @@ pub(crate) struct Common {
 /// Values of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// Colour on a terminal, unless NO_COLOR is set.
+    /// Color the output on a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
-    /// Colour in files and pipes too.
+    /// Color the output in files and pipes too.
     Always,
-    /// Do not colour.
+    /// Do not color the output.
     Never,
 }
 

@@ -62,8 +62,8 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) const STATS_HELP: &str = "\
 Prints the counters of all running data paths (`grosso bridge` and `grosso run`)
-to which this user has access. Counters only grow. -v also prints counters that
-are zero; docs/counters.md explains each one.
+to which this user has access. Counters never decrease. -v also prints counters
+that are zero; docs/counters.md explains each one.
 
 Examples:
   grosso stats                                counters of every device
@@ -73,10 +73,10 @@ Examples:
   grosso stats --prom > /var/lib/node_exporter/grosso.prom";
 
 pub(crate) const MONITOR_HELP: &str = "\
-Rates count wire packets. `in batch` and `segs/send` are wire packets per frame
-received from the device and sent to it. The flush columns show why trains were
-flushed: size limit (size), changed timestamp or options (ts), PSH or FIN (psh),
-sequence gap (gap), hold time (time).
+Rates count wire packets. `in batch` is the number of wire packets per frame
+received from the device, and `segs/send` per frame sent to it. The flush columns
+show why trains were flushed: size limit (size), changed timestamp or options (ts),
+PSH or FIN (psh), sequence gap (gap), hold time (time).
 
 Keys: up and down select a device, s sorts by the next column, d switches between
 totals and the last interval, space pauses, ? shows help, q quits.

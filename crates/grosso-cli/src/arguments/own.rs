@@ -33,7 +33,9 @@ pub(crate) struct Naming {
 /// Options for the treatment of uncertain packets.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Strictness {
-    /// Do not guess; exit 1 if a packet stays unchanged
+    /// Never guess; exit 1 if any packet stays unchanged
+    ///
+    /// A packet that could be processed only with a guess stays unchanged.
     #[arg(long)]
     pub(crate) strict: bool,
 }

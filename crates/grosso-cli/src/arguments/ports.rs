@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn words_that_contradict_each_other_are_refused_by_both_their_names() {
         for (words, why) in [
-            ("--port vxlan=8472 --port gue=8472", "for one tunnel only"),
-            ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "for one tunnel only"),
-            ("--port fou=5555/4 --port fou=5555/47", "for one tunnel only"),
+            ("--port vxlan=8472 --port gue=8472", "to only one tunnel"),
+            ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "to only one tunnel"),
+            ("--port fou=5555/4 --port fou=5555/47", "to only one tunnel"),
             ("--port vxlan=8472 --port vxlan=4789", "one UDP port per tunnel"),
         ] {
             let error = parse(words).unwrap_err();

@@ -14,7 +14,7 @@ pub(crate) enum Tunnel {
     Del(TunnelName),
     /// Start an existing tunnel
     Up(TunnelUp),
-    /// Stop a tunnel; its device stays
+    /// Stop a tunnel, but keep its device
     Down(TunnelName),
     /// Show tunnels and their traffic
     #[command(after_long_help = SHOW_HELP)]
@@ -114,7 +114,8 @@ fn add_help() -> String {
 }
 
 const ADD_HELP: &str = "\
-Several peers need a tunnel of Ethernet frames. The keywords encap-... need encap.
+Several remotes require a tunnel that carries Ethernet frames. The keywords
+encap-... require encap.
 
 Without mtu, the device's MTU is the path MTU minus the tunnel's headers. Each
 tunnel runs in its own process, which `tunnel down` and `tunnel del` end.
@@ -127,8 +128,8 @@ Examples:
        key 7";
 
 const SHOW_HELP: &str = "\
-Bytes and packets are counted inside the tunnel since its process started. The
-last packet is the last one received from the tunnel.
+Bytes and packets are counted inside the tunnel, from the start of its process.
+`last packet` is the age of the last packet received from the tunnel.
 
 Examples:
   sudo grosso tunnel show

@@ -30,7 +30,7 @@ pub(crate) struct Whatif {
         default_value = whatif::Whatif::PROFILES
     )]
     pub(crate) profile: Vec<String>,
-    /// Compare these hold times in capture time, separated by commas; auto adapts per flow
+    /// Compare these hold times (capture time), separated by commas; auto adapts per flow
     #[arg(
         long,
         value_name = "TIMES",
@@ -43,8 +43,7 @@ pub(crate) struct Whatif {
     /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = Repair::parse)]
     pub(crate) reorder: Vec<Repair>,
-    /// End a poll before a gap longer than TIME or after 64 packets; with a number N, after N packets; with "stamp", at
-    /// each new timestamp
+    /// End a poll after N packets, at each new timestamp ("stamp"), or at a gap longer than TIME (at most 64 packets)
     #[arg(long, value_name = "WHEN", default_value = whatif::Whatif::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     #[command(flatten)]
@@ -53,7 +52,7 @@ pub(crate) struct Whatif {
     pub(crate) known: Known,
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
-    /// Use this many threads; the report is the same for any number
+    /// Use this many threads; the number does not affect the report
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = whole(JOBS))]
     pub(crate) jobs: u16,
     /// Write an HTML page with plots to this file

@@ -96,7 +96,7 @@ fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
     let (left, right) = (port(&options.left)?, port(&options.right)?);
     if options.expand_acks && !left.expands_acks() && !right.expands_acks() {
         return Err(usage(format!(
-            "--expand-acks: neither port is a host: {left} and {right}",
+            "--expand-acks: neither {left} nor {right} leads to a host",
             left = left.device,
             right = right.device
         )));
@@ -105,7 +105,7 @@ fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
     let ring = options.rx.map(|_| "--rx").or_else(|| options.tx.map(|_| "--tx"));
     if let Some(option) = ring.filter(|_| !has_ring) {
         return Err(usage(format!(
-            "{option}: neither port is an interface with a packet ring: {left} and {right}",
+            "{option}: neither {left} nor {right} is an interface with a packet ring",
             left = left.device,
             right = right.device
         )));

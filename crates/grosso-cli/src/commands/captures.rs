@@ -179,7 +179,7 @@ fn describe(words: &[String]) -> Result<Description, Failure> {
             match description.forwarding {
                 None => Ok(description),
                 Some(_) => {
-                    let message = "encap: several remotes need a tunnel that learns addresses";
+                    let message = "encap: several remotes require a tunnel that learns addresses";
                     let hint = "encap sends all packets to one endpoint: pass one remote";
                     Err(Failure::usage("usage.tunnel", message).hint(hint))
                 }

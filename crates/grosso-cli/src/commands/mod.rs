@@ -158,7 +158,7 @@ commands! {
     Coalesce(Coalesce), "Merge packets as a receiving host would",
         captures::coalesce => &[page(&["coalesce"], &[CoalesceReport::FORM])];
     #[command(after_long_help = SEGMENT_HELP)]
-    Segment(Segment), "Split superframes by their recorded metadata",
+    Segment(Segment), "Split superframes using their recorded metadata",
         captures::segment => &[page(&["segment"], &[SegmentReport::FORM])];
     #[command(after_long_help = WIRE_HELP)]
     Wire(Wire), "Convert a host capture to wire packets",
@@ -170,7 +170,7 @@ commands! {
     Decap(Decap), "Remove tunnel headers from packets",
         captures::decap => &[page(&["decap"], &[DecapReport::FORM])];
     #[command(after_long_help = ENCAP_HELP, override_usage = ENCAP_USAGE)]
-    Encap(Encap), "Encapsulate packets; syntax of `ip link`",
+    Encap(Encap), "Encapsulate packets using `ip link` syntax",
         captures::encap => &[page(&["encap"], &[EncapReport::FORM])];
     #[command(after_long_help = FRAGMENT_HELP)]
     Fragment(Fragment), "Split long packets into IP fragments",
@@ -191,7 +191,7 @@ commands! {
     Profiles(Profiles), "List the merge profiles",
         profiles::run => &[page(&["profiles"], &[profiles::LIST]), page(&["profiles show"], &[profiles::ONE])];
     #[command(after_long_help = WHATIF_HELP)]
-    Whatif(Whatif), "Compare receive offloads on this traffic",
+    Whatif(Whatif), "Compare receive offloads on a capture",
         captures::whatif => &[page(&["whatif"], &[WhatifReport::FORM])];
     #[command(after_long_help = CONFORM_HELP)]
     Conform(Conform), "Test another coalescer, rule by rule",
@@ -203,7 +203,7 @@ commands! {
     Run(Run), "Run the data paths in a file",
         run::run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
-    Tunnel(Tunnel), "Run tunnels in userspace; syntax of `ip link`",
+    Tunnel(Tunnel), "Run userspace tunnels using `ip link` syntax",
         tunnel::run, on target_os = "linux", needs tunnel::needs =>
         &[page(&["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"], &[Tunnels::FORM])];
     #[command(subcommand, after_long_help = CONFIG_HELP)]
@@ -220,7 +220,7 @@ commands! {
     Doctor(Doctor), "Check which features work on this machine",
         doctor::run, on target_os = "linux" => &[page(&["doctor"], &[doctor::FORM])];
     #[command(after_long_help = CAPTURE_HELP)]
-    Capture(Capture), "Record an interface with its offload metadata",
+    Capture(Capture), "Record packets with their offload metadata",
         capture::run, on target_os = "linux", needs capture::needs => &[page(&["capture"], &capture::FORMS)];
     #[command(after_long_help = EXTCAP_HELP)]
     Extcap(Extcap), "Act as a Wireshark extcap",
@@ -232,7 +232,7 @@ commands! {
     Stats(Stats), "Print the counters of running data paths",
         stats::run, on target_os = "linux" => &[page(&["stats"], &stats::FORMS)];
     #[command(after_long_help = MONITOR_HELP)]
-    Monitor(Monitor), "Show running data paths on a full screen",
+    Monitor(Monitor), "Show running data paths in full-screen mode",
         monitor::run, on target_os = "linux", with "monitor" => monitor::PAGES;
 }
 
@@ -242,7 +242,7 @@ const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -
 }
 
 /// Returns the failure of a command that this build lacks: it needs Linux, or a cargo feature.
-#[allow(dead_code, reason = "a build for Linux with all features lacks no command")]
+#[allow(dead_code, reason = "a Linux build with all features has every command")]
 fn absent(command: &str, fits: bool, feature: &str) -> Failure {
     if !fits {
         let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);

@@ -148,7 +148,7 @@ impl Daemon<'_> {
             Ok(config) => self.change(config, session),
             Err(failure) => {
                 session.talk.fail(&failure);
-                session.talk.remark("run: the file is invalid; nothing was changed");
+                session.talk.remark("run: the file is invalid; no path was changed");
             }
         }
         confinement::look();

@@ -93,7 +93,7 @@ pub(crate) fn running(
     there.sort_unstable();
     there.dedup();
     if let Some(missing) = devices.iter().find(|device| !there.contains(&device.as_str())) {
-        let message = format!("{command}: no running data path has a device {missing}");
+        let message = format!("{command}: no running data path uses the device {missing}");
         let hint = match there.is_empty() {
             true => "the running data paths have no devices".to_owned(),
             false => format!("devices of data paths: {}", harmless(&there.join(", "))),

@@ -104,10 +104,10 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         let shed = reading.counters.value("drop_rx_ring_share");
         (lost + shed > 0).then(|| {
             format!(
-                "{0}: {lost} frames dropped because the receive ring was full, and {shed} \
-                 dropped early because their flows exceeded their share of the ring; for longer bursts \
-                     pass --rx PACKETS to bridge, or set rx = PACKETS in the file of run; if the device \
-                     drops packets (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
+                "{0}: {lost} frames dropped because the receive ring was full, and {shed} dropped early because \
+                 their flows exceeded their share of the ring; use a larger ring: --rx PACKETS for bridge, or \
+                 rx = PACKETS in the configuration file; if the device itself drops packets \
+                 (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
                 reading.device
             )
         })

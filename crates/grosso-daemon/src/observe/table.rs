@@ -294,14 +294,14 @@ fn held() -> Vec<Counter> {
         Counter::new(
             "rx_gro_held",
             "trains",
-            "Trains now held for more packets from the device, including trains of one packet.",
+            "Trains currently held to wait for more packets from the device, including trains of one packet.",
             CounterSource::Held,
         )
         .gauge(),
         Counter::new(
             "rx_gro_held_packets",
             "packets",
-            "Wire packets from the device that are held now, in trains or for reordering.",
+            "Wire packets from the device that are currently held, in trains or for reordering.",
             packets,
         )
         .gauge(),
@@ -316,17 +316,17 @@ fn gso() -> Vec<Counter> {
             "Superframes split because the device does not accept them.",
             |side| side.tx.cut,
         ),
-        plain("tx_gso_bytes", "bytes", "Bytes of the superframes split.", |side| side.tx.cut_bytes),
+        plain("tx_gso_bytes", "bytes", "Bytes of the split superframes.", |side| side.tx.cut_bytes),
         plain(
             "tx_gso_wire_packets",
             "packets",
-            "Wire packets that the split superframes became.",
+            "Wire packets that resulted from splitting superframes.",
             |side| side.tx.cut_wire.packets,
         ),
         plain(
             "tx_gso_wire_bytes",
             "bytes",
-            "Bytes of the wire packets that the split superframes became.",
+            "Bytes of the wire packets that resulted from splitting superframes.",
             |side| side.tx.cut_wire.bytes,
         ),
         plain(
@@ -340,7 +340,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help = "Frames received, by the state of their checksum; bad ones are counted twice.";
+    let help = "Frames received, by the state of their checksum; frames with bad checksums are counted twice.";
     let said = |said, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Said(said));
@@ -356,7 +356,7 @@ fn checksums() -> Vec<Counter> {
         said(
             Said::Complete,
             "complete",
-            "Frames received with a checksum of the whole packet from the device.",
+            "Frames received for which the device supplied a checksum of the whole packet.",
         ),
         said(
             Said::Unnecessary,
@@ -389,7 +389,7 @@ fn checksums() -> Vec<Counter> {
         plain(
             "tx_csum_completed",
             "frames",
-            "Frames whose checksum Grosso completed, because the device cannot.",
+            "Frames whose checksum Grosso completed, because the device cannot complete it.",
             |side| side.tx.completed,
         ),
     ]
@@ -408,7 +408,7 @@ fn flushes() -> Vec<Counter> {
     let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
     let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
     let metric = "rx_gro_flush_total";
-    let all = "Trains of packets from the device that were flushed, by reason.";
+    let all = "Flushed trains of packets from the device, by reason.";
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {
@@ -469,7 +469,7 @@ fn lro() -> Vec<Counter> {
         counter(
             "flushed",
             "trains",
-            "Trains flushed, including those of one packet, as inet_lro counted them (rule L4).",
+            "Trains flushed, including trains of one packet, as inet_lro counted them (rule L4).",
             |stats, _| stats.lro().flushed,
         ),
         counter(
@@ -502,7 +502,7 @@ fn segments() -> Vec<Counter> {
             .grouped("rx_gro_segs", key);
         counters.push(counter);
     }
-    let help = "Wire packets of the frames forwarded.";
+    let help = "Wire packets in forwarded frames.";
     let source = CounterSource::Coalescer(|stats, _| stats.packets_out, 0);
     let sum = Counter::new("rx_gro_segs_sum", "packets", help, source);
     counters.push(sum.of("rx_gro_segments", all, Label::Sum).grouped("rx_gro_segs", "sum"));

@@ -15,7 +15,7 @@ pub fn print(devices: &[DeviceReading], all: bool) -> String {
 
 /// Returns the state of a device whose path is stuck, with the age of its counters.
 pub fn stuck(age_ns: u64) -> String {
-    format!("stuck: no answer, counters from {} s ago", age_ns / 1_000_000_000)
+    format!("stuck: no answer; the counters are {} s old", age_ns / 1_000_000_000)
 }
 
 /// Formats one device, with the change since an earlier reading if there is one.

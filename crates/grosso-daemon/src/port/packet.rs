@@ -55,7 +55,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "rx-buf-len",
-            "bytes of a slot: a multiple of 64 from 256 to 16384, or of the page up to 1 MiB. Longer \
+            "bytes of a slot: a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB. Longer \
              frames wait in the socket's queue; if that is full, or they exceed 66 KiB, they are \
              dropped and counted. BIG TCP needs 131072 or more",
             "for packets of the MTU; without `CAP_NET_ADMIN` of the host, 64 KiB and a page",

@@ -52,7 +52,7 @@ pub(super) const TUN: PortKind<TapDevice> = PortKind {
     word: "tun",
     forms: &["tun:NAME"],
     examples: "`tun:NAME`",
-    meaning: "a TUN device, likewise",
+    meaning: "a TUN device, created or attached to",
     parse: |name| Ok(TapDevice::new(interface(name)?, Layer::Ip)),
     settings: SETTINGS,
 };

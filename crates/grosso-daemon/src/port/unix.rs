@@ -98,7 +98,7 @@ pub(super) const KIND: PortKind<Unix> = PortKind {
     word: "unix",
     forms: &["unix:PATH[,OPTION...]"],
     examples: "`unix:/run/vm.sock`",
-    meaning: "a VM or another program at a [Unix socket](#unix-sockets), with options after commas",
+    meaning: "a VM or another program at a [Unix socket](#unix-sockets), with comma-separated options",
     parse: str::parse,
     settings: &[header("none", |unix: &mut Unix, bytes| {
         unix.header = Some(header_form(bytes)?);

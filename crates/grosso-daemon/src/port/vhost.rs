@@ -74,7 +74,7 @@ pub(super) const KIND: PortKind<Vhost> = PortKind {
     word: "vhost-user",
     forms: &["vhost-user:PATH[,OPTION...]"],
     examples: "`vhost-user:/run/vm.sock`",
-    meaning: "a VM or a switch over [vhost-user](#vhost-user), with options after commas",
+    meaning: "a VM or a switch over [vhost-user](#vhost-user), with comma-separated options",
     parse: str::parse,
     settings: &[],
 };

@@ -28,7 +28,7 @@ pub(super) const KIND: PortKind<XdpDevice> = PortKind {
     word: "xdp",
     forms: &["xdp:IFACE[:QUEUE]"],
     examples: "`xdp:eth1`, `xdp:eth1:2`",
-    meaning: "queues of an interface from this one up, through AF_XDP",
+    meaning: "queues of an interface through AF_XDP, starting at the given queue or at 0",
     parse: |name| {
         let (interface_name, queue) = name.split_once(':').unwrap_or((name, "0"));
         let queue = queue.parse().ok().filter(|queue| *queue < QUEUES_MAX);
@@ -41,8 +41,8 @@ pub(super) const KIND: PortKind<XdpDevice> = PortKind {
         up("unchanged"),
         PortSetting::new(
             "partial-checksums",
-            "treat a checksum field that equals the pseudo-header sum as partial: senders on this \
-             host leave such sums, and AF_XDP does not mark them",
+            "treat a checksum field that equals the pseudo-header sum as partial: senders on this host leave \
+             pseudo-header sums in place, and AF_XDP does not mark them",
             "`false`",
             Set::Switch(|device: &mut XdpDevice, is_on| device.partial_checksums = is_on),
         ),
@@ -90,7 +90,10 @@ impl PortDevice for XdpDevice {
 
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         if self.queue as usize + queues > QUEUES_MAX as usize {
-            return Err(format!("{} leaves fewer than {queues} queues", self.spelling()));
+            return Err(format!(
+                "{}: {queues} queues from this number on exceed the maximum of {QUEUES_MAX}",
+                self.spelling()
+            ));
         }
         Ok(())
     }

@@ -33,9 +33,9 @@ pub fn ip(definition: &Definition) -> Exported {
                 "ip has no option to complete checksums"
             }
             ("encap-variant", _) => "ip has no option for GUE variant 1",
-            ("mtu-min", _) => "ip has no minimum for the path MTU",
+            ("mtu-min", _) => "ip has no option for a minimum path MTU",
             ("geneve_opts", _) => "the kernel takes these options from routes, not from tunnels",
-            ("local" | "srcport", Kind::Geneve) => "ip has no such option for geneve",
+            ("local" | "srcport", Kind::Geneve) => "ip does not have this option for geneve",
             ("gbp", _) if spelt != "gbp" => {
                 words.push("gbp".to_owned());
                 "the kernel takes the policy of a packet from its mark"
@@ -54,7 +54,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 continue;
             }
             ("ttl", _) if spelt != "ttl inherit" && inherits_ttl(description) => {
-                "ip accepts no ttl together with nopmtudisc"
+                "ip does not accept ttl together with nopmtudisc"
             }
             ("remote", _) => {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
@@ -389,7 +389,7 @@ mod tests {
         for kind in ["ipip", "sit"] {
             let exported = ip(&definition(&format!("{kind} {ends}")));
             assert!(!exported.text.contains("ttl"), "{exported:?}");
-            let note = "ip accepts no ttl together with nopmtudisc: ttl 64 is left out";
+            let note = "ip does not accept ttl together with nopmtudisc: ttl 64 is left out";
             assert_eq!(exported.notes, [note]);
         }
         let same = ip(&definition(&format!("ipip {ends} ttl inherit")));

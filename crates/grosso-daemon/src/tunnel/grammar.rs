@@ -190,7 +190,7 @@ pub(super) fn no_such_key(name: &str) -> String {
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "group",
-        "multicast is not supported: list each peer with remote; packets to groups go to all of them",
+        "multicast is not supported: list each peer with remote; multicast packets are sent to all of them",
     ),
     (
         "dev",

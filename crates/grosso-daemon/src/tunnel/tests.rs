@@ -150,7 +150,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("ip6tnl local 10.0.0.1 remote 10.0.0.2", "ip6tnl needs an IPv6 remote, not 10.0.0.2"),
         (
             "vxlan id 1 local ::1 remote ::2 df set",
-            "df set applies to IPv4 only, and remote is ::2",
+            "df set applies to IPv4 only, but remote is ::2",
         ),
         (
             "vxlan id 1 local ::1 remote ::2 mtu-min 1279",
@@ -171,8 +171,14 @@ fn what_contradicts_is_named_on_both_sides() {
             "vxlan id 1 V4 remote ::2",
             "local 192.0.2.1 and remote ::2 must both be IPv4 or both be IPv6",
         ),
-        ("vxlan id 1 gpe V4 remote 192.0.2.3", "several remotes need a tunnel of Ethernet frames"),
-        ("gre V4 remote 192.0.2.3", "several remotes need a tunnel of Ethernet frames, which gre"),
+        (
+            "vxlan id 1 gpe V4 remote 192.0.2.3",
+            "several remotes require a tunnel that carries Ethernet frames",
+        ),
+        (
+            "gre V4 remote 192.0.2.3",
+            "several remotes require a tunnel that carries Ethernet frames, unlike gre",
+        ),
         ("vxlan id 1 V4 fdb 02:00:00:00:00:01 192.0.2.2", "fdb needs several remotes"),
         (
             "vxlan id 1 V4 remote 192.0.2.3 fdb 02:00:00:00:00:01 192.0.2.4",
@@ -193,7 +199,7 @@ fn what_contradicts_is_named_on_both_sides() {
         ("vxlan id 1 V4 udp6zerocsumtx", "udp6zerocsumtx applies to IPv6 only"),
         (
             "vxlan id 1 V4 flowlabel 1",
-            "flowlabel 0x1 applies to IPv6 only, and remote is 192.0.2.2",
+            "flowlabel 0x1 applies to IPv6 only, but remote is 192.0.2.2",
         ),
         ("ip6gre V6 flowlabel inherit", "flowlabel: \"inherit\" is not a number"),
         ("vxlan id 1 V4 tos 0x29", "tos 0x29: the two lowest bits must be 0"),
@@ -238,7 +244,7 @@ fn what_is_not_understood_comes_with_what_was_meant() {
         ("vxlan id", "id needs a number from 0 to 16777215"),
         ("vxlan id 16777216", "id: \"16777216\" is not a number from 0 to 16777215"),
         ("vxlan id -1", "id: \"-1\" is not a number"),
-        ("vxlan srcport 5 4", "srcport: \"5 4\" is not two ports, the lower one first"),
+        ("vxlan srcport 5 4", "srcport: \"5 4\" is not two ports, the lower first"),
         ("vxlan dstport 0", "dstport: \"0\" is not a number from 1 to 65535"),
         ("vxlan local here", "local: \"here\" is not an IP address"),
         ("vxlan ttl 0", "ttl: \"0\" is not a number from 1 to 255 or inherit or auto"),

@@ -99,10 +99,10 @@ impl fmt::Display for Form {
                 write!(formatter, "a number from {min} to {max}")?;
                 words.iter().try_for_each(|word| write!(formatter, " or {word}"))
             }
-            Self::Key => formatter.write_str("a 32-bit number or four numbers with dots"),
+            Self::Key => formatter.write_str("a 32-bit number or a dotted quad"),
             Self::Address | Self::Addresses => formatter.write_str("an IP address"),
             Self::Entries => formatter.write_str("an Ethernet address and an IP address"),
-            Self::Ports => formatter.write_str("two ports, the lower one first"),
+            Self::Ports => formatter.write_str("two ports, the lower first"),
             Self::Choice(words) => write!(formatter, "one of {}", words.join(", ")),
             Self::Options => formatter.write_str("CLASS:TYPE:DATA,... in hexadecimal digits"),
         }

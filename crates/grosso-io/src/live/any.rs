@@ -72,23 +72,24 @@ impl Opening {
                 Ok(vec![LivePort::Tun(port)])
             }
             Self::Passed { .. } => {
-                let why = "a descriptor has one queue only";
+                let why = "a descriptor has only one queue";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
             Self::Unix(options) if queues == 1 => {
                 Ok(vec![LivePort::Unix(Box::new(UnixPort::open(options)?))])
             }
             Self::Unix(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket has one queue only"))
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket has only one queue"))
             }
             #[cfg(feature = "vhost")]
             Self::Vhost(options) if queues == 1 => {
                 Ok(vec![LivePort::Vhost(Box::new(VhostPort::open(options)?))])
             }
             #[cfg(feature = "vhost")]
-            Self::Vhost(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "a VM's device has one queue only"))
-            }
+            Self::Vhost(_) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the device of a VM has only one queue",
+            )),
             Self::Packet { name, options } => open_packet(name, *options, queues),
             #[cfg(all(target_os = "linux", feature = "xdp"))]
             Self::Xdp { name, options } => {

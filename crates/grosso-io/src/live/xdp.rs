@@ -282,11 +282,19 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
         (counter("xdp_rx_ring_full", true, ring_full), kernel.receive_ring_full),
         (counter("xdp_rx_no_chunk", true, no_chunk), kernel.fill_ring_empty),
         (
-            counter("xdp_rx_invalid", false, "The kernel rejected a chunk for receiving."),
+            counter(
+                "xdp_rx_invalid",
+                false,
+                "The kernel rejected a chunk that was offered for receiving.",
+            ),
             kernel.receive_invalid,
         ),
         (
-            counter("xdp_tx_invalid", true, "The kernel rejected a frame to send."),
+            counter(
+                "xdp_tx_invalid",
+                true,
+                "The kernel rejected a frame that was offered for sending.",
+            ),
             kernel.transmit_invalid,
         ),
         (counter("xdp_implausible", false, implausible), kernel.implausible),

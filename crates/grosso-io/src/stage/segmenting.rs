@@ -332,8 +332,8 @@ const SUPERFRAME: usize = 8;
 
 /// Reasons for which a packet longer than the MTU is dropped: counter name and description.
 const REFUSALS: [(&str, &str); 9] = [
-    ("frag_dont_fragment", "DF forbids fragments of a packet longer than the MTU."),
-    ("frag_mtu_too_small", "The MTU leaves no bytes for data after the headers of a packet."),
+    ("frag_dont_fragment", "DF forbids fragmentation of a packet longer than the MTU."),
+    ("frag_mtu_too_small", "The MTU leaves no room for data after the headers of a packet."),
     (
         "frag_already_fragment",
         "An IPv6 fragment is longer than the MTU, and is not fragmented \

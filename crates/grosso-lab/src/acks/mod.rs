@@ -383,9 +383,9 @@ host received or sent.
 Published (82599, 2011): with merged acknowledgments the sender reached 4-5
 Gb/s, otherwise 8.0. At the receiver, reads fell to a third, with 4-5 segments
 per unit; a window of 100 KB was best.
-Streams use the kernel's own sender and a path without delay. This sender counts
-bytes without a limit: a merged acknowledgment grows its window by all bytes
-that it acknowledges.
+Streams use the kernel's own sender and a path without delay. That sender counts
+bytes without a limit: a merged acknowledgment grows its window by all
+acknowledged bytes.
 Transfers are timed from their first byte. Their senders use Reno, which counts
 an acknowledgment as all its bytes (as in Linux), as at most two segments
 (L = 2, RFC 3465, as in FreeBSD) or as one segment. Ratios are relative to the
@@ -396,11 +396,12 @@ acknowledges every second segment, so that reads are batched. Other streams are
 read as the data arrives.
 By default, trains of transfers end with the poll at the sender, and after 16 us
 at the receiver.
-LAN: a round trip of 0.1 ms, which a window of 100 KB fills at 8 Gb/s, and eight
-times the bytes. Acknowledgments reach the sender together, every 16 us, merged
-or as a vector.
-expanded: the profile linux; each acknowledgment of merged packets becomes one
-per two packets, at most 32, sent back to back. reached counts them all.";
+LAN: a round trip of 0.1 ms, which a window of 100 KB fills at 8 Gb/s. Transfers
+are eight times larger. Acknowledgments reach the sender together, every 16 us,
+merged or as a vector.
+expanded: the profile linux. Each acknowledgment of merged packets is expanded
+to one per two packets, at most 32, sent back to back. The column reached counts
+all of them.";
 const IN_USERSPACE: &str = "\
 The senders of the transfers ran in userspace, each as the only connection of a
 port. They lack selective acknowledgments, tail loss probes and small queues,

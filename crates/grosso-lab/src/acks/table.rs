@@ -55,7 +55,7 @@ impl Findings for AckFindings {
             Some([merged, row(Handling::Off, &|off| off.window_bytes == window)?])
         });
         pair.map_or_else(
-            || "Nothing was compared".into(),
+            || "No settings were compared".into(),
             |rows| {
                 let [merged, off] = rows.map(|row| digits(row.gigabits_a_second.median));
                 format!(
@@ -138,7 +138,8 @@ impl AckFindings {
                 match self.senders {
                     SenderKind::Kernel =>
                         "the kernel's TCP, with three congestion controls of the lab",
-                    SenderKind::Userspace => "TCP in userspace, which counts in three ways",
+                    SenderKind::Userspace =>
+                        "userspace TCP, which counts acknowledgments in three ways",
                 }
             );
         }
@@ -174,7 +175,7 @@ impl AckFindings {
         let _ = writeln!(
             text,
             "\nA model of the sender: round trips from 10 to {SEGMENTS_WANTED} segments in slow start,\n\
-             segments gained in {AVOIDANCE_ROUND_TRIPS} of them afterwards\n\
+             and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips\n\
              {:<26}{:>8}{:>14}{:>14}",
             "the sender counts", "merged", "slow start", "avoidance",
         );
@@ -242,7 +243,7 @@ impl TransferRow {
             Some(bytes) => format!("LAN, {} ms, window {} KB", self.round_trip_ms, bytes >> 10),
             None => format!("{} ms round trip, {} % loss", self.round_trip_ms, self.loss * 100.0),
         };
-        format!("{wire}, Grosso the {side}'s NIC")
+        format!("{wire}, Grosso at the {side}")
     }
 
     fn write_heading(&self, text: &mut String) {
@@ -288,8 +289,8 @@ impl Growth {
 }
 
 const SIDES: [(NicOf, &str); 2] = [
-    (NicOf::Sender, "Grosso is the sender's NIC: acknowledgments arrive"),
-    (NicOf::Receiver, "Grosso is the receiver's NIC: data arrives"),
+    (NicOf::Sender, "Grosso as the sender's NIC: it merges acknowledgments"),
+    (NicOf::Receiver, "Grosso as the receiver's NIC: it merges data"),
 ];
 
 const LEGEND: &str = "\
@@ -340,8 +341,8 @@ mod tests {
         let words: Vec<_> = rows[0].split_whitespace().skip(2).collect();
         assert_eq!(words, ["266", "1.00", "798", "3.00", "1590", "3.00"]);
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
-        assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso the sender's NIC"), "{table}");
-        assert!(table.contains("\nTransfers, sent by TCP in userspace"), "{table}");
+        assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso at the sender"), "{table}");
+        assert!(table.contains("\nTransfers, sent by userspace TCP"), "{table}");
         let mut report = report();
         report.findings.senders = SenderKind::Kernel;
         assert!(report.table().contains("\nTransfers, sent by the kernel's TCP"), "{table}");

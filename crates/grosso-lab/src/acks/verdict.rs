@@ -19,8 +19,12 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
         rows,
         Handling::Merged,
     ));
-    verdicts.extend(share("sender: ACKs passed on cost no throughput", rows, Handling::Passed));
-    verdicts.extend(share("sender: ACKs in vectors cost no throughput", rows, Handling::Vector));
+    verdicts.extend(share(
+        "sender: passing ACKs through costs no throughput",
+        rows,
+        Handling::Passed,
+    ));
+    verdicts.extend(share("sender: vectors of ACKs cost no throughput", rows, Handling::Vector));
     verdicts.extend(share("sender: rsc-82599 costs no throughput", rows, Handling::Hardware));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
@@ -108,7 +112,7 @@ fn fewer(rows: &[AckRow]) -> Option<Verdict> {
     };
     let (merged, off) = (sent(Handling::Passed)?, sent(Handling::Off)?);
     let verdict = Evidence::ratio(&merged, &off, Bound::Under(1.0)).verdict(
-        "receiver: merging sends fewer ACKs",
+        "receiver: merging reduces ACKs",
         Unit::Percent,
         "the receiver reads so rarely that each read acknowledges many packets, even without merging",
     );
@@ -149,7 +153,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
 fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     Some(Evidence::median(&reached(expanded)?, Bound::AtLeast(1.0)).verdict(
-        "receiver: expansion delivers more ACKs than it sends",
+        "expansion delivers more ACKs than the receiver sends",
         Unit::Times,
         "most trains have only one packet",
     ))
@@ -183,7 +187,7 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
     let verdict =
-        evidence.verdict("model, L = 2: counting merged ACKs avoids this", Unit::Times, DEFECT);
+        evidence.verdict("model, L = 2: merged ACKs are harmless if counted", Unit::Times, DEFECT);
     Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
 }
 
@@ -197,7 +201,7 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 /// Causes of contradictions: in live figures, and in exact ones.
 const UNLIMITED: &str = "\
 this kernel's sender counts acknowledged bytes without a limit, so on a path without delay, merging costs \
-    only the time that it holds acknowledgments";
+    only the time for which acknowledgments are held";
 const DEFECT: &str = "a bug in Grosso: these figures are exact";
 /// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
@@ -244,8 +248,8 @@ mod tests {
             })
         };
         assert!(!said(&at(Handling::Merged, 8.1), "merged acknowledgments cost"));
-        assert!(!said(&at(Handling::Passed, 6.0), "passed on"));
-        assert!(!said(&at(Handling::Vector, 6.0), "in vectors"));
+        assert!(!said(&at(Handling::Passed, 6.0), "passing ACKs through"));
+        assert!(!said(&at(Handling::Vector, 6.0), "vectors of ACKs"));
         assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
     }
 
@@ -312,7 +316,7 @@ mod tests {
         };
         assert!(!said(&slow(false, 13), "merged ACKs slow down"));
         assert!(said(&slow(false, 15), "merged ACKs slow down"));
-        assert!(!said(&slow(true, 8), "counting merged ACKs"));
+        assert!(!said(&slow(true, 8), "harmless if counted"));
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));

@@ -131,7 +131,7 @@ impl PathCost {
         let percent = self.percent(part);
         let _ = writeln!(
             text,
-            "{wire}, path a: segmentation copies into slots: {copy} of {total} ns, {percent:.0} %."
+            "{wire}, path a: segmentation into slots takes {copy} of {total} ns, {percent:.0} %."
         );
     }
 
@@ -179,8 +179,8 @@ const fn drawn(part: PartName) -> (&'static str, &'static str) {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through two data paths. A bar is made of \
-medians: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
+Real TCP between two network namespaces of this machine, through two data paths. Each part of a bar is a \
+ median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
 <b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 
@@ -224,9 +224,9 @@ mod tests {
         assert_eq!(words(calls)[3..], expected);
         assert!(table.contains("ring, path a: most time is unexplained, 18 %.\n  "), "{table}");
         assert_eq!(table.matches(", path ").count(), 8, "of every wire, with offloads");
-        let copied = "ring, path a: segmentation copies into slots: 12.0 of 110 ns, 11 %.";
+        let copied = "ring, path a: segmentation into slots takes 12.0 of 110 ns, 11 %.";
         assert!(table.contains(copied), "{table}");
-        assert_eq!(table.matches("segmentation copies into slots").count(), 2, "{table}");
+        assert_eq!(table.matches("segmentation into slots takes").count(), 2, "{table}");
     }
 
     #[test]

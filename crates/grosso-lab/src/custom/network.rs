@@ -201,7 +201,10 @@ impl CustomNetwork {
             };
             let about = address.to_string();
             let Some(host) = self.hosts.iter().position(has) else {
-                return wrong(&about, format!("no host has {about}, from which a tunnel sends"));
+                return wrong(
+                    &about,
+                    format!("no host has {about}, the local address of a tunnel"),
+                );
             };
             spots.push((about, Spot::Host(host)));
         }
@@ -501,7 +504,7 @@ mod tests {
                 "no host has e0, and no path opens it",
                 "a path creates b1, but no host has it",
                 "x0 is not an end of a wire",
-                "no host has 10.9.0.1, from which a tunnel sends",
+                "no host has 10.9.0.1, the local address of a tunnel",
                 "a0 is not an end of a wire, and no path creates it",
                 "a has 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",

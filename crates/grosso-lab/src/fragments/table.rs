@@ -168,12 +168,12 @@ fn megabits(gbps: f64) -> String {
 }
 
 const LEGEND: &str = "\
-Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is \
-the median, a dot a run: <b class=\"path\">complete datagrams</b>, and \
+Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is the median, a \
+ dot is a run: <b class=\"path\">complete datagrams</b>, and \
 <b class=\"receiver\">the longest time without a datagram</b>.";
 
 const LACK_OF_BUFFERS: &str = "fragments are dropped for lack of buffers";
-const SILENCE: &str = "after a loss, nothing arrives for a long time";
+const SILENCE: &str = "after a loss, no data arrives for a long time";
 /// A silence that a user notices, in milliseconds.
 const SILENT_MS: f64 = 100.0;
 
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
         assert!(
-            table.contains("reproduced            coalescing: few buffers cost at most 10 %"),
+            table.contains("reproduced            no loss: coalescing keeps 90 % of the goodput"),
             "{table}"
         );
     }

@@ -84,17 +84,17 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [
         verdict(
-            "coalescing, loss: never silent for long",
+            "loss: coalescing is never silent for long",
             rows(Receiver::Coalesces, false).collect(),
             short,
         ),
         verdict(
-            "evicting, loss: never silent for long",
+            "loss: evicting is never silent for long",
             rows(Receiver::Evicts, false).collect(),
             short,
         ),
         verdict(
-            "queueing, loss: silent until the timeout",
+            "loss: queueing is silent until the timeout",
             rows(Receiver::Queues, true).collect(),
             Bound::AtLeast(timeout_ms * ABOUT),
         ),
@@ -111,20 +111,20 @@ struct Claims {
 }
 
 const NO_LOSS: Claims = Claims {
-    collapse: "with the fewest buffers, queueing delivers less",
-    cure: "coalescing: few buffers cost at most 10 %",
+    collapse: "no loss: queueing delivers less than coalescing",
+    cure: "no loss: coalescing keeps 90 % of the goodput",
     not_cured: "this machine is too slow for the rate",
 };
 const LOSS: Claims = Claims {
-    collapse: "loss, fewest buffers: queueing delivers less",
-    cure: "coalescing, loss: few buffers cost at most 10 %",
+    collapse: "loss: queueing delivers less than coalescing",
+    cure: "loss: coalescing keeps 90 % of the goodput",
     ..NO_LOSS
 };
 const OVERLOAD: Claims = Claims {
     collapse: "overload: queueing delivers less",
-    cure: "overload, coalescing: few buffers cost at most 10 %",
-    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, and \
-                one with more buffers drops whole datagrams at the end of a queue",
+    cure: "overload: coalescing keeps 90 % of the goodput",
+    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, whereas \
+                a NIC with more buffers drops whole datagrams at the end of a queue",
 };
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
@@ -177,7 +177,7 @@ mod tests {
             let report = changed(Receiver::Queues, Some(32), |row| {
                 row.goodput_gbps = Spread::of([gbps; 5]);
             });
-            said(&report, "with the fewest buffers, queueing")
+            said(&report, "no loss: queueing delivers")
         };
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
@@ -185,7 +185,7 @@ mod tests {
         // Changed results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
-        assert!(said(&report, "loss, fewest buffers").0);
+        assert!(said(&report, "loss: queueing delivers").0);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             let change =
                 |row: &mut FragmentRow| row.goodput_gbps = Spread::of([unbounded * share; 5]);
             let report = changed(Receiver::Coalesces, Some(1024), change);
-            let (holds, measured) = said(&report, "coalescing, loss: few buffers");
+            let (holds, measured) = said(&report, "loss: coalescing keeps");
             assert_eq!((holds, measured.as_str()), expected);
         }
     }
@@ -208,13 +208,14 @@ mod tests {
         let silent =
             |receiver, buffers, ms: f64| changed(receiver, buffers, |row| row.silence_ms.max = ms);
         let coalesced =
-            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "coalescing, loss: never");
+            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "loss: coalescing is never");
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
-        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "evicting").0);
+        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "loss: evicting").0);
         // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
-        let queued =
-            |buffers, ms| said(&silent(Receiver::Queues, buffers, ms), "queueing, loss: silent").0;
+        let queued = |buffers, ms| {
+            said(&silent(Receiver::Queues, buffers, ms), "loss: queueing is silent").0
+        };
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));
     }
 
@@ -231,7 +232,7 @@ mod tests {
             let verdicts = judge(&report.groups, HALF);
             let mut lines = verdicts.into_iter();
             lines
-                .find(|verdict| verdict.claim == "coalescing, loss: never silent for long")
+                .find(|verdict| verdict.claim == "loss: coalescing is never silent for long")
                 .unwrap()
         };
         assert!(answer([10.0, 12.0, 14.0, 16.0, 18.0]).is_contradicted());
@@ -245,6 +246,6 @@ mod tests {
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
         let claims: Vec<_> =
             judge(&report.groups[1..2], HALF).iter().map(|v| v.claim.clone()).collect();
-        assert_eq!(claims, ["evicting, loss: never silent for long"]);
+        assert_eq!(claims, ["loss: evicting is never silent for long"]);
     }
 }

@@ -104,7 +104,7 @@ impl Findings for NicOffloadFindings {
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
 One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
-Bars are medians, dots the single runs.";
+A bar is the median, a dot is a run.";
 
     fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
         let NicOffloadParameters { nic, peer, .. } = &environment.parameters;
@@ -135,8 +135,8 @@ Bars are medians, dots the single runs.";
             self.pairs().filter(|[off, on]| judge(off, on).holds()).map(|[_, on]| &*on.feature);
         let saving: Vec<&str> = saving.collect();
         match saving.is_empty() {
-            true => "No feature saves CPU time beyond the noise".into(),
-            false => format!("CPU time is saved by {}", saving.join(", ")),
+            true => "No feature saves a measurable amount of CPU time".into(),
+            false => format!("Features that save CPU time: {}", saving.join(", ")),
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn page_is_self_contained_and_shown() {
         let page = report().page("grosso lab nic lo --peer 192.0.2.1", "unknown");
-        assert!(page.contains("<h1>CPU time is saved by rx-gro</h1>"), "{page}");
+        assert!(page.contains("<h1>Features that save CPU time: rx-gro</h1>"), "{page}");
         assert_shown(&page);
     }
 

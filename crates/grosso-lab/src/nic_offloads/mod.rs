@@ -175,7 +175,7 @@ impl Experiment for NicOffloads {
         let repeated: u64 =
             findings.rows.iter().flat_map(|row| &row.runs).map(|run| run.repeated).sum();
         if repeated > 0 {
-            notes.push(format!("Repeated: {repeated} trials in which nothing arrived."));
+            notes.push(format!("Trials repeated because no data arrived: {repeated}."));
         }
         let nic = &self.plan.parameters.nic;
         let knobs: Vec<String> = findings
@@ -184,7 +184,7 @@ impl Experiment for NicOffloads {
             .map(|(feature, state)| format!("  ethtool -K {nic} {feature} {state}"))
             .collect();
         notes.push(match knobs.is_empty() {
-            true => "No other setting is better beyond the noise.".into(),
+            true => "No other setting is measurably better.".into(),
             false => format!("Better settings:\n{}", knobs.join("\n")),
         });
         notes

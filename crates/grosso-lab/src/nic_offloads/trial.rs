@@ -90,8 +90,7 @@ pub(super) fn verify(
     if through < bytes {
         let NicOffloadSetting { device, peer, .. } = setting;
         let elsewhere = format!(
-            "{peer} is not reached through {device}: of {bytes} bytes {through} passed it; \
-             see `ip route get {}`",
+            "{peer} is not reached through {device}, which carried {through} of {bytes} bytes; see `ip route get {}`",
             peer.ip()
         );
         return Err(io::Error::other(elsewhere).into());

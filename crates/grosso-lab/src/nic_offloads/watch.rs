@@ -110,7 +110,7 @@ fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
         Claim::Held(mark) => Ok(Some(mark)),
         Claim::Doubtful { .. } => Ok(None),
         Claim::Taken => {
-            let busy = format!("another lab measures {device}: wait until it ends");
+            let busy = format!("another lab is measuring {device}: wait until it ends");
             Err(io::Error::new(io::ErrorKind::ResourceBusy, busy))
         }
     }

@@ -326,10 +326,10 @@ fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
         ReaderKind::Headers => ("headers read: parts are at least as fast as copies", DEARER, None),
         ReaderKind::EveryByte => {
-            ("every byte read: parts carry more than copies", READ_ANYWAY, Some(PAGES_OVER_BUFFERS))
+            ("every byte read: parts are faster than copies", READ_ANYWAY, Some(PAGES_OVER_BUFFERS))
         }
         ReaderKind::VhostUser => (
-            "vhost-user, every byte read: parts carry more",
+            "vhost-user, every byte read: parts are faster",
             COPIED_ANYWAY,
             Some(PAGES_OVER_BUFFERS),
         ),
@@ -364,7 +364,7 @@ fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let published = nic((9.4 / 72.0) / (8.9 / 78.0));
     Some(
         evidence
-            .verdict("pages of 32 KiB carry more than pages of 4 KiB", Unit::Times, cause)
+            .verdict("pages of 32 KiB are faster than pages of 4 KiB", Unit::Times, cause)
             .beside(published),
     )
 }
@@ -378,8 +378,8 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let names = SUPERFRAMES.map(|(name, _)| name);
     let [short, long] = SENDER_MTUS.map(|(bytes, _)| group(bytes));
     let verdicts = [
-        short.and_then(|short| gain(short, "superframes carry more at MTU 1500", names)),
-        long.and_then(|long| gain(long, "superframes carry more at the longest MTU too", names)),
+        short.and_then(|short| gain(short, "superframes are faster at MTU 1500", names)),
+        long.and_then(|long| gain(long, "superframes are faster at the longest MTU too", names)),
         short.zip(long).and_then(|(short, long)| less_to_gain(short, long, names)),
         short.and_then(gso_alone_off),
     ];
@@ -394,7 +394,8 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
         Some(on.gain_over(off))
     });
     let evidence = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
-    let cause = "at that MTU a superframe contains one packet, so only the data path differs";
+    let cause =
+        "at the longest MTU a superframe contains one packet, so only the data path differs";
     let [short, long] = SENDER_MTUS.map(|(_, published)| published);
     let published = Published::new(long.ratio / short.ratio, short.source);
     let claim = "the longest MTU leaves less to gain";
@@ -455,7 +456,7 @@ const DEARER: &str = "\
 receiving a packet costs more here than in the source, because it is copied into a userspace device; or \
     other work on the CPU delays single packets, so that they too arrive in batches";
 /// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
-const WORTH: &str = "coalescing carries more per CPU at MTU 1500";
+const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
 /// Ratio of generic coalescing into pages to generic coalescing into packet buffers, in the source: 8.8 Gb/s at 77 %
 /// and 5.5 at 90 %.
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
@@ -568,8 +569,8 @@ const LRO_NOTES: &[&str] = &[
 ];
 const GSO_NOTES: &[&str] =
     &["Off: the kernel segments superframes just before the device, so the rows differ\n\
-     in the segmenting side and in the number of device calls. At the longest MTU a\n\
-     datagram is one packet, so there is nothing to segment. With root, the\n\
+     in where segmentation happens and in the number of device calls. At the longest\n\
+     MTU a datagram is one packet, so there is nothing to segment. With root, the\n\
      receiver's kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
     &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\

@@ -45,13 +45,13 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     let trains = |load: &Load| group.row(load.on)?.segments_per_train;
     let grows = trains(most).zip(trains(least)).map(|(most, least)| {
         let evidence = Evidence::ratio(&most, &least, Bound::AtLeast(1.0));
-        let trains = format!("{} packets, from {}", digits(most.median), digits(least.median));
+        let trains = format!("{} packets, up from {}", digits(most.median), digits(least.median));
         evidence.verdict("trains grow with the load", Unit::Times, ALREADY).with(trains)
     });
     let worth = |load: &Load| group.pair(load.on, load.off).map(|[on, off]| on.gain_over(off));
     let pays = worth(most).zip(worth(least)).map(|(most, least)| {
         let evidence = Evidence::ratio(&most, &least, Bound::AtLeast(1.0));
-        let gains = format!("{} times, from {}", digits(most.median), digits(least.median));
+        let gains = format!("{} times, up from {}", digits(most.median), digits(least.median));
         evidence
             .verdict("coalescing gains more as the load grows", Unit::Times, ALREADY)
             .with(gains)
@@ -118,7 +118,7 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let page = report.page("grosso lab load", "unknown");
-        let headline = "10 Mb/s make trains of 2.00, 1.2 Gb/s of 8.00 packets";
+        let headline = "10 Mb/s make trains of 2.00 packets, 1.2 Gb/s of 8.00";
         assert!(page.contains(headline), "{page}");
         assert_shown(&page);
     }

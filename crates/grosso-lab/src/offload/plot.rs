@@ -57,7 +57,7 @@ type Value = fn(&OffloadRow) -> Option<f64>;
 
 /// The plotted figures, each in its own chart.
 const CHARTS: [(&str, Value); 3] = [
-    ("Segments a train", |row| row.segments_per_train.map(|spread| spread.median)),
+    ("Segments per train", |row| row.segments_per_train.map(|spread| spread.median)),
     ("Gb/s per CPU", |row| Some(row.gigabits_a_cpu_second.median)),
     ("CPU seconds per GB", |row| Some(row.cpu_s_per_gb.median)),
 ];

@@ -85,7 +85,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         Some(Spread::of(runs.iter().map(|run| run.retransmits as f64)))
     };
     let avoided = repeated(HOLES).zip(repeated(OFF)).map(|(repaired, broken)| {
-        let counts = format!("{:.0} a run, unrepaired {:.0}", repaired.median, broken.median);
+        let counts = format!("{:.0} per run, {:.0} without repair", repaired.median, broken.median);
         Evidence::ratio(&repaired, &broken, Bound::Under(1.0))
             .verdict(
                 "40 us skew: repair avoids spurious retransmissions",
@@ -96,8 +96,11 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     });
     let trains = |name| row(JUDGED_US, name)?.segments_per_train;
     let longer = trains(HOLES).zip(trains(OFF)).map(|(repaired, broken)| {
-        let trains =
-            format!("{} packets, unrepaired {}", digits(repaired.median), digits(broken.median));
+        let trains = format!(
+            "{} packets, {} without repair",
+            digits(repaired.median),
+            digits(broken.median)
+        );
         Evidence::ratio(&repaired, &broken, Bound::AtLeast(5.0))
             .verdict(
                 "repair makes trains five times longer",
@@ -128,7 +131,7 @@ const NOTES: &[&str] = &[
      trains are also held across polls. \"behind holes\": packets after a hole wait for\n\
      the missing packets, at most 5 times the delay difference of the paths.",
     "Published in 2016 at 10 Gb/s: with 40 us between the paths, throughput falls\n\
-     from 9.19 to 5.63-5.87 Gb/s; if a hole is awaited for 100 us, it is 9.27 Gb/s.",
+     from 9.19 to 5.63-5.87 Gb/s; with a wait of 100 us for holes, it is 9.27 Gb/s.",
 ];
 
 #[cfg(test)]

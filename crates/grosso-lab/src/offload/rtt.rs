@@ -39,7 +39,7 @@ impl Offload {
             }
             RowGroup {
                 title: format!(
-                    "A wire of {} ms, from the stream's start, {}",
+                    "A wire of {} ms, from the start of the stream, {}",
                     delay.as_secs_f64() * 1e3,
                     layout_words(processors),
                 ),
@@ -96,7 +96,7 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     let saving = off.median - fixed.median;
     let shares = controlled.values().iter().map(|cost| (off.median - cost) / saving);
     Some(Evidence::median(&Spread::of(shares), Bound::AtLeast(SAVED / ROUNDED)).verdict(
-        "at 0.1 ms it saves 90 % of a fixed hold's saving",
+        "at 0.1 ms, control keeps 90 % of a fixed hold's saving",
         Unit::Percent,
         "the controller flushed trains too early",
     ))

@@ -162,7 +162,7 @@ impl OffloadFindings {
     /// Returns the columns of all charts, so that the page has one scale.
     fn columns(&self) -> [Column; 2] {
         let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
-            true => ["requests a second", "microseconds: 50, 90, 99 % of requests"],
+            true => ["requests per second", "microseconds: 50, 90, 99 % of requests"],
             false => ["Gb/s per CPU", "CPU seconds per GB"],
         };
         [
@@ -189,7 +189,7 @@ impl OffloadFindings {
         let [(_, least, few), .., (_, most, many)] = &rows[..] else { return None };
         let verb = if least.name == "1 flow" { "makes" } else { "make" };
         let [few, many] = [few, many].map(|trains| digits(trains.median));
-        Some(format!("{} {verb} trains of {few}, {} of {many} packets", least.name, most.name))
+        Some(format!("{} {verb} trains of {few} packets, {} of {many}", least.name, most.name))
     }
 
     /// Returns whether the rows differ in the number of connections.
@@ -375,8 +375,8 @@ const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
 Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run.";
 const ROLES_LEGEND: &str = "\
-Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b> with the receiver's \
-kernel in it, <b class=\"receiver\">receiver</b>.";
+Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b>, including the receiver's kernel, \
+<b class=\"receiver\">receiver</b>.";
 /// The parts of a bar of latency.
 const PERCENTILES: [&str; 3] = ["50 %", "90 %", "99 %"];
 const LATENCY_LEGEND: &str = "\

@@ -402,7 +402,7 @@ takes time; that time is subtracted. Tunnel: the time outside the kernel,
 without checksums, in which path a encapsulates and path b decapsulates. TX cost
 is the ratio of consecutive trials with and without RCO: tunnel and checksums of
 path a together.
-With RCO, no inner checksum is computed: path a leaves them to path b, whose
+With RCO, no inner checksum is computed: path a leaves it to path b, whose
 kernel treats the packets as local. The kernel's VXLAN over veth does the same.
 The outer checksum is left to the NIC: the kernel's sockets compute it, except
 over veth.";

@@ -25,7 +25,7 @@ impl Findings for TunnelFindings {
         let outer = if outer == Family::V4 { "IPv4" } else { "IPv6" };
         let sendfile = if sendfile { ", sent from a file" } else { "" };
         format!(
-            "two kernels, and a tunnel at each over UDP sockets and a veth wire\n\
+            "two kernels, each with a tunnel over UDP sockets and a veth wire\n\
              {outer} outside{sendfile}; through {}; {} connections, {}; CPUs: {}\n\
              {}",
             environment.through(),
@@ -311,8 +311,8 @@ fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a \
-dot a run. Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which \
+Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a dot is a run. \
+ Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which \
 encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver</b>.";
 
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";

@@ -374,7 +374,7 @@ const COUNTERS: [PortCounter; 3] = [
     PortCounter {
         name: "sender_timeouts",
         is_loss: false,
-        sentence: "Nothing was acknowledged until the retransmission timer expired.",
+        sentence: "No data was acknowledged before the retransmission timer expired.",
     },
 ];
 

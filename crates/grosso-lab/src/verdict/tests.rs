@@ -157,10 +157,7 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
         assert_eq!((found.here, found.effect), (figure, Some(effect)), "{figure} {published}");
     }
     let weaker = beside(2.0, more, 2.74);
-    assert_eq!(
-        weaker.reasons(),
-        "2.00 times; published 2.74 times (R1); here weaker than published"
-    );
+    assert_eq!(weaker.reasons(), "2.00 times; published 2.74 times (R1); weaker than published");
     let json = serde_json::to_value(&weaker).unwrap();
     assert_eq!(json["published"]["effect"], "weaker_than");
     assert_eq!(

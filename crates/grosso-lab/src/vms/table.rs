@@ -101,7 +101,7 @@ const HEADING: [&str; 2] = [
 
 const LEGEND: &str = "\
 TCP between VMs that QEMU emulates and a network namespace of this machine, or between two VMs. \
-A bar is the median, a dot is a run. Emulated CPUs are slow, so compare the carriers with each other.";
+A bar is the median, a dot is a run. Emulated CPUs are slow, so compare the backends only with each other.";
 
 const KNOBS: &[Knob] = &[
     Knob {

@@ -52,7 +52,7 @@ extern "C" fn on_trap(_: c_int, trapped: *const Trapped, _: *const c_void) {
         None => line.put_number(trapped.call.unsigned_abs()),
     }
     line.put(
-        b", which is not on its list\nhint: this is a bug in Grosso or an attack: please \
+        b", which is not on its allowlist\nhint: this is a bug in Grosso or an attack: please \
                report it\n",
     );
     // SAFETY: the bytes belong to the line.

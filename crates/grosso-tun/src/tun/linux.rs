@@ -94,7 +94,8 @@ fn explained(name: &str, options: &TunOptions, error: io::Error) -> io::Error {
         }
         (ErrorClass::Forbidden, _) => "CAP_NET_ADMIN is required: run as root".to_owned(),
         (ErrorClass::Later, io::ErrorKind::ResourceBusy) => {
-            "another program has the device open: stop it, or choose another name".to_owned()
+            "another program has opened the device: stop that program, or choose another name"
+                .to_owned()
         }
         (ErrorClass::Malformed, _) => match InterfaceName::new(name) {
             Ok(interface) => conflict(&interface, options),

@@ -90,9 +90,9 @@ impl NoSegments {
             Self::HeadersSplit => "its headers are not contiguous",
             Self::HeaderTooLong => "its headers are longer than supported",
             Self::TooManyIpHeaders => "it has more than five IP headers",
-            Self::ChecksumStart => "its partial checksum is not the one in its TCP or UDP header",
+            Self::ChecksumStart => "its partial checksum is not in its TCP or UDP header",
             Self::GreSequence => "each packet would need its own GRE sequence number",
-            Self::Fragments => "it is an IP fragment, or must be fragmented instead",
+            Self::Fragments => "it is an IP fragment, or it must be fragmented instead",
             Self::TooLong => {
                 "it or one of its packets exceeds the maximum length of an IP datagram"
             }

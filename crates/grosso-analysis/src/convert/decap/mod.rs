@@ -146,8 +146,8 @@ fn finish(
     for ((class, kind), count) in &unwrapper.critical_options {
         let packets = units::count(*count, "packet");
         session.note(format!(
-            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not \
-             know the option drops them"
+            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not support the \
+             option drops them"
         ));
     }
     if unwrapper.reserved_bits > 0 {

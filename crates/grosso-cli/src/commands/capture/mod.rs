@@ -110,7 +110,10 @@ fn check(options: &Capture) -> Result<(), Failure> {
         return usage("usage.output", "-C and -G create files: pass a file name with -w");
     }
     if options.interface() == ANY && options.format() == Format::Pcap {
-        return usage("usage.format", "-i any needs pcapng, because pcap holds one interface only");
+        return usage(
+            "usage.format",
+            "-i any needs pcapng, because pcap can hold only one interface",
+        );
     }
     if options.interface() == ANY && !(options.listen.is_empty() && options.to.is_empty()) {
         return usage("usage.interface", "--listen and --to need one interface, not any");
@@ -252,7 +255,7 @@ impl Running {
         if source.unknown > 0 {
             let packets = units::count(source.unknown, "packet");
             session.talk.note(format!(
-                "{packets} left out: their interfaces have a link type that is not supported"
+                "{packets} skipped: the link type of their interfaces is not supported"
             ));
         }
         let is_host = !options.is_wire() && !options.write().is_empty();

@@ -50,11 +50,10 @@ impl Outputs {
             && let Some(to) = options.to.first()
         {
             let message = format!(
-                "capture: packets of {} have no Ethernet addresses, which {to} \
-                                   needs",
+                "capture: {to} needs Ethernet addresses, but packets of {} have none",
                 device.name
             );
-            let hint = "--listen and -w accept packets that begin with IP";
+            let hint = "--listen and -w accept packets without Ethernet headers";
             return Err(Failure::usage("usage.link_type", message).hint(hint));
         }
         let monitors = options.to.iter().map(|word| MonitorPort::open(word, source.name()));

@@ -68,7 +68,7 @@ impl CapturedInterface {
         let link = link.map_err(|error| failed("querying the interface", &error))?;
         let Some(link_type) = link_type(link.hardware_type) else {
             let message = format!(
-                "capture: {name} has a link type that is not supported (hardware type {})",
+                "capture: the link type of {name} is not supported (hardware type {})",
                 link.hardware_type
             );
             return Err(Failure::environment("environment.link_type", message));

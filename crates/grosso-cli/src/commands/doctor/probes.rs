@@ -44,7 +44,10 @@ pub(super) fn tun(host: &Host, network: &NetworkNamespace) -> Finding {
                                   CAP_NET_ADMIN",
         )
         .needs(&["net_admin"]),
-        Err(error) => Finding::fail("tun", format!("/dev/net/tun is accessible; {error}")),
+        Err(error) => Finding::fail(
+            "tun",
+            format!("/dev/net/tun is accessible, but it does not work: {error}"),
+        ),
     }
 }
 

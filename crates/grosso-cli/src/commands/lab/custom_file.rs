@@ -84,7 +84,9 @@ impl CustomFile {
             let (span, SettingTable { name, path: changes }) = (one.span(), one.get_ref());
             let wrong = |what: &str| at(text, span.clone(), &format!("setting \"{name}\": {what}"));
             if name.is_empty() || name.chars().count() > NAME_CHARACTERS_MAX {
-                return Err(wrong(&format!("a name has 1 to {NAME_CHARACTERS_MAX} characters")));
+                return Err(wrong(&format!(
+                    "a name must have 1 to {NAME_CHARACTERS_MAX} characters"
+                )));
             }
             if settings.iter().any(|other| other.name == *name) {
                 return Err(wrong("another setting has this name"));

@@ -43,7 +43,7 @@ pub(super) fn run_experiment<E: Experiment>(
     let trials = experiment.trials();
     let measured = experiment.plan().measured;
     session.talk.remark(&format!(
-        "lab: {} of at most {measured:?}, each with its own start and end",
+        "lab: {} of at most {measured:?} each, plus startup and shutdown",
         units::count(trials as u64, "trial")
     ));
     let started = Instant::now();

@@ -201,7 +201,7 @@ fn wait(
         }
         let log = place.log();
         let said = last_error(&log);
-        let why = said.map_or_else(|| "its process does not start".to_owned(), |said| said.what);
+        let why = said.map_or_else(|| "its process did not start".to_owned(), |said| said.what);
         let failure = Failure::environment("environment.tunnel", format!("{command}: {why}"));
         let hint = last_error(&log).and_then(|said| said.hint);
         return Err(failure.hint(hint.unwrap_or_else(|| format!("see {}", log.display()))));
@@ -242,7 +242,7 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
     let mut wanted = [PollFd::new(&file, PollFlags::IN)];
     match poll(&mut wanted, timeout.as_ref()) {
         Ok(0) => {
-            let message = format!("{command}: process {number} of {} does not end", place.name);
+            let message = format!("{command}: process {number} of {} did not exit", place.name);
             let hint = format!("sudo kill -9 {number}");
             return Err(Failure::environment("environment.process", message).hint(hint));
         }

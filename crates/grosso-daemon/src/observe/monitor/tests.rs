@@ -132,7 +132,7 @@ fn a_path_that_is_stuck_has_no_rates_and_the_age_of_its_counters() {
     monitor.take(vec![stuck]);
     let screen = drawn(&monitor, 80, 24);
     assert_eq!(row(&screen).as_deref(), Some(expected), "{screen}");
-    assert!(screen.contains("stuck: no answer, counters from 3 s ago"), "{screen}");
+    assert!(screen.contains("stuck: no answer; the counters are 3 s old"), "{screen}");
     assert!(screen.contains("tn1           0.02"), "the other device has rates: {screen}");
 }
 

@@ -31,7 +31,7 @@ fn gathered() -> Vec<Counter> {
         counter(
             "rx_acks_vector_packets",
             "packets",
-            "Acknowledgments that were held in such groups and sent unchanged.",
+            "Acknowledgments that were held in groups and sent unchanged.",
             |stats, _| stats.vector_packets,
         ),
     ]
@@ -64,7 +64,7 @@ fn expanded() -> Vec<Counter> {
         ),
         counter(
             "rx_acks_expanded_into",
-            "Acknowledgments that expansion sent, including the original ones.",
+            "Acknowledgments sent by expansion, including the original ones.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]

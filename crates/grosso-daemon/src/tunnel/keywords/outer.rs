@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Keyword] = &[
     .hexadecimal()
     .check(|tunnel, value, _| match (tunnel.endpoint.remote, value.number::<u32>()) {
         (remote, Some(label)) if remote.is_ipv4() => {
-            Err(format!("flowlabel {label:#x} applies to IPv6 only, and remote is {remote}"))
+            Err(format!("flowlabel {label:#x} applies to IPv6 only, but remote is {remote}"))
         }
         _ => Ok(()),
     }),
@@ -107,7 +107,7 @@ pub(super) const ROWS: &[Keyword] = &[
     )
     .check(|tunnel, value, _| match tunnel.endpoint.remote {
         remote if remote.is_ipv6() => {
-            Err(format!("df {value} applies to IPv4 only, and remote is {remote}"))
+            Err(format!("df {value} applies to IPv4 only, but remote is {remote}"))
         }
         _ => Ok(()),
     }),

@@ -111,7 +111,7 @@ fn check_remotes(tunnel: &Description) -> Result<(), String> {
     if tunnel.forwarding.is_some() && !tunnel.endpoint.carries_ethernet() {
         let kind = kind.name();
         return Err(format!(
-            "several remotes need a tunnel of Ethernet frames, which {kind} is not"
+            "several remotes require a tunnel that carries Ethernet frames, unlike {kind}"
         ));
     }
     if remotes.len() > REMOTES_MAX {

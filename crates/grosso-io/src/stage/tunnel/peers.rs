@@ -150,7 +150,7 @@ fn front(
 /// Returns the addresses of all remote endpoints, in order.
 fn ends(endpoint: &Endpoint, forwarding: &Forwarding) -> Result<Vec<IpAddr>, String> {
     if !endpoint.carries_ethernet() {
-        return Err("several remotes need a tunnel of Ethernet frames".into());
+        return Err("several remotes require a tunnel that carries Ethernet frames".into());
     }
     let mut ends = vec![endpoint.remote];
     for remote in &forwarding.remotes {

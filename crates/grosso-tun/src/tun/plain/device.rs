@@ -69,7 +69,7 @@ fn check(options: &TunOptions) -> io::Result<()> {
         return Err(unsupported("a device has one queue: use Queues::One"));
     }
     if options.persistence == Persistence::Persistent {
-        return Err(unsupported("a device ends with its program: use Persistence::Temporary"));
+        return Err(unsupported("a device cannot outlive its program: use Persistence::Temporary"));
     }
     Ok(())
 }
