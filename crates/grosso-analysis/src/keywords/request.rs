@@ -152,7 +152,7 @@ impl Request {
                     parquet: options.one("parquet", text)?.map(Into::into),
                     trains: options.one("trains", text)?.map(Into::into),
                     flows: options.one("flows", parse_flow_file)?,
-                    shard: options.one("shard", Shard::parse)?.unwrap_or_default(),
+                    shard: options.one_from("shard", Shard::ONLY, Shard::parse)?,
                     given: given(options)?,
                     rules: rules(options)?,
                 };
