@@ -54,7 +54,7 @@ impl PathOptions {
     }
 }
 
-/// What the two directions between a pair of ports learn from each other's frames. The default is empty.
+/// State that the two directions between a pair of ports share. The default is empty.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Measurement of round trips: each direction observes its frames.

@@ -25,7 +25,7 @@ pub(super) struct FrameReceiver {
     packets_max: usize,
 }
 
-/// What a device has for its [`FrameReceiver`].
+/// Result of reading one frame for a [`FrameReceiver`].
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// A buffer, and the number of bytes that the device has written into it or had to write.
