@@ -91,7 +91,7 @@ class Capture:
         """Returns the packets, with their bytes if ``data`` is true. ``options`` are those of ``grosso inspect``."""
         return Rows.packets(self._command("inspect", options), data, self)
 
-    def trains(self, *, profile: PathLike = "linux", **options: Option) -> Rows:
+    def trains(self, *, profile: PathLike | None = None, **options: Option) -> Rows:
         """Returns the trains into which a receiving host would merge the packets. Each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
@@ -109,7 +109,7 @@ class Capture:
         return self._made("wire", write, options)
 
     def coalesce(
-        self, *, profile: PathLike = "linux", write: PathLike | None = None, **options: Option
+        self, *, profile: PathLike | None = None, write: PathLike | None = None, **options: Option
     ) -> Capture:
         """Merges trains into superframes, as a receiving host does."""
         return self._made("coalesce", write, {"profile": profile, **options})

@@ -14,7 +14,8 @@ fn main() -> Result<(), Failure> {
             Ok(report) => {
                 let sizes = report.superframes.mss.iter();
                 let evidence: BTreeSet<_> = sizes.map(|size| size.source.code()).collect();
-                let evidence: Vec<_> = report.verdict.reasons.into_iter().chain(evidence).collect();
+                let evidence: Vec<_> =
+                    report.verdict.reasons.iter().copied().chain(evidence).collect();
                 println!("{path}: not the wire: {}", evidence.join(", "));
             }
             Err(failure) => println!("{path}: {failure}"),

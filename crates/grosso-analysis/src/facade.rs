@@ -10,7 +10,7 @@ use crate::{
     evidence::Given,
     inspect::Inspect,
     replay::Rules,
-    report::{Report, notes},
+    report::{Envelope, notes},
     reports::{inspect::InspectReport, wire::WireReport},
     tables::{TrainRow, Visit, visit_trains},
 };
@@ -96,7 +96,7 @@ impl Capture {
     ///
     /// # Errors
     /// Fails if the capture cannot be read to its end.
-    pub fn classify(self) -> Result<InspectReport, Failure> {
+    pub fn classify(self) -> Result<Envelope<InspectReport>, Failure> {
         self.run(Inspect::default())
     }
 
@@ -114,7 +114,7 @@ impl Capture {
     ///
     /// # Errors
     /// Fails if the capture cannot be read to its end, or the output cannot be written.
-    pub fn wire(self, options: Wire) -> Result<WireReport, Failure> {
+    pub fn wire(self, options: Wire) -> Result<Envelope<WireReport>, Failure> {
         self.run(options)
     }
 
@@ -150,13 +150,12 @@ impl Capture {
     ///
     /// # Errors
     /// Fails if the command fails, or if the capture is damaged.
-    pub fn run<C: CaptureCommand>(self, command: C) -> Result<C::Report, Failure> {
-        let mut outcome = command.run(self.files, &self.session)?;
+    pub fn run<C: CaptureCommand>(self, command: C) -> Result<Envelope<C::Report>, Failure> {
+        let outcome = command.run(self.files, &self.session)?;
         let mut warnings = self.notes.texts.take();
         warnings.extend(notes(&outcome.report));
-        outcome.report.warn(warnings);
         outcome.end.conclude(&self.session)?;
-        Ok(outcome.report)
+        Ok(Envelope::new(outcome.report, warnings))
     }
 
     fn of(captures: Captures, session: Session, notes: Rc<Notes>) -> Self {

@@ -14,7 +14,7 @@ use crate::{
     error::Failure,
     evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
     headers::{Endpoints, is_ip, u16_at, u32_at},
-    report::{Place, Tool},
+    report::Place,
     reports::inspect::{
         Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
         Verdicts,
@@ -255,8 +255,6 @@ impl CaptureFacts {
         };
         let tunnels = self.tunnels.iter();
         InspectReport {
-            schema: InspectReport::FORM.name,
-            tool: Tool::THIS,
             input: InspectInput {
                 facts: input.facts(self.bytes),
                 linktype,
@@ -274,7 +272,6 @@ impl CaptureFacts {
             slowdown: self.connections.conclude(),
             verdict,
             on_link: self.on_link,
-            warnings: Vec::new(),
         }
     }
 

@@ -28,6 +28,9 @@ impl Default for Shard {
 }
 
 impl Shard {
+    /// The only shard, as users write it.
+    pub const ONLY: &str = "1/1";
+
     /// Parses `I/N`.
     ///
     /// # Errors
@@ -94,6 +97,11 @@ mod tests {
 
     const ENDS: [IpAddr; 2] =
         [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
+
+    #[test]
+    fn the_only_shard_is_the_default() {
+        assert_eq!(Shard::parse(Shard::ONLY), Ok(Shard::default()));
+    }
 
     #[test]
     fn both_directions_are_in_one_share_and_every_flow_in_one() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grosso_report::{
-    report::{COLUMNS, Report, Tool, wrap_at},
+    report::{COLUMNS, Envelope, Report, wrap_at},
     schema::ReportForm,
     style::Style,
     units,
@@ -17,13 +17,10 @@ use crate::{fault::Fault, judge::RULES_OF_ALL, vectors::Vector};
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ConformReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     /// Command line that started the program.
     pub command: Vec<String>,
     #[serde(flatten)]
     pub score: Score,
-    pub warnings: Vec<String>,
     /// Whether to print details.
     #[serde(skip)]
     pub is_long: bool,
@@ -191,6 +188,10 @@ impl JoinCounts {
 }
 
 impl Report for ConformReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let score = &self.score;
         let mut text = String::new();
@@ -215,15 +216,11 @@ impl Report for ConformReport {
         }
         text + &score.summary()
     }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
 }
 
 impl ConformReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.conform/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.conform/1");
 
     /// Formats the faults in one vector.
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {

@@ -136,7 +136,7 @@ impl RunningPath {
         let lefts = open(&spec.left, spec.queues, command)?;
         let name = |ports: &[LivePort]| ports.first().map(|port| port.name().to_owned());
         let left = name(&lefts).unwrap_or_default();
-        if let Device::Tunnel(description) = &spec.right.device {
+        let (right, group) = if let Device::Tunnel(description) = &spec.right.device {
             let right = description.name();
             if let Some(found) = RouteLoop::find(description, &left, others) {
                 return Err(found.refusal(command, &right));
@@ -145,28 +145,20 @@ impl RunningPath {
                 tunnel_end::Ends::Udp(rights) => start(&spec, lefts, rights, ended),
                 tunnel_end::Ends::Ip(rights) => start(&spec, lefts, rights, ended),
             };
-            let group = group.map_err(|error| failed(command, &spec, &error))?;
-            return Ok(Self {
-                spec,
-                left,
-                right,
-                shared,
-                has_looped: false,
-                route_loop: None,
-                _claims: claims,
-                group,
-            });
-        }
-        let rights = open(&spec.right, spec.queues, command)?;
-        let right = name(&rights).unwrap_or_default();
-        let group = match &spec.impairment {
-            None => staged(&spec, lefts, rights, notices, command, ended),
-            Some(impairment) => {
-                let [lefts, rights] = [(lefts, 0), (rights, 1)]
-                    .map(|(ports, side)| impaired(ports, impairment, side));
-                staged(&spec, lefts, rights, notices, command, ended)
-            }
-        }?;
+            (right, group.map_err(|error| failed(command, &spec, &error))?)
+        } else {
+            let rights = open(&spec.right, spec.queues, command)?;
+            let right = name(&rights).unwrap_or_default();
+            let group = match &spec.impairment {
+                None => staged(&spec, lefts, rights, notices, command, ended),
+                Some(impairment) => {
+                    let [lefts, rights] = [(lefts, 0), (rights, 1)]
+                        .map(|(ports, side)| impaired(ports, impairment, side));
+                    staged(&spec, lefts, rights, notices, command, ended)
+                }
+            };
+            (right, group?)
+        };
         Ok(Self {
             spec,
             left,

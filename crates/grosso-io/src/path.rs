@@ -54,6 +54,30 @@ impl PathOptions {
     }
 }
 
+/// State that the two directions between a pair of ports share. The default is empty.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Measurement of round trips: each direction observes its frames.
+    round_trips: Option<Box<RoundTrips>>,
+    /// Record of the trains that one direction delivers, by which the other expands acknowledgments.
+    expander: Option<Box<Expander>>,
+}
+
+impl Shared {
+    /// Creates what these two directions require of each other; `seed` is the key of the flow hashes.
+    #[must_use]
+    pub fn of(directions: [&Direction; 2], seed: u64) -> Self {
+        let [first, _] = directions;
+        let round_trips = directions.iter().any(|direction| direction.wants_round_trips());
+        let expander = directions.iter().any(|direction| direction.options.expand_acknowledgments);
+        Self {
+            round_trips: round_trips.then(|| Box::new(RoundTrips::new(seed))),
+            expander: expander
+                .then(|| Box::new(Expander::new(first.link, first.options.ports, seed))),
+        }
+    }
+}
+
 /// One direction of a data path, from one port to another. The [crate documentation](crate) has an example.
 #[derive(Debug)]
 pub struct Direction {
@@ -63,10 +87,6 @@ pub struct Direction {
     coalescer: Option<PortCoalescer>,
     done: Done,
     egress: Egress,
-    /// Measurement of round trips, shared by both directions; present while this direction moves frames.
-    round_trips: Option<Box<RoundTrips>>,
-    /// Record of the trains delivered, shared by both directions; present while this direction moves frames.
-    expander: Option<Box<Expander>>,
     /// Whether the port accepted frames that it could not send yet.
     is_blocked: bool,
 }
@@ -91,8 +111,6 @@ impl Direction {
             device,
             coalescer,
             done: Done::default(),
-            round_trips: None,
-            expander: None,
             is_blocked: false,
         }
     }
@@ -108,15 +126,31 @@ impl Direction {
         to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<usize, PortError> {
+        self.poll_shared(from, to, now_ns, &mut Shared::default())
+    }
+
+    /// Works like [`Self::poll`], and exchanges knowledge with the opposite direction, which must be polled with the
+    /// same `shared`.
+    ///
+    /// # Errors
+    /// Returns the error of a port that failed.
+    pub fn poll_shared(
+        &mut self,
+        from: &mut dyn Port,
+        to: &mut dyn Transmit,
+        now_ns: u64,
+        shared: &mut Shared,
+    ) -> Result<usize, PortError> {
         if !self.egress.drain(to)? {
-            self.expire(from, to, now_ns)?;
+            self.with_coalescer(to, shared, |coalescer, sink| coalescer.expire(now_ns, sink))?;
+            self.hand_back(from, to)?;
             return Ok(0);
         }
         let (mut received, mut few) = (0, FEW_FRAMES);
         while received < self.options.budget_frames {
             let (most, before) =
                 (few.min(self.options.budget_frames - received), self.egress.stats.rx_bytes);
-            let count = self.take_some(from, to, now_ns, most)?;
+            let count = self.take_some(from, to, now_ns, most, shared)?;
             received += count;
             if count < most {
                 break;
@@ -126,7 +160,7 @@ impl Direction {
             }
         }
         let is_full = received >= self.options.budget_frames;
-        self.with_coalescer(to, |coalescer, sink| match is_full {
+        self.with_coalescer(to, shared, |coalescer, sink| match is_full {
             true => coalescer.poll_end_full(now_ns, sink),
             false => coalescer.poll_end(now_ns, sink),
         })?;
@@ -142,10 +176,11 @@ impl Direction {
         to: &mut dyn Transmit,
         now_ns: u64,
         most: usize,
+        shared: &mut Shared,
     ) -> Result<usize, PortError> {
         let mut failed = None;
         let received = from.receive(now_ns, most, &mut |frame| {
-            self.take(frame, to, now_ns, &mut failed);
+            self.take(frame, to, now_ns, shared, &mut failed);
         })?;
         self.egress.stats.rx_frames += received as u64;
         from.recycle_all(&mut self.done.wanted);
@@ -158,15 +193,17 @@ impl Direction {
         frame: Frame<PortBuffer>,
         to: &mut dyn Transmit,
         now_ns: u64,
+        shared: &mut Shared,
         failed: &mut Option<PortError>,
     ) {
-        if self.round_trips.is_some() {
-            self.learn_round_trip(&frame, now_ns);
+        if shared.round_trips.is_some() {
+            self.learn_round_trip(&frame, now_ns, shared);
         }
-        if self.expander.is_some() && failed.is_none() {
-            self.expand(&frame, to).unwrap_or_else(|error| *failed = Some(error));
+        if shared.expander.is_some() && failed.is_none() {
+            self.expand(&frame, to, shared).unwrap_or_else(|error| *failed = Some(error));
         }
-        let Self { egress, done, coalescer, expander, .. } = self;
+        let Self { egress, done, coalescer, .. } = self;
+        let expander = &mut shared.expander;
         match coalescer {
             _ if failed.is_some() => done.push(frame.buffer),
             Some(coalescer) => {
@@ -188,35 +225,6 @@ impl Direction {
         self.coalescer.as_ref().is_some_and(|coalescer| coalescer.profile().wants_round_trips())
     }
 
-    /// Lets this direction observe its frames to measure round trips, until [`Self::take_round_trips`]. The other
-    /// direction must use the same value.
-    pub fn put_round_trips(&mut self, round_trips: Option<Box<RoundTrips>>) {
-        self.round_trips = round_trips;
-    }
-
-    /// Removes and returns the round-trip measurement.
-    pub fn take_round_trips(&mut self) -> Option<Box<RoundTrips>> {
-        self.round_trips.take()
-    }
-
-    /// Returns whether this direction expands acknowledgments, and so needs the trains that the other direction
-    /// delivered.
-    #[must_use]
-    pub fn wants_expander(&self) -> bool {
-        self.options.expand_acknowledgments
-    }
-
-    /// Lets this direction record the trains that it delivers and, if configured, expand acknowledgments, until
-    /// [`Self::take_expander`]. Both directions must use the same value.
-    pub fn put_expander(&mut self, expander: Option<Box<Expander>>) {
-        self.expander = expander;
-    }
-
-    /// Removes and returns the expander.
-    pub fn take_expander(&mut self) -> Option<Box<Expander>> {
-        self.expander.take()
-    }
-
     /// Sends queued frames while the port has room, without receiving.
     ///
     /// # Errors
@@ -236,7 +244,8 @@ impl Direction {
         to: &mut dyn Transmit,
         now_ns: u64,
     ) -> Result<(), PortError> {
-        self.with_coalescer(to, |coalescer, sink| coalescer.expire(now_ns, sink))?;
+        let shared = &mut Shared::default();
+        self.with_coalescer(to, shared, |coalescer, sink| coalescer.expire(now_ns, sink))?;
         self.hand_back(from, to)
     }
 
@@ -245,7 +254,8 @@ impl Direction {
     /// # Errors
     /// Returns the error of a port that failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
-        self.with_coalescer(to, |coalescer, sink| coalescer.finish(sink))?;
+        let shared = &mut Shared::default();
+        self.with_coalescer(to, shared, |coalescer, sink| coalescer.finish(sink))?;
         self.hand_back(from, to)
     }
 
@@ -293,8 +303,9 @@ impl Direction {
 
     /// Passes a measured round-trip time to the coalescer.
     #[inline(never)]
-    fn learn_round_trip(&mut self, frame: &Frame<PortBuffer>, now_ns: u64) {
-        let Self { round_trips: Some(seen), coalescer, link, options, .. } = self else { return };
+    fn learn_round_trip(&mut self, frame: &Frame<PortBuffer>, now_ns: u64, shared: &mut Shared) {
+        let Some(seen) = &mut shared.round_trips else { return };
+        let Self { coalescer, link, options, .. } = self;
         let packet = frame.buffer.as_ref();
         let round_trip_ns = seen.observe(packet, *link, &options.ports, now_ns);
         if let (Some(round_trip_ns), Some(coalescer)) = (round_trip_ns, coalescer) {
@@ -308,16 +319,18 @@ impl Direction {
         &mut self,
         frame: &Frame<PortBuffer>,
         to: &mut dyn Transmit,
+        shared: &mut Shared,
     ) -> Result<(), PortError> {
-        let Self { expander: Some(expander), egress, options, .. } = self else { return Ok(()) };
-        if !options.expand_acknowledgments {
+        let Self { egress, options, .. } = self;
+        let Some(expander) = shared.expander.as_mut().filter(|_| options.expand_acknowledgments)
+        else {
             return Ok(());
-        }
+        };
         let expansion = expander.expand(frame).and_then(|result| egress.count_expansion(result));
         let Some(expansion) = expansion else { return Ok(()) };
         // Held packets of the same connection are sent first, so that no packet is overtaken.
         let packet = frame.buffer.as_ref();
-        self.with_coalescer(to, |coalescer, sink| {
+        self.with_coalescer(to, shared, |coalescer, sink| {
             coalescer.flush_before(packet, frame.meta.hash, sink);
         })?;
         self.egress.send_copies(&expansion, to)
@@ -326,12 +339,11 @@ impl Direction {
     fn with_coalescer(
         &mut self,
         to: &mut dyn Transmit,
+        shared: &mut Shared,
         act: impl FnOnce(&mut PortCoalescer, &mut dyn Sink<PortBuffer>),
     ) -> Result<(), PortError> {
-        let Self { coalescer: Some(coalescer), egress, done, expander, .. } = self else {
-            return Ok(());
-        };
-        let mut failed = None;
+        let Self { coalescer: Some(coalescer), egress, done, .. } = self else { return Ok(()) };
+        let (mut failed, expander) = (None, &mut shared.expander);
         act(coalescer, &mut PortSink { egress, to, done, expander, failed: &mut failed });
         failed.map_or(Ok(()), Err)
     }

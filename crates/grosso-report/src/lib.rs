@@ -13,30 +13,30 @@
 //! | [`units`] | bytes, times, percentages and counts, formatted for people |
 //!
 //! ```
-//! use grosso_report::{report::Report, schema::ReportForm, style::Style};
+//! use grosso_report::{
+//!     report::{Envelope, Report},
+//!     schema::ReportForm,
+//!     style::Style,
+//! };
 //! use schemars::JsonSchema;
 //! use serde::Serialize;
 //!
 //! #[derive(Serialize, JsonSchema)]
 //! struct Count {
-//!     schema: &'static str,
 //!     packets: u64,
-//!     warnings: Vec<String>,
 //! }
 //!
-//! const FORM: ReportForm = ReportForm::of::<Count>("example.count/1");
-//!
 //! impl Report for Count {
+//!     fn form(&self) -> ReportForm {
+//!         ReportForm::of::<Envelope<Self>>("example.count/1")
+//!     }
+//!
 //!     fn text(&self, style: Style) -> String {
 //!         format!("{}\n", style.strong(&grosso_report::units::count(self.packets, "packet")))
 //!     }
-//!
-//!     fn warn(&mut self, warnings: Vec<String>) {
-//!         self.warnings = warnings;
-//!     }
 //! }
 //!
-//! let count = Count { schema: FORM.name, packets: 2, warnings: Vec::new() };
+//! let count = Count { packets: 2 };
 //! assert_eq!(count.text(Style { color: false }), "2 packets\n");
 //! ```
 #![forbid(unsafe_code)]

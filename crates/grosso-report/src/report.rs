@@ -1,6 +1,6 @@
 //! Reports of commands, printed as text or as JSON from one value: their parts and their destination.
 
-use core::time::Duration;
+use core::{ops::Deref, time::Duration};
 use std::io::{self, IsTerminal, Write};
 
 use grosso_capture::CaptureError;
@@ -11,17 +11,18 @@ use crate::{
     console::Talk,
     error::Failure,
     name::{Name, harmless as harmless_word, harmless_lines, quoted},
+    schema::ReportForm,
     style::{Style, harmless_painted},
     units,
 };
 
-/// The report of a command.
+/// The report of a command, without the fields that every report has: [`Envelope`] adds them.
 pub trait Report: Serialize {
+    /// Returns the JSON form of the report.
+    fn form(&self) -> ReportForm;
+
     /// Returns the report as text: lines of at most [`COLUMNS`] columns.
     fn text(&self, style: Style) -> String;
-
-    /// Stores the notes that a user would see on a terminal.
-    fn warn(&mut self, warnings: Vec<String>);
 
     /// Returns the capture that was read, if any.
     fn input(&self) -> Option<&InputFacts> {
@@ -36,6 +37,38 @@ pub trait Report: Serialize {
     /// Returns how much was read if Ctrl-C ended the reading: the whole report then covers only that part.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
+    }
+}
+
+// A comment for rustdoc would become the description of every schema, which is that of the body.
+#[expect(missing_docs, reason = "a comment is the description of the schema")]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Envelope<R> {
+    schema: &'static str,
+    tool: Tool,
+    #[serde(flatten)]
+    pub body: R,
+    pub warnings: Vec<String>,
+}
+
+impl<R: Report> Envelope<R> {
+    /// Creates the report with this body. Warnings are the notes that a user would see on a terminal.
+    pub fn new(body: R, warnings: Vec<String>) -> Self {
+        Self::of(body.form(), body, warnings)
+    }
+}
+
+impl<R> Envelope<R> {
+    fn of(form: ReportForm, body: R, warnings: Vec<String>) -> Self {
+        Self { schema: form.name, tool: Tool::THIS, body, warnings }
+    }
+}
+
+impl<R> Deref for Envelope<R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        &self.body
     }
 }
 
@@ -55,20 +88,34 @@ impl Place {
     }
 }
 
-/// Prints a report.
-pub fn print(report: &mut impl Report, talk: &mut Talk, place: Place) -> Result<(), Failure> {
+/// Prints a report in its envelope.
+pub fn print<R: Report>(report: &R, talk: &Talk, place: Place) -> Result<(), Failure> {
     for note in notes(report) {
         talk.note(note);
     }
-    report.warn(talk.take_warnings());
+    let envelope = Envelope::of(report.form(), report, talk.take_warnings());
+    show(report, &envelope, talk, place)
+}
+
+/// Prints a report whose JSON has no envelope, and so no place for warnings.
+pub fn print_bare(report: &impl Report, talk: &Talk, place: Place) -> Result<(), Failure> {
+    show(report, report, talk, place)
+}
+
+/// Prints the text of a report, or `json` instead.
+fn show(
+    report: &impl Report,
+    json: &impl Serialize,
+    talk: &Talk,
+    place: Place,
+) -> Result<(), Failure> {
     let is_terminal = match place {
         Place::Standard => io::stdout().is_terminal(),
         Place::Error => io::stderr().is_terminal(),
     };
     let text = if talk.json {
-        let json = serde_json::to_string(report);
-        let json = json.map_err(|error| Failure::internal(error.to_string()))?;
-        json + "\n"
+        let json = serde_json::to_string(json);
+        json.map_err(|error| Failure::internal(error.to_string()))? + "\n"
     } else if talk.quiet {
         return Ok(());
     } else {

@@ -4,13 +4,13 @@
 use grosso::{
     Frame, Meta,
     checksum::Checksum,
-    expand::{Expander, Unexpanded},
+    expand::Unexpanded,
     features::{Device, Features},
 };
 use grosso_io::{
     Port, PortBuffer, PortError, Transmitted,
     memory::{MemoryPort, wire},
-    path::{Direction, PathOptions},
+    path::{Direction, PathOptions, Shared},
     runner::{DataPath, RunOptions},
 };
 use grosso_testkit::{
@@ -18,7 +18,7 @@ use grosso_testkit::{
     headers::Tcp,
     oracle::{Link, is_right},
 };
-use grosso_wire::{LinkType, Ports};
+use grosso_wire::LinkType;
 
 /// Payload bytes of a packet.
 const LEN: u32 = 1000;
@@ -108,6 +108,7 @@ struct Bench {
     host: MemoryPort,
     to_host: Direction,
     to_wire: Direction,
+    shared: Shared,
 }
 
 impl Bench {
@@ -117,22 +118,17 @@ impl Bench {
         let (inside, host) = wire(LinkType::Ethernet, Device::new(Features::ALL), 1000);
         let mut back = PathOptions::new(1);
         back.expand_acknowledgments = expands;
-        let mut to_host = Direction::new(PathOptions::new(1), LinkType::Ethernet, inside.device());
+        let to_host = Direction::new(PathOptions::new(1), LinkType::Ethernet, inside.device());
         let to_wire = Direction::new(back, LinkType::Ethernet, outside.device());
-        assert_eq!((to_host.wants_expander(), to_wire.wants_expander()), (false, expands));
-        to_host.put_expander(
-            expands.then(|| Box::new(Expander::new(LinkType::Ethernet, Ports::ASSIGNED, 1))),
-        );
-        Self { server, outside, inside, host, to_host, to_wire }
+        let shared = Shared::of([&to_host, &to_wire], 1);
+        Self { server, outside, inside, host, to_host, to_wire, shared }
     }
 
     /// Runs one poll in each direction, as a path's thread does.
     fn turn(&mut self) {
-        let Self { outside, inside, to_host, to_wire, .. } = self;
-        to_host.poll(outside, inside, 0).unwrap();
-        to_wire.put_expander(to_host.take_expander());
-        to_wire.poll(inside, outside, 0).unwrap();
-        to_host.put_expander(to_wire.take_expander());
+        let Self { outside, inside, to_host, to_wire, shared, .. } = self;
+        to_host.poll_shared(outside, inside, 0, shared).unwrap();
+        to_wire.poll_shared(inside, outside, 0, shared).unwrap();
     }
 
     /// Sends `packets` packets, which become one train. The host acknowledges first the packets before the train, and

@@ -6,13 +6,13 @@ use std::cell::{Cell, RefCell};
 
 use grosso::{
     Frame, Meta,
-    coalesce::{Hold, RoundTrips},
+    coalesce::Hold,
     features::{Device, Features},
 };
 use grosso_io::{
     Port, PortBuffer, PortError, Transmitted,
     memory::{MemoryPort, wire},
-    path::{Direction, PathOptions},
+    path::{Direction, PathOptions, Shared},
     runner::{Broken, DataPath, Group, RunOptions, ThreadOptions},
 };
 use grosso_testkit::{Packet, headers::Tcp};
@@ -174,16 +174,17 @@ fn both_directions_tell_how_long_a_round_trip_takes() {
         let mut to_client = Direction::new(options.clone(), LinkType::Ethernet, inside.device());
         let mut to_server = Direction::new(options, LinkType::Ethernet, outside.device());
         assert!(to_client.wants_round_trips() && !to_server.wants_round_trips());
-        to_server.put_round_trips(is_told.then(|| Box::new(RoundTrips::new(1))));
+        let mut shared =
+            if is_told { Shared::of([&to_client, &to_server], 1) } else { Shared::default() };
         let request = packet(false, |t| t.sequence(1000).ack(1), 100);
         send(&mut client, &request);
-        to_server.poll(&mut inside, &mut outside, 0).unwrap();
-        to_client.put_round_trips(to_server.take_round_trips());
+        to_server.poll_shared(&mut inside, &mut outside, 0, &mut shared).unwrap();
         let answers: [fn(Tcp) -> Tcp; 2] =
             [|t| t.sequence(1).ack(1100), |t| t.sequence(LEN as u32 + 1).ack(1100)];
         for (index, answer) in (0..).zip(answers) {
             send(&mut server, &packet(true, answer, LEN));
-            to_client.poll(&mut outside, &mut inside, ROUND_TRIP_NS + index * 5_000).unwrap();
+            let now_ns = ROUND_TRIP_NS + index * 5_000;
+            to_client.poll_shared(&mut outside, &mut inside, now_ns, &mut shared).unwrap();
         }
         // The second reply is held, because a third one is expected after the same interval.
         assert_eq!(to_client.deadline(), Some(ROUND_TRIP_NS + 5_000 + held_ns), "{is_told}");

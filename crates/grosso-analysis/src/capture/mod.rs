@@ -38,7 +38,7 @@ pub(crate) use self::{
     outcome::EndWords,
     read::{Ending, Input, Next, Unparsed},
     survey::{survey, survey_of},
-    transform::{Transform, Transformed, transform},
+    transform::{Frame, Transform, Transformed, transform},
     write::{Output, refuse_input},
 };
 

@@ -10,18 +10,22 @@ use super::{
 };
 use crate::{error::Failure, report::Place};
 
+/// A packet with a supported link type.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    /// The packet as the capture stores it, for a copy.
+    pub(crate) entry: &'a Entry<'a>,
+    pub(crate) packet: &'a Packet<'a>,
+    pub(crate) link: LinkType,
+}
+
 /// The work of a command on packets.
 pub(crate) trait Transform {
     /// Returns the output capture.
     fn output(&mut self) -> &mut Output;
 
     /// Writes the result for one packet with a supported link type.
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure>;
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure>;
 
     /// Notes a packet that cannot be parsed, before it is copied unchanged.
     fn unparsed(&mut self, _packet: &Packet<'_>) {}
@@ -59,7 +63,7 @@ pub(crate) fn transform(
             Entry::Packet(packet) => {
                 bytes += packet.data.len() as u64;
                 match links.of(packet) {
-                    Some(link) => work.packet(entry, packet, link)?,
+                    Some(link) => work.packet(Frame { entry, packet, link })?,
                     None => {
                         unparsed.count(packet);
                         work.unparsed(packet);

@@ -9,12 +9,14 @@ use grosso::{
         reason::{Close, NoMerge, Pass, Release},
     },
 };
-use grosso_capture::{Entry, Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort};
+use grosso_capture::{Format, Offload, Packet, PacketMeta, SegmentTransport, TunnelPort};
 use grosso_io::PortBuffer;
-use grosso_wire::{LinkType, tcp};
+use grosso_wire::tcp;
 
 use crate::{
-    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, survey, transform},
+    capture::{
+        CaptureCommand, Files, Frame, Outcome, Output, Session, Transform, survey, transform,
+    },
     error::Failure,
     evidence::{Given, Judge},
     links::Links,
@@ -22,7 +24,7 @@ use crate::{
         Aside, Fate, FlowTrains, MarkedPacket, Purpose, Receiver, Records, Replay, Rules, Seen,
         Streams, note_blind_flows,
     },
-    report::{InputFacts, OutputFacts, Tool, counts},
+    report::{InputFacts, OutputFacts, counts},
     reports::coalesce::{CoalesceReport, buckets, original},
     slowdown::Connections,
     units,
@@ -111,12 +113,8 @@ impl Transform for CoalesceWork {
         &mut self.writer.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        _link: LinkType,
-    ) -> Result<(), Failure> {
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, .. } = frame;
         if let Fate::Aside(_) = self.push(packet) {
             self.writer.output.copy(entry)?;
         }
@@ -191,8 +189,6 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
     let mut passed = counts(Pass::ALL.iter().map(|reason| reason.name()), &stats.passed);
     passed.extend(counts(Aside::ALL.iter().map(|aside| aside.name()), &replay.asides));
     CoalesceReport {
-        schema: CoalesceReport::FORM.name,
-        tool: Tool::THIS,
         input,
         output,
         profile: replay.profile().name.to_string(),
@@ -208,7 +204,6 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
         original: original(replay.profile(), stats),
         flows: None,
         elapsed_s: 0.0,
-        warnings: Vec::new(),
     }
 }
 

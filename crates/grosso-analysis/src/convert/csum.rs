@@ -1,18 +1,18 @@
 //! `grosso csum`: verifies and repairs checksums.
 
 use grosso_capture::{Entry, Offload, Packet, PacketMeta, flag};
-use grosso_wire::{Kind, LinkType, Stack, dissect};
+use grosso_wire::{Kind, LinkType, Stack};
 
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Files, Next, Outcome, Output, Session, Transform, Unparsed,
-        transform,
+        CaptureCommand, End, EndWords, Files, Frame, Next, Outcome, Output, Session, Transform,
+        Unparsed, transform,
     },
     checksums::{self, Level, Levels, Verdict, judge},
     error::Failure,
     evidence::{Given, Judge, Sight},
     headers::protocol,
-    report::{Place, Tool},
+    report::Place,
     reports::{
         csum::{FixReport, Row, VerifyReport},
         inspect::Verdicts,
@@ -58,15 +58,12 @@ impl CaptureCommand for Verify {
             Ok(Next::Go)
         })?;
         let report = VerifyReport {
-            schema: VerifyReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(found.bytes),
             checksums: found.packets,
             levels: found.every,
             rows: core::mem::take(&mut found.rows),
             rows_omitted: found.rows_omitted,
             first_cut: found.first_cut.filter(|_| found.packets.unverifiable > 0),
-            warnings: Vec::new(),
         };
         let is_no = found.packets.bad > 0 || (session.strict && found.packets.unverifiable > 0);
         let end = End::new(ending, unparsed, input, EndWords::PROCESSED).no_if(is_no);
@@ -109,14 +106,11 @@ impl CaptureCommand for Fix {
         let (facts, place) = output.finish(&input)?;
         note_cut(&found, session);
         let report = FixReport {
-            schema: FixReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(done.bytes),
             output: facts,
             checksums: found.packets,
             packets_fixed,
             checksums_fixed,
-            warnings: Vec::new(),
         };
         let is_no = session.strict && found.packets.unverifiable > 0;
         Ok(done.outcome((report, place), input, is_no))
@@ -153,9 +147,7 @@ impl Found {
     /// frame with the headers of its first segment stands for many packets and has no checksum of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let sight = Sight::new(packet, &said, &stack, link, ports);
         let is_repeated = self.judge.repeats_headers(&sight);
         let claim = self.judge.claim(&sight);
@@ -226,12 +218,8 @@ impl Transform for FixWork {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
         let (stack, is_one) = self.found.look(packet, link);
         let wanted = |level: &Level| match self.only {
             Which::Partial => level.verdict == Verdict::Partial,

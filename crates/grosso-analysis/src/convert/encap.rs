@@ -13,18 +13,17 @@ use grosso::{
         encapsulate::{Encapsulator, Refusal},
     },
 };
-use grosso_capture::{Entry, Format, Packet, PacketMeta, TunnelPort};
-use grosso_wire::{Kind, LinkType, Ports, Stack, dissect, ethernet, ipv4, udp};
+use grosso_capture::{Format, PacketMeta, TunnelPort};
+use grosso_wire::{Kind, LinkType, Ports, Stack, ethernet, ipv4, udp};
 
 use crate::{
-    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, transform},
+    capture::{CaptureCommand, Files, Frame, Outcome, Output, Session, Transform, transform},
     checksums::{
         has_gre_checksum_to_come, is_large_send_without_length, is_left_to_device, seeded_around,
     },
     error::Failure,
     evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
     meta,
-    report::Tool,
     reports::{encap::EncapReport, reassemble::Alone},
     units,
 };
@@ -78,8 +77,6 @@ impl CaptureCommand for Encap {
             session,
         );
         let report = EncapReport {
-            schema: EncapReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(done.bytes),
             output: facts,
             tunnel: self.summary,
@@ -91,7 +88,6 @@ impl CaptureCommand for Encap {
             contradictions: tally.contradictions(),
             refused,
             elapsed_s: session.elapsed_s(),
-            warnings: Vec::new(),
         };
         let is_refused =
             session.strict && (!report.refused.is_empty() || report.contradictions > 0);
@@ -165,20 +161,14 @@ impl Transform for EncapWork {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
         if packet.is_cut() {
             // The lengths and checksums of the tunnel would describe a packet with missing bytes.
             self.refused.add("truncated", packet.number);
             return self.output.copy(entry);
         }
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let mut known = said.known(&stack);
         let given = self.given(&Sight::new(packet, &said, &stack, link, ports));
         known.gso = given.or(known.gso);

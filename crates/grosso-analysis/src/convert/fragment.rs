@@ -5,16 +5,18 @@ use grosso::{
     checksum::Checksum,
     segment::{FragmentOptions, Fragments, NoFragments},
 };
-use grosso_capture::{Entry, Packet, PacketMeta, flag};
-use grosso_wire::{LinkType, Stack, dissect};
+use grosso_capture::{Packet, PacketMeta, flag};
+use grosso_wire::Stack;
 
 use crate::{
-    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, survey, transform},
+    capture::{
+        CaptureCommand, Files, Frame, Outcome, Output, Session, Transform, survey, transform,
+    },
     checksums::is_left_to_device,
     error::Failure,
     evidence::{Given, Judge, Judgment, Nature, Sight, Tally},
     meta,
-    report::{Counts, Tool},
+    report::Counts,
     reports::fragment::FragmentReport,
     units,
 };
@@ -45,8 +47,6 @@ impl CaptureCommand for Fragment {
         tally.notes().for_each(|note| session.note(note));
         note(&left, session);
         let report = FragmentReport {
-            schema: FragmentReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(done.bytes),
             output: facts,
             mtu: self.mtu,
@@ -56,7 +56,6 @@ impl CaptureCommand for Fragment {
             contradictions: tally.contradictions(),
             left,
             elapsed_s: session.elapsed_s(),
-            warnings: Vec::new(),
         };
         let is_certain =
             report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
@@ -117,15 +116,9 @@ impl Transform for FragmentWork {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         if bytes_on_link(packet, &stack) <= usize::from(self.mtu) {
             return self.output.copy(entry);

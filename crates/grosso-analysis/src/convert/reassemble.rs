@@ -6,18 +6,18 @@
 use std::sync::atomic::Ordering;
 
 use grosso::reassemble::reason::Pass;
-use grosso_capture::{Entry, Packet, PacketMeta};
-use grosso_wire::{LinkType, Ports};
+use grosso_capture::{Entry, PacketMeta};
+use grosso_wire::Ports;
 
 use crate::{
     capture::{
-        CaptureCommand, Files, Input, Next, Outcome, Output, Session, Transform, random_seed,
-        transform,
+        CaptureCommand, Files, Frame, Input, Next, Outcome, Output, Session, Transform,
+        random_seed, transform,
     },
     error::Failure,
     fragments::{self, Arrival, Joined, Lanes, Survey, Waiting},
     meta,
-    report::{InputFacts, OutputFacts, Tool},
+    report::{InputFacts, OutputFacts},
     reports::reassemble::ReassembleReport,
     units,
 };
@@ -117,14 +117,11 @@ fn report(
         );
     }
     ReassembleReport {
-        schema: ReassembleReport::FORM.name,
-        tool: Tool::THIS,
         input,
         output,
         found: survey.found,
         lists_all: false,
         elapsed_s: session.elapsed_s(),
-        warnings: Vec::new(),
     }
 }
 
@@ -161,12 +158,8 @@ impl Transform for ReassembleWork {
         self.packets
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
         let mut joined = Joined { is_whole: false, bytes: core::mem::take(&mut self.datagram) };
         let said = packet.meta();
         let ports = meta::ports(&said, self.given);

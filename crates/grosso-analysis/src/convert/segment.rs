@@ -1,14 +1,11 @@
 //! `grosso segment`: splits superframes whose segment size is recorded, and never guesses.
 
-use grosso_capture::{Entry, Packet};
-use grosso_wire::{LinkType, dissect};
-
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
-    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, transform},
+    capture::{CaptureCommand, Files, Frame, Outcome, Output, Session, Transform, transform},
     error::Failure,
     evidence::{Evidence, Given, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
-    report::{Counts, Tool},
+    report::Counts,
     reports::segment::SegmentReport,
     units,
 };
@@ -38,8 +35,6 @@ impl CaptureCommand for Segment {
             session.hint("`grosso wire` derives the segment size from the flow where possible");
         }
         let report = SegmentReport {
-            schema: SegmentReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(done.bytes),
             output: facts,
             cut: cut.cutter.cut,
@@ -47,7 +42,6 @@ impl CaptureCommand for Segment {
             undescribed: cut.undescribed,
             left: cut.left,
             elapsed_s: session.elapsed_s(),
-            warnings: Vec::new(),
         };
         let left = report.undescribed + report.left.values().sum::<u64>();
         let is_refused = session.strict && left + cut.tally.contradictions() > 0;
@@ -69,15 +63,9 @@ impl Transform for SegmentTransform {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let is_told = judgment.by.is_some_and(is_told);
         let (gso, ports) = match judgment.nature {

@@ -2,17 +2,19 @@
 
 use grosso::meta::Gso;
 use grosso_capture::{Entry, Packet, PacketMeta};
-use grosso_wire::{LinkType, Stop, dissect};
+use grosso_wire::Stop;
 
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
-    capture::{CaptureCommand, Files, Outcome, Output, Session, Transform, survey, transform},
+    capture::{
+        CaptureCommand, Files, Frame, Outcome, Output, Session, Transform, survey, transform,
+    },
     checksums::{Levels, complete},
     error::Failure,
     evidence::{CAPTURED_SHORT, Finish, Given, Judge, Nature, Sight, Tally, UDP_SIZE_UNKNOWN},
     line::Spacing,
     meta,
-    report::{Counts, Tool},
+    report::Counts,
     reports::wire::{SizeCounts, SplitSuperframes, WireReport},
     suspicion::Suspicions,
     units,
@@ -40,8 +42,6 @@ impl CaptureCommand for Wire {
         let WireWork { output, sizes, cutter, completed, left, tally, .. } = work;
         let (facts, place) = output.finish(&input)?;
         let report = WireReport {
-            schema: WireReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(done.bytes),
             output: facts,
             superframes: SplitSuperframes {
@@ -54,7 +54,6 @@ impl CaptureCommand for Wire {
             contradictions: tally.contradictions(),
             left,
             elapsed_s: session.elapsed_s(),
-            warnings: Vec::new(),
         };
         let is_certain =
             report.left.is_empty() && report.guessed == 0 && report.contradictions == 0;
@@ -153,15 +152,9 @@ impl Transform for WireWork {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let sight = Sight::new(packet, &said, &stack, link, ports);
         let judgment = self.judge.judge(&sight);
         self.suspicions.observe(packet.data, &stack);

@@ -4,8 +4,8 @@ use grosso::{
     checksum::Checksum,
     meta::{Cwr, Gso, IpLevels},
 };
-use grosso_capture::{Offload, PacketMeta, SegmentTransport};
-use grosso_wire::{Extent, Kind, Layer, Ports, Stack, dissect};
+use grosso_capture::{Offload, Packet, PacketMeta, SegmentTransport};
+use grosso_wire::{Extent, Kind, Layer, LinkType, Ports, Stack, dissect};
 
 use super::{
     Evidence, Given, MTU_DEFAULT, Size,
@@ -41,6 +41,14 @@ impl Judge {
     /// Returns the UDP ports that identify tunnels in a packet.
     pub fn ports(&self, said: &PacketMeta) -> Ports {
         meta::ports(said, self.given.ports)
+    }
+
+    /// Returns the metadata of a packet, the UDP ports that identify tunnels in it, and its headers.
+    pub fn parse(&self, packet: &Packet<'_>, link: LinkType) -> (PacketMeta, Ports, Stack) {
+        let said = packet.meta();
+        let ports = self.ports(&said);
+        let stack = dissect(packet.data, link, &ports);
+        (said, ports, stack)
     }
 
     /// Classifies a frame, and learns from it unless its capture was read before.

@@ -25,7 +25,7 @@ use crate::{
     headers::{Transport, addresses, protocol, u32_at},
     meta,
     replay::{Aside, Fate, Purpose, Receiver, Records, Replay, Rules, Seen},
-    report::{Place, Tool},
+    report::Place,
     reports::explain::{Decision, Ended, ExplainReport, Held, JudgmentFacts, PacketFacts, Train},
     units,
 };
@@ -298,8 +298,6 @@ impl FoundPacket {
             (*close != Close::Never).then(|| Ended { sentence: close.sentence(), limit, by })
         });
         ExplainReport {
-            schema: ExplainReport::FORM.name,
-            tool: Tool::THIS,
             path: input.path(),
             profile: profile.name.to_string(),
             packet: self.facts,
@@ -317,7 +315,6 @@ impl FoundPacket {
             left,
             ended,
             interrupted: input.interruption(),
-            warnings: Vec::new(),
         }
     }
 }

@@ -12,7 +12,8 @@ use grosso_sys::path;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    error::Failure, name::shown, report::Report, reports::export::ExportReport, style::Style,
+    error::Failure, form::ReportForm, name::shown, report::Report, reports::export::ExportReport,
+    style::Style,
 };
 
 /// Merges the reports of all shards, one per file, into the report of one run.
@@ -181,6 +182,10 @@ fn sum(one: &serde_json::Number, other: &serde_json::Number) -> Option<serde_jso
 pub struct MergedReport(Map<String, Value>);
 
 impl Report for MergedReport {
+    fn form(&self) -> ReportForm {
+        ExportReport::FORM
+    }
+
     fn text(&self, _style: Style) -> String {
         let rows = |table: &str| self.0.get(table)?.get("counts")?.get("rows")?.as_u64();
         let lines = ["packets", "trains", "flows"].map(|table| (table, rows(table)));
@@ -189,9 +194,6 @@ impl Report for MergedReport {
             .filter_map(|(table, rows)| Some(format!("{table}: {} rows\n", rows?)));
         lines.collect()
     }
-
-    /// Adds nothing: the merged report already has the warnings of the shards' reports.
-    fn warn(&mut self, _warnings: Vec<String>) {}
 }
 
 /// Maximum size of a report in bytes.

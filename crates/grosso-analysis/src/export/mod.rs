@@ -22,7 +22,7 @@ use crate::{
     evidence::{Given, Judge},
     name::shown,
     replay::{FlowReplay, Purpose, Replay, Rules, Seen, Streams},
-    report::{Place, Tool},
+    report::Place,
     reports::export::{ExportReport, ExportedTable, FlowCounts, PacketCounts, TrainCounts},
     shard::Shard,
     slowdown::{Connections, FlowRow},
@@ -113,8 +113,6 @@ impl CaptureCommand for Export {
         })?;
         watcher.finish(&mut replay);
         let report = ExportReport {
-            schema: ExportReport::FORM.name,
-            tool: Tool::THIS,
             input: input.facts(bytes),
             shard: options.shard,
             profile: replay.profile().name.to_string(),
@@ -122,7 +120,6 @@ impl CaptureCommand for Export {
             trains: trains.map(TrainFile::finish).transpose()?,
             flows: flows.map(FlowFile::finish).transpose()?,
             elapsed_s: session.elapsed_s(),
-            warnings: Vec::new(),
         };
         let end = End::new(ending, unparsed, input, EndWords::TABLES).bytes(bytes);
         Ok(Outcome { report, place: Place::Standard, end })

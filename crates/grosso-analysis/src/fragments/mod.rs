@@ -24,6 +24,17 @@ pub struct Waiting {
     pub distance: u32,
 }
 
+impl Waiting {
+    /// Default time to wait, as users write it.
+    pub const TIMEOUT: &str = "30s";
+    /// Name of the default policy for overlapping fragments.
+    pub const OVERLAP: &str = "drop";
+    /// Default limit of memory, as users write it.
+    pub const MEMORY: &str = "64M";
+    /// Default distance, as users write it.
+    pub const DISTANCE: &str = "0";
+}
+
 impl Default for Waiting {
     /// Creates the limits of 30 seconds and 64 MiB, without a limit for other fragments.
     fn default() -> Self {

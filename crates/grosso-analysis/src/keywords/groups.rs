@@ -37,10 +37,9 @@ pub(super) fn ports(options: &mut Options) -> Result<grosso_wire::Ports, Failure
 
 /// Takes the rules for merging.
 pub(super) fn rules(options: &mut Options) -> Result<Rules, Failure> {
-    let default = Rules::default();
     Ok(Rules {
-        profile: options.one("profile", text)?.unwrap_or(default.profile),
-        batch: options.one("batch", Batch::parse)?.unwrap_or(default.batch),
+        profile: options.one_from("profile", Rules::PROFILE, text)?,
+        batch: options.one_from("batch", Rules::BATCH, Batch::parse)?,
         hold: options.one("hold", HoldTime::parse)?,
         reorder: options.one("reorder", Repair::parse)?,
         bounds: bounds(options)?,
@@ -61,12 +60,11 @@ pub(super) fn bounds(options: &mut Options) -> Result<Bounds, Failure> {
 
 /// Takes the limits for incomplete datagrams.
 pub(super) fn waiting(options: &mut Options) -> Result<Waiting, Failure> {
-    let default = Waiting::default();
     Ok(Waiting {
-        timeout: options.one("timeout", parse_time)?.unwrap_or(default.timeout),
-        overlap: options.one("overlap", |text| choose(OVERLAPS, text))?.unwrap_or(default.overlap),
-        memory: options.one("memory", parse_memory)?.unwrap_or(default.memory),
-        distance: options.one("distance", whole(0..=u32::MAX))?.unwrap_or(default.distance),
+        timeout: options.one_from("timeout", Waiting::TIMEOUT, parse_time)?,
+        overlap: options.one_from("overlap", Waiting::OVERLAP, |text| choose(OVERLAPS, text))?,
+        memory: options.one_from("memory", Waiting::MEMORY, parse_memory)?,
+        distance: options.one_from("distance", Waiting::DISTANCE, whole(0..=u32::MAX))?,
     })
 }
 
@@ -96,4 +94,20 @@ pub(super) fn target(options: &mut Options) -> Result<Target, Failure> {
 /// Accepts any text.
 pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use grosso::Profile;
+
+    use super::*;
+
+    #[test]
+    fn options_that_were_not_passed_have_the_defaults_of_the_library() {
+        let mut none = Options::new("reassemble", &[]);
+        assert_eq!(rules(&mut none).unwrap(), Rules::default());
+        assert_eq!(Rules::PROFILE, Profile::default().name);
+        let (taken, default) = (waiting(&mut none).unwrap(), Waiting::default());
+        assert_eq!(format!("{taken:?}"), format!("{default:?}"));
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
     facade::{Capture, observed},
     inspect::Inspect,
     replay::{Batch, HoldTime, Repair},
-    report::Report,
+    report::Envelope,
     reports::profiles,
     values::{CHECKSUMS, JOBS, MTU, choose, parse_link, parse_spacing, whole},
     whatif::Whatif,
@@ -152,7 +152,7 @@ impl Request {
                     parquet: options.one("parquet", text)?.map(Into::into),
                     trains: options.one("trains", text)?.map(Into::into),
                     flows: options.one("flows", parse_flow_file)?,
-                    shard: options.one("shard", Shard::parse)?.unwrap_or_default(),
+                    shard: options.one_from("shard", Shard::ONLY, Shard::parse)?,
                     given: given(options)?,
                     rules: rules(options)?,
                 };
@@ -163,11 +163,11 @@ impl Request {
             #[cfg(feature = "tables")]
             "merge" => {
                 options.finish()?;
-                json(merge(&self.files)?, Vec::new())
+                to_json(&merge(&self.files)?)
             }
             "profiles" => {
                 options.finish()?;
-                json(profiles::list(), Vec::new())
+                to_json(&Envelope::new(profiles::list(), Vec::new()))
             }
             _ => Err(Failure::usage("usage", format!("no command {name}"))),
         }
@@ -247,12 +247,7 @@ impl Request {
     }
 }
 
-/// Returns a report with its warnings as JSON.
-fn json(mut report: impl Report, warnings: Vec<String>) -> Result<String, Failure> {
-    report.warn(warnings);
-    to_json(&report)
-}
-
+/// Returns a report as JSON.
 fn to_json(report: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(report).map_err(|error| Failure::internal(error.to_string()))
 }

@@ -27,12 +27,18 @@ pub struct Rules {
     pub bounds: Bounds,
 }
 
+impl Rules {
+    /// Default profile, as users write it.
+    pub const PROFILE: &str = "linux";
+    /// Default rule that ends a poll, as users write it.
+    pub const BATCH: &str = "64";
+}
+
 impl Default for Rules {
     /// Creates the rules of the default profile, with polls of 64 packets.
     fn default() -> Self {
-        let profile = Profile::default().name.into_owned();
         let (batch, bounds) = (Batch::Packets(64), Bounds::default());
-        Self { profile, batch, hold: None, reorder: None, bounds }
+        Self { profile: Self::PROFILE.into(), batch, hold: None, reorder: None, bounds }
     }
 }
 

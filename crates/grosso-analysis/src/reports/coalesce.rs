@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     form::ReportForm,
-    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
+    report::{Counts, Envelope, InputFacts, OutputFacts, Report, count_lines, list_lines},
     slowdown::FlowTable,
     style::Style,
     units,
@@ -20,8 +20,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct CoalesceReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     pub profile: String,
@@ -48,7 +46,6 @@ pub struct CoalesceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// Frames with at most `le` wire packets, and with more packets than the previous bucket allows.
@@ -96,6 +93,10 @@ pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
 }
 
 impl Report for CoalesceReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let Self { input, output, .. } = self;
         let mut text = format!(
@@ -124,10 +125,6 @@ impl Report for CoalesceReport {
         text
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
-
     fn input(&self) -> Option<&InputFacts> {
         Some(&self.input)
     }
@@ -139,7 +136,7 @@ impl Report for CoalesceReport {
 
 impl CoalesceReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.coalesce/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.coalesce/1");
 
     fn histogram(&self, style: Style) -> String {
         let most = self.trains.iter().map(|bucket| bucket.frames).max().unwrap_or(0).max(1);

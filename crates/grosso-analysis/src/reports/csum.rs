@@ -7,7 +7,7 @@ use super::inspect::Verdicts;
 use crate::{
     checksums::{Verdict, Why},
     form::ReportForm,
-    report::{InputFacts, OutputFacts, Report, Tool},
+    report::{Envelope, InputFacts, OutputFacts, Report},
     style::Style,
     units,
 };
@@ -16,8 +16,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct VerifyReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     /// Packets by the verdict on their worst checksum.
     pub checksums: Verdicts,
@@ -28,7 +26,6 @@ pub struct VerifyReport {
     pub rows_omitted: u64,
     /// Captured and original length of the first truncated packet.
     pub first_cut: Option<(u64, u64)>,
-    pub warnings: Vec<String>,
 }
 
 /// One checksum that is not valid.
@@ -48,10 +45,14 @@ pub struct Row {
 
 impl VerifyReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.csum/1");
 }
 
 impl Report for VerifyReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = String::new();
         if !self.rows.is_empty() {
@@ -72,10 +73,6 @@ impl Report for VerifyReport {
             text.push_str(PARTIAL);
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {
@@ -118,8 +115,6 @@ impl Row {
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FixReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     /// Packets by the verdict on their worst checksum before the correction.
@@ -128,15 +123,18 @@ pub struct FixReport {
     pub packets_fixed: u64,
     /// Checksums that were changed.
     pub checksums_fixed: u64,
-    pub warnings: Vec<String>,
 }
 
 impl FixReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.csum_fix/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.csum_fix/1");
 }
 
 impl Report for FixReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         format!(
             "{}: {} fixed in {}\nfound: {}\n",
@@ -145,10 +143,6 @@ impl Report for FixReport {
             units::count(self.packets_fixed, "packet"),
             self.checksums.text(style),
         )
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

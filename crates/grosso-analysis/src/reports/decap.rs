@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::reassemble::{Alone, Joining};
 use crate::{
     form::ReportForm,
-    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines},
+    report::{Counts, Envelope, InputFacts, OutputFacts, Report, count_lines, list_lines},
     style::Style,
     units,
 };
@@ -18,8 +18,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct DecapReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     pub recursive: bool,
@@ -34,7 +32,6 @@ pub struct DecapReport {
     #[serde(skip)]
     pub lists_all: bool,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// Counts of packets by their fate.
@@ -135,7 +132,7 @@ impl DecapTally {
 
 impl DecapReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.decap/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.decap/1");
 
     /// Returns whether all packets were extracted and reassembled, without a guess or a contradiction.
     pub fn is_certain(&self) -> bool {
@@ -147,6 +144,10 @@ impl DecapReport {
 }
 
 impl Report for DecapReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} decapsulated\n",
@@ -169,10 +170,6 @@ impl Report for DecapReport {
             text.push_str(&found.lines(self.lists_all));
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

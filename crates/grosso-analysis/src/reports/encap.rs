@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::reassemble::Alone;
 use crate::{
     form::ReportForm,
-    report::{InputFacts, OutputFacts, Report, Tool, list_lines},
+    report::{Envelope, InputFacts, OutputFacts, Report, list_lines},
     style::Style,
 };
 
@@ -14,8 +14,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct EncapReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     /// Short description of the tunnel.
@@ -37,15 +35,18 @@ pub struct EncapReport {
     /// Packets that were left unchanged, by reason.
     pub refused: Alone,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 impl EncapReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.encap/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.encap/1");
 }
 
 impl Report for EncapReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} packets; {} encapsulated in {}\n",
@@ -63,10 +64,6 @@ impl Report for EncapReport {
             text.push_str(&list_lines(label, shown.into_iter()));
         }
         text + &self.refused.lines()
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

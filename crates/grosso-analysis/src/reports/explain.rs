@@ -7,7 +7,7 @@ use crate::{
     evidence::{Evidence, Judgment, Nature},
     form::ReportForm,
     name::Name,
-    report::{COLUMNS, Interrupted, Report, Tool, wrap, wrap_at},
+    report::{COLUMNS, Envelope, Interrupted, Report, wrap, wrap_at},
     style::Style,
     units,
 };
@@ -16,8 +16,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExplainReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub path: Name,
     pub profile: String,
     pub packet: PacketFacts,
@@ -33,7 +31,6 @@ pub struct ExplainReport {
     /// Number of packets read, if Ctrl-C arrived before the packet was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
-    pub warnings: Vec<String>,
 }
 
 /// Facts about the packet.
@@ -175,6 +172,10 @@ pub struct Train {
 }
 
 impl Report for ExplainReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = self.packet.head(style);
         let line = |label: &str, value: String| {
@@ -224,10 +225,6 @@ impl Report for ExplainReport {
         text
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
-
     fn interrupted(&self) -> Option<Interrupted> {
         self.interrupted
     }
@@ -254,7 +251,7 @@ impl PacketFacts {
 
 impl ExplainReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.explain/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.explain/1");
 
     fn lookup_text(&self) -> String {
         let Some(held) = &self.lookup else { return "no train of its flow is held".into() };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     form::ReportForm,
     name::Name,
-    report::{Counts, InputFacts, Report, Tool, count_lines},
+    report::{Counts, Envelope, InputFacts, Report, count_lines},
     shard::Shard,
     style::Style,
     units,
@@ -18,8 +18,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ExportReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub shard: Shard,
     pub profile: String,
@@ -27,7 +25,6 @@ pub struct ExportReport {
     pub trains: Option<ExportedTable<TrainCounts>>,
     pub flows: Option<ExportedTable<FlowCounts>>,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// A table that was written.
@@ -118,10 +115,14 @@ impl Span {
 
 impl ExportReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.export/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.export/1");
 }
 
 impl Report for ExportReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = String::new();
         if let Some(ExportedTable { files: [file], counts }) = &self.packets {
@@ -161,10 +162,6 @@ impl Report for ExportReport {
             text.push_str(&count_lines("slowed by", &counts.causes));
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

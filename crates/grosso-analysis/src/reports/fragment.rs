@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     form::ReportForm,
-    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines},
+    report::{Counts, Envelope, InputFacts, OutputFacts, Report, count_lines},
     style::Style,
     units,
 };
@@ -14,8 +14,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FragmentReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     pub mtu: u16,
@@ -30,15 +28,18 @@ pub struct FragmentReport {
     /// Packets that were left longer than the MTU, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 impl FragmentReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.fragment/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.fragment/1");
 }
 
 impl Report for FragmentReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} split into {}\n",
@@ -50,10 +51,6 @@ impl Report for FragmentReport {
         );
         text.push_str(&count_lines("longer than MTU", &self.left));
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

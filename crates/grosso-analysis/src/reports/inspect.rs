@@ -8,7 +8,7 @@ use crate::{
     checksums::Verdict,
     evidence::Evidence,
     form::ReportForm,
-    report::{COLUMNS, Counts, InputFacts, Report, Tool, wrap},
+    report::{COLUMNS, Counts, Envelope, InputFacts, Report, wrap},
     slowdown::Slowdowns,
     style::Style,
     units,
@@ -18,8 +18,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct InspectReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InspectInput,
     pub superframes: Superframes,
     pub checksums: Verdicts,
@@ -30,7 +28,6 @@ pub struct InspectReport {
     pub verdict: Vantage,
     #[serde(skip)]
     pub on_link: OnLink,
-    pub warnings: Vec<String>,
 }
 
 /// Bytes on the link; the capture may hold fewer.
@@ -190,6 +187,10 @@ pub struct Vantage {
 }
 
 impl Report for InspectReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = self.head(style);
         text.push_str(&self.superframe_line());
@@ -203,10 +204,6 @@ impl Report for InspectReport {
         text
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
-
     fn input(&self) -> Option<&InputFacts> {
         Some(&self.input.facts)
     }
@@ -214,7 +211,7 @@ impl Report for InspectReport {
 
 impl InspectReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.inspect/2");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.inspect/2");
 
     fn head(&self, style: Style) -> String {
         let InspectInput { facts, linktype, snaplen, first_ts_ns, last_ts_ns, .. } = &self.input;

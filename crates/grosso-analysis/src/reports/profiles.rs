@@ -10,25 +10,22 @@ use serde_json::{Map, Value};
 use crate::{
     form::ReportForm,
     profile::{self, KEYS},
-    report::{Report, Tool},
+    report::{Envelope, Report},
     style::Style,
 };
 
 /// Creates the list of all built-in profiles.
 pub fn list() -> List {
     let profiles = Profile::all().iter().map(ProfileFacts::of).collect();
-    List { schema: LIST.name, tool: Tool::THIS, profiles, warnings: Vec::new() }
+    List { profiles }
 }
 
 /// Creates the report on one profile.
 pub fn one(profile: &Profile) -> One {
     One {
-        schema: ONE.name,
-        tool: Tool::THIS,
         facts: ProfileFacts::of(profile),
         profile: nested(profile),
         file: profile::write(profile),
-        warnings: Vec::new(),
     }
 }
 
@@ -55,13 +52,14 @@ impl ProfileFacts {
 /// All built-in profiles, as `profiles` lists them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct List {
-    schema: &'static str,
-    tool: Tool,
     profiles: Vec<ProfileFacts>,
-    warnings: Vec<String>,
 }
 
 impl Report for List {
+    fn form(&self) -> ReportForm {
+        LIST
+    }
+
     fn text(&self, style: Style) -> String {
         let head = format!("{:<14} {:<10} {}", "profile", "invertible", "description");
         let mut text = format!("{}\n", style.strong(&head));
@@ -71,27 +69,24 @@ impl Report for List {
         }
         text
     }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
 }
 
 /// One profile.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct One {
-    schema: &'static str,
-    tool: Tool,
     #[serde(flatten)]
     facts: ProfileFacts,
     /// Keys of the profile, as in a profile file.
     profile: Map<String, Value>,
     #[serde(skip)]
     file: String,
-    warnings: Vec<String>,
 }
 
 impl Report for One {
+    fn form(&self) -> ReportForm {
+        ONE
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = String::new();
         if let Some(about) = self.facts.about {
@@ -104,10 +99,6 @@ impl Report for One {
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }
 
@@ -129,9 +120,9 @@ fn nested(profile: &Profile) -> Map<String, Value> {
 }
 
 /// Report that lists all profiles.
-pub const LIST: ReportForm = ReportForm::of::<List>("grosso.profiles/1");
+pub const LIST: ReportForm = ReportForm::of::<Envelope<List>>("grosso.profiles/1");
 /// Report on one profile.
-pub const ONE: ReportForm = ReportForm::of::<One>("grosso.profile/1");
+pub const ONE: ReportForm = ReportForm::of::<Envelope<One>>("grosso.profile/1");
 
 /// A description of each built-in profile, in at most 53 columns.
 const ABOUT: &[(&str, &str)] = &[

@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::{
     form::ReportForm,
     report::{
-        COLUMNS, Counts, InputFacts, OutputFacts, Report, Tool, count_lines, list_lines, wrap_at,
+        COLUMNS, Counts, Envelope, InputFacts, OutputFacts, Report, count_lines, list_lines,
+        wrap_at,
     },
     style::Style,
     units,
@@ -23,8 +24,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct ReassembleReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     #[serde(flatten)]
@@ -32,7 +31,6 @@ pub struct ReassembleReport {
     #[serde(skip)]
     pub lists_all: bool,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// Counts of fragments by their fate.
@@ -233,10 +231,14 @@ impl Alone {
 
 impl ReassembleReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.reassemble/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.reassemble/1");
 }
 
 impl Report for ReassembleReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} of {}\n",
@@ -248,10 +250,6 @@ impl Report for ReassembleReport {
         );
         text.push_str(&self.found.lines(self.lists_all));
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

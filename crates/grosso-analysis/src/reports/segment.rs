@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     form::ReportForm,
-    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines},
+    report::{Counts, Envelope, InputFacts, OutputFacts, Report, count_lines},
     style::Style,
     units,
 };
@@ -14,8 +14,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct SegmentReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     /// Superframes that were segmented.
@@ -27,15 +25,18 @@ pub struct SegmentReport {
     /// Superframes that were left whole for other reasons.
     pub left: Counts,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 impl SegmentReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.segment/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.segment/1");
 }
 
 impl Report for SegmentReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!(
             "{}: {} -> {} packets; {} split into {}\n",
@@ -51,10 +52,6 @@ impl Report for SegmentReport {
         }
         text.push_str(&count_lines("not split", &self.left));
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

@@ -11,7 +11,7 @@ use crate::{
     distribution::{Distribution, Quantiles},
     form::ReportForm,
     name::{Name, harmless},
-    report::{COLUMNS, Counts, InputFacts, Report, Tool, count_lines, wrap},
+    report::{COLUMNS, Counts, Envelope, InputFacts, Report, count_lines, wrap},
     slowdown::Slowdowns,
     style::Style,
     units,
@@ -21,8 +21,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct WhatifReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub offered: Offered,
     /// Rule that ends polls, in the syntax of `--batch`.
@@ -39,7 +37,6 @@ pub struct WhatifReport {
     /// Page with plots, if one was written.
     pub html: Option<Name>,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// Traffic in the capture.
@@ -292,6 +289,10 @@ impl Choice {
 }
 
 impl Report for WhatifReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = self.head(style);
         if self.offered.wire_packets == 0 {
@@ -306,10 +307,6 @@ impl Report for WhatifReport {
         text
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
-
     fn input(&self) -> Option<&InputFacts> {
         Some(&self.input)
     }
@@ -317,7 +314,7 @@ impl Report for WhatifReport {
 
 impl WhatifReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.whatif/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.whatif/1");
 
     fn head(&self, style: Style) -> String {
         let Self { input, offered, .. } = self;

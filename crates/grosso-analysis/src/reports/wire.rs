@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     evidence::{Evidence, Size},
     form::ReportForm,
-    report::{Counts, InputFacts, OutputFacts, Report, Tool, count_lines, wrap},
+    report::{Counts, Envelope, InputFacts, OutputFacts, Report, count_lines, wrap},
     style::Style,
     units,
 };
@@ -17,8 +17,6 @@ use crate::{
 #[derive(Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct WireReport {
-    pub schema: &'static str,
-    pub tool: Tool,
     pub input: InputFacts,
     pub output: OutputFacts,
     pub superframes: SplitSuperframes,
@@ -31,7 +29,6 @@ pub struct WireReport {
     /// Packets that were left unchanged, although the wire did not carry them in this form, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
-    pub warnings: Vec<String>,
 }
 
 /// The superframes that were split.
@@ -82,10 +79,14 @@ impl SizeCounts {
 
 impl WireReport {
     /// Name and version of the JSON schema.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.wire/2");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.wire/2");
 }
 
 impl Report for WireReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let SplitSuperframes { split, sizes, .. } = &self.superframes;
         let mss = match sizes.as_slice() {
@@ -115,10 +116,6 @@ impl Report for WireReport {
         }
         text.push_str(&count_lines("left", &self.left));
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 
     fn input(&self) -> Option<&InputFacts> {

@@ -26,7 +26,7 @@ use crate::{
         Batch, Bounds, FlowReplay, HoldTime, Purpose, Repair, Replay, Rules, Seen, Streams,
         note_blind_flows,
     },
-    report::{Place, Tool},
+    report::Place,
     reports::whatif::{Best, Disorder, NOT_KNOWN, Offered, Setting, WhatifReport},
     slowdown::{Connections, Slowdowns},
     units,
@@ -207,8 +207,6 @@ fn report(
     let disorder = ordered.and_then(|ordered| Disorder::of(settings.first()?, &ordered, command));
     let best = Best::of(&settings, input.reader.packets(), command);
     WhatifReport {
-        schema: WhatifReport::FORM.name,
-        tool: Tool::THIS,
         input: input.facts(offered.bytes),
         offered,
         batch: options.batch.to_string(),
@@ -219,7 +217,6 @@ fn report(
         not_known: NOT_KNOWN,
         html: None,
         elapsed_s: 0.0,
-        warnings: Vec::new(),
     }
 }
 

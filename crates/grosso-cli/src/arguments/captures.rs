@@ -106,11 +106,11 @@ pub(crate) struct Coalesce {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
     /// Use this merge profile: a name from `grosso profiles`, or a file
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "linux")]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = replay::Rules::PROFILE)]
     pub(crate) profile: String,
     /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
     /// ("stamp")
-    #[arg(long, value_name = "N", default_value = "64", value_parser = Batch::parse)]
+    #[arg(long, value_name = "N", default_value = replay::Rules::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for this long in capture time: 20us, 1ms or auto [default: from the profile]
     ///
@@ -209,17 +209,17 @@ pub(crate) struct Reassemble {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time_ns)]
+    #[arg(long, value_name = "TIME", default_value = fragments::Waiting::TIMEOUT, value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
     /// Resolve overlapping fragments with this policy
-    #[arg(long, value_name = "POLICY", default_value = "drop", value_parser = one_of(OVERLAPS))]
+    #[arg(long, value_name = "POLICY", default_value = fragments::Waiting::OVERLAP, value_parser = one_of(OVERLAPS))]
     pub(crate) overlap: Overlap,
     /// Limit the memory for incomplete datagrams, for example 8M or 1G; at least 128K
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = fragments::Waiting::MEMORY, value_parser = parse_memory)]
     pub(crate) memory: usize,
     /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since its last
     /// fragment (Linux: 64); 0 means no limit
-    #[arg(long, value_name = "N", default_value = "0", hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value = fragments::Waiting::DISTANCE, hide_short_help = true)]
     pub(crate) distance: u32,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE", value_parser = parse_flow_file)]
     pub(crate) flows: Option<PathBuf>,
     /// Write only the flows of shard I of N, for example 2/4
-    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = Shard::parse)]
+    #[arg(long, value_name = "I/N", default_value = Shard::ONLY, value_parser = Shard::parse)]
     pub(crate) shard: Shard,
     #[command(flatten)]
     pub(crate) known: Known,

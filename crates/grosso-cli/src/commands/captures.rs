@@ -21,8 +21,8 @@ fn run<C: CaptureCommand>(
     files: Files,
     session: &mut Session,
 ) -> Result<Exit, Failure> {
-    let mut outcome = command.run(files, &session.reading)?;
-    report::print(&mut outcome.report, &mut session.talk, outcome.place)?;
+    let outcome = command.run(files, &session.reading)?;
+    report::print(&outcome.report, &session.talk, outcome.place)?;
     if let Some((packets, bytes)) = outcome.end.work() {
         report::remark_rate(&session.talk, packets, bytes, session.reading.observer.elapsed());
     }
@@ -166,8 +166,8 @@ pub(super) fn export(options: &args::Export, session: &mut Session) -> Result<Ex
 
 #[cfg(feature = "parquet")]
 pub(super) fn merge(options: &args::Merge, session: &mut Session) -> Result<Exit, Failure> {
-    let mut merged = export::merge(&options.reports)?;
-    report::print(&mut merged, &mut session.talk, report::Place::Standard)?;
+    let merged = export::merge(&options.reports)?;
+    report::print_bare(&merged, &session.talk, report::Place::Standard)?;
     Ok(Exit::Yes)
 }
 

@@ -12,7 +12,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     name::Name,
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -37,25 +37,16 @@ fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> 
         profile: path.profile.name.to_string(),
         queues: path.queues,
     });
-    let mut checked = Checked {
-        schema: CHECKED.name,
-        tool: Tool::THIS,
-        path: Name::of(&options.file),
-        paths: paths.collect(),
-        warnings: Vec::new(),
-    };
-    report::print(&mut checked, &mut session.talk, Place::Standard)?;
+    let checked = Checked { path: Name::of(&options.file), paths: paths.collect() };
+    report::print(&checked, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
 /// The contents of a file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Checked {
-    schema: &'static str,
-    tool: Tool,
     path: Name,
     paths: Vec<PathFacts>,
-    warnings: Vec<String>,
 }
 
 /// One path.
@@ -69,9 +60,13 @@ struct PathFacts {
 }
 
 /// The schema of this report.
-pub(crate) const CHECKED: ReportForm = ReportForm::of::<Checked>("grosso.config/1");
+pub(crate) const CHECKED: ReportForm = ReportForm::of::<Envelope<Checked>>("grosso.config/1");
 
 impl Report for Checked {
+    fn form(&self) -> ReportForm {
+        CHECKED
+    }
+
     fn text(&self, _style: Style) -> String {
         let mut text = format!("{}: {}\n", self.path, count(self.paths.len(), "path"));
         for path in &self.paths {
@@ -79,10 +74,6 @@ impl Report for Checked {
             text += &format!("  {}: {} <-> {}, {queues}\n", path.name, path.left, path.right);
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }
 

@@ -5,7 +5,7 @@ use grosso_conform::{examine, report::ConformReport};
 use crate::{
     arguments::Conform,
     error::{Exit, Failure},
-    report::{self, Place, Tool},
+    report::{self, Place},
     session::Session,
 };
 
@@ -14,15 +14,8 @@ pub(crate) fn run(options: &Conform, session: &mut Session) -> Result<Exit, Fail
     let interrupted = &session.reading.interrupted;
     let score = examine(options.task(), &options.command, options.time(), interrupted)?;
     let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
-    let mut report = ConformReport {
-        schema: ConformReport::FORM.name,
-        tool: Tool::THIS,
-        command: words.collect(),
-        score,
-        warnings: Vec::new(),
-        is_long: session.talk.verbose,
-    };
+    let report = ConformReport { command: words.collect(), score, is_long: session.talk.verbose };
     let is_no = report.score.is_wrong() || (session.reading.strict && !report.score.joins_all());
-    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    report::print(&report, &session.talk, Place::Standard)?;
     Ok(if is_no { Exit::No } else { Exit::Yes })
 }

@@ -34,7 +34,7 @@ use crate::{
             state::{AfterKey, MonitorState, rates},
         },
     },
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -71,15 +71,12 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
             session.talk.note("the data paths have ended");
             return Ok(Exit::Yes);
         };
-        let mut report = MonitorReport {
-            schema: MonitorReport::FORM.name,
-            tool: Tool::THIS,
+        let report = MonitorReport {
             ts_ns: answers.iter().map(|answer| answer.ts_ns).max().unwrap_or(0),
             interval_s: options.interval.as_secs_f64(),
             devices: rates(&before, &answers),
-            warnings: Vec::new(),
         };
-        report::print(&mut report, &mut session.talk, Place::Standard)?;
+        report::print(&report, &session.talk, Place::Standard)?;
         before = answers;
         left -= 1;
     }
@@ -89,26 +86,23 @@ fn print(options: &Options, session: &mut Session) -> Result<Exit, Failure> {
 /// The numbers of one interval.
 #[derive(Serialize, JsonSchema)]
 struct MonitorReport {
-    schema: &'static str,
-    tool: Tool,
     ts_ns: u64,
     interval_s: f64,
     devices: Vec<Rates>,
-    warnings: Vec<String>,
 }
 
 impl MonitorReport {
     /// The schema of this report.
-    const FORM: ReportForm = ReportForm::of::<Self>("grosso.monitor/1");
+    const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.monitor/1");
 }
 
 impl Report for MonitorReport {
-    fn text(&self, _style: Style) -> String {
-        format!("{}\n{}", clock(self.ts_ns), table(&self.devices))
+    fn form(&self) -> ReportForm {
+        Self::FORM
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
+    fn text(&self, _style: Style) -> String {
+        format!("{}\n{}", clock(self.ts_ns), table(&self.devices))
     }
 }
 

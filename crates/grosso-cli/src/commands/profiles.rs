@@ -16,10 +16,10 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Profiles, session: &mut Session) -> Result<Exit, Failure> {
     match &options.command {
-        None => report::print(&mut profiles::list(), &mut session.talk, Place::Standard)?,
+        None => report::print(&profiles::list(), &session.talk, Place::Standard)?,
         Some(ProfilesCommand::Show(options)) => {
             let profile = profile::find(&options.profile, Path::new(""))?;
-            report::print(&mut profiles::one(&profile), &mut session.talk, Place::Standard)?;
+            report::print(&profiles::one(&profile), &session.talk, Place::Standard)?;
         }
     }
     Ok(Exit::Yes)

@@ -9,7 +9,7 @@ use crate::{
     arguments::Schema,
     error::{Exit, Failure},
     form::{FormPage, ReportForm},
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
     wrong::similar,
@@ -18,13 +18,8 @@ use crate::{
 /// Runs the command.
 pub(crate) fn run(options: &Schema, session: &mut Session) -> Result<Exit, Failure> {
     if options.command.is_empty() {
-        let mut list = SchemaList {
-            schema: SchemaList::FORM.name,
-            tool: Tool::THIS,
-            commands: pages().flat_map(CommandForms::of).collect(),
-            warnings: Vec::new(),
-        };
-        report::print(&mut list, &mut session.talk, Place::Standard)?;
+        let list = SchemaList { commands: pages().flat_map(CommandForms::of).collect() };
+        report::print(&list, &session.talk, Place::Standard)?;
         return Ok(Exit::Yes);
     }
     let asked = options.command.join(" ");
@@ -64,10 +59,7 @@ pub(super) const PAGES: &[FormPage] = &[
 /// The commands whose reports have schemas.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SchemaList {
-    schema: &'static str,
-    tool: Tool,
     commands: Vec<CommandForms>,
-    warnings: Vec<String>,
 }
 
 /// The forms of one command's JSON.
@@ -78,7 +70,7 @@ struct CommandForms {
 }
 
 impl SchemaList {
-    const FORM: ReportForm = ReportForm::of::<Self>("grosso.schemas/1");
+    const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.schemas/1");
 }
 
 impl CommandForms {
@@ -89,6 +81,10 @@ impl CommandForms {
 }
 
 impl Report for SchemaList {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, _style: Style) -> String {
         let mut text = String::new();
         for CommandForms { command, forms } in &self.commands {
@@ -96,10 +92,6 @@ impl Report for SchemaList {
             let _ = writeln!(text, "{command:<16} {}", forms.join(", "));
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }
 

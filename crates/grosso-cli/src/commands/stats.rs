@@ -23,7 +23,7 @@ use crate::{
         reading::{DeviceReading, Values},
         text,
     },
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -154,17 +154,14 @@ fn print(
         return report::put(&(text.join("\n") + "\n"), Place::Standard);
     }
     let mut report = StatsReport {
-        schema: StatsReport::FORM.name,
-        tool: Tool::THIS,
         devices: lines.iter().map(StatsLine::json).collect(),
         processes: answers.iter().map(ProcessLine::of).collect(),
-        warnings: Vec::new(),
         text: lines.iter().map(|line| line.text(session.talk.verbose)).collect(),
     };
     if session.talk.verbose {
         report.text.extend(report.processes.iter().map(ProcessLine::text));
     }
-    report::print(&mut report, &mut session.talk, Place::Standard)
+    report::print(&report, &session.talk, Place::Standard)
 }
 
 /// A device, and the options for printing it.
@@ -188,11 +185,8 @@ impl StatsLine<'_> {
 /// The report of `stats`.
 #[derive(Serialize, JsonSchema)]
 struct StatsReport<'a> {
-    schema: &'static str,
-    tool: Tool,
     devices: Vec<DeviceLine<'a>>,
     processes: Vec<ProcessLine<'a>>,
-    warnings: Vec<String>,
     #[serde(skip)]
     text: String,
 }
@@ -218,16 +212,17 @@ impl<'a> ProcessLine<'a> {
 
 impl StatsReport<'_> {
     /// The schema of this report.
-    const FORM: ReportForm = ReportForm::of::<StatsReport<'static>>("grosso.stats_list/1");
+    const FORM: ReportForm =
+        ReportForm::of::<Envelope<StatsReport<'static>>>("grosso.stats_list/1");
 }
 
 impl Report for StatsReport<'_> {
-    fn text(&self, _style: Style) -> String {
-        self.text.clone()
+    fn form(&self) -> ReportForm {
+        Self::FORM
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
+    fn text(&self, _style: Style) -> String {
+        self.text.clone()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     error::Failure,
     form::ReportForm,
     observe::{self, Missing, PathReading, Service, reading::DeviceReading},
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
     units,
@@ -85,16 +85,14 @@ pub(super) fn summarize(
     readings: &[PathReading],
     session: &mut Session,
 ) -> Result<(), Failure> {
-    let mut summary = Summary {
-        schema: form.name,
-        tool: Tool::THIS,
+    let summary = Summary {
+        form,
         devices: observe::reading::devices(readings, false),
         text: observe::print(readings, session.talk.verbose),
-        warnings: Vec::new(),
     };
     let notes = [ring_notes(&summary.devices), tag_notes(&summary.devices)].concat();
     notes.into_iter().for_each(|note| session.talk.note(note));
-    report::print(&mut summary, &mut session.talk, Place::Standard)
+    report::print(&summary, &session.talk, Place::Standard)
 }
 
 /// Returns a note for each receive ring that was full, with the option that enlarges it.
@@ -134,28 +132,27 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
 /// The counts of the paths from their start to their end.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Summary {
-    schema: &'static str,
-    tool: Tool,
+    #[serde(skip)]
+    form: ReportForm,
     devices: Vec<DeviceReading>,
     #[serde(skip)]
     text: String,
-    warnings: Vec<String>,
 }
 
 impl Report for Summary {
-    fn text(&self, _style: Style) -> String {
-        self.text.clone()
+    fn form(&self) -> ReportForm {
+        self.form
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
+    fn text(&self, _style: Style) -> String {
+        self.text.clone()
     }
 }
 
 /// The schema of the report of `bridge`.
-pub(super) const BRIDGE: ReportForm = ReportForm::of::<Summary>("grosso.bridge/1");
+pub(super) const BRIDGE: ReportForm = ReportForm::of::<Envelope<Summary>>("grosso.bridge/1");
 /// The schema of the report of `run`.
-pub(super) const RUN: ReportForm = ReportForm::of::<Summary>("grosso.run/1");
+pub(super) const RUN: ReportForm = ReportForm::of::<Envelope<Summary>>("grosso.run/1");
 
 #[cfg(test)]
 mod tests {

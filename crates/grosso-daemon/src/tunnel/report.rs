@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     form::ReportForm,
-    report::{Report, Tool, wrap_at},
+    report::{Envelope, Report, wrap_at},
     style::Style,
     tunnel::Definition,
 };
@@ -31,10 +31,7 @@ pub enum TunnelState {
 /// The report on several tunnels.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Tunnels {
-    schema: &'static str,
-    tool: Tool,
     tunnels: Vec<TunnelFacts>,
-    warnings: Vec<String>,
     /// Whether the text has only one line for each tunnel.
     #[serde(skip)]
     pub is_brief: bool,
@@ -122,12 +119,11 @@ pub struct Offload {
 
 impl Tunnels {
     /// The schema of this report.
-    pub const FORM: ReportForm = ReportForm::of::<Self>("grosso.tunnel/1");
+    pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.tunnel/1");
 
     /// Creates the report on these tunnels.
     pub fn new(tunnels: Vec<TunnelFacts>) -> Self {
-        let (schema, tool) = (Self::FORM.name, Tool::THIS);
-        Self { schema, tool, tunnels, warnings: Vec::new(), is_brief: false }
+        Self { tunnels, is_brief: false }
     }
 }
 
@@ -284,16 +280,16 @@ impl TunnelFacts {
 }
 
 impl Report for Tunnels {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         if self.is_brief {
             return self.tunnels.iter().map(TunnelFacts::headline).collect();
         }
         let blocks: Vec<String> = self.tunnels.iter().map(|facts| facts.block(style)).collect();
         blocks.join("\n")
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }
 

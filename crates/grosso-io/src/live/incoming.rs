@@ -1,13 +1,105 @@
-//! Ingress from a device: the metadata from a virtio header.
+//! Ingress from a device: the frames of one poll, and their metadata from a virtio header.
 
 use grosso::{
-    Meta,
+    Frame, Meta,
+    meta::GsoSize,
     vnet::{VnetError, understand, understand_packet},
 };
 use grosso_wire::{
     LinkType, Ports, Stack, dissect_into, ethernet,
     virtio::{Form, GSO_NONE, Order, VirtioHeader, field},
 };
+
+use super::stats::{LiveEvent, LiveStats};
+use crate::{
+    buffer::{Buffers, PortBuffer},
+    port::PortError,
+};
+
+/// Receives frames one at a time, each into a buffer and after its virtio header.
+#[derive(Debug)]
+pub(super) struct FrameReceiver {
+    pub(super) incoming: Incoming,
+    pub(super) buffers: Buffers,
+    bytes_max: usize,
+    packets_max: usize,
+}
+
+/// Result of reading one frame for a [`FrameReceiver`].
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// A buffer, and the number of bytes that the device has written into it or had to write.
+    Frame(Vec<u8>, usize),
+    /// A frame that was lost.
+    Lost,
+    /// No frame now.
+    Nothing,
+}
+
+impl FrameReceiver {
+    /// Creates a receiver of frames of at most `frame_bytes_max` bytes. A call of [`Self::receive`] ends with the frame
+    /// that reaches `packets_max` packets.
+    pub(super) fn new(incoming: Incoming, frame_bytes_max: usize, packets_max: usize) -> Self {
+        let bytes_max = incoming.header_len() + frame_bytes_max;
+        // One byte more reveals frames that are too long.
+        Self { incoming, buffers: Buffers::new(bytes_max + 1), bytes_max, packets_max }
+    }
+
+    /// Passes on at most `max` frames, and returns the number of frames that arrived. `next` reads one frame.
+    pub(super) fn receive(
+        &mut self,
+        max: usize,
+        stats: &mut LiveStats,
+        each: &mut dyn FnMut(Frame<PortBuffer>),
+        mut next: impl FnMut(&mut Buffers, &mut LiveStats) -> Result<Arrival, PortError>,
+    ) -> Result<usize, PortError> {
+        let (mut received, mut packets) = (0, 0);
+        while received < max && packets < self.packets_max {
+            match next(&mut self.buffers, stats)? {
+                Arrival::Frame(bytes, len) => {
+                    if let Some(frame) = self.frame(bytes, len, stats) {
+                        packets += packets_of(&frame);
+                        each(frame);
+                    }
+                }
+                Arrival::Lost => {}
+                Arrival::Nothing => break,
+            }
+            received += 1;
+        }
+        Ok(received)
+    }
+
+    /// Returns the frame in a buffer that was just filled; `None` if it is too long or its metadata is invalid.
+    fn frame(
+        &mut self,
+        bytes: Vec<u8>,
+        len: usize,
+        stats: &mut LiveStats,
+    ) -> Option<Frame<PortBuffer>> {
+        let header_len = self.incoming.header_len();
+        let packet = bytes.get(..len).filter(|_| len <= self.bytes_max);
+        match packet.map(|packet| self.incoming.understand(packet)) {
+            Some(Ok(meta)) => {
+                return Some(Frame { buffer: PortBuffer::filled(bytes, header_len..len), meta });
+            }
+            Some(Err(error)) => stats.refuse(error),
+            None => stats.count(LiveEvent::ReceiveTruncated, 1),
+        }
+        self.buffers.put_back(bytes);
+        None
+    }
+}
+
+/// Returns the approximate number of packets in a frame, counting headers as payload.
+fn packets_of(frame: &Frame<PortBuffer>) -> usize {
+    match frame.meta.gso.map(|gso| gso.size) {
+        Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
+            frame.buffer.as_ref().len().div_ceil(size.get().into())
+        }
+        _ => 1,
+    }
+}
 
 /// Reads the virtio headers of received frames and trusts no field.
 #[derive(Debug)]

@@ -20,12 +20,12 @@ use grosso_wire::{LinkType, Ports, virtio::Form};
 
 use super::{
     broken,
-    incoming::Incoming,
+    incoming::{Arrival, FrameReceiver, Incoming},
     stats::{LiveEvent, LiveStats},
     tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
-    buffer::{Buffers, PortBuffer},
+    buffer::PortBuffer,
     port::{Port, PortCounter, PortError, Transmit, Transmitted},
 };
 
@@ -87,8 +87,7 @@ pub struct TapPort {
 pub struct TapReader {
     tun: Arc<Tun>,
     receive: Features,
-    incoming: Incoming,
-    buffers: Buffers,
+    receiver: FrameReceiver,
     stats: LiveStats,
 }
 
@@ -149,8 +148,7 @@ impl TapPort {
         let reader = TapReader {
             tun: Arc::clone(&tun),
             receive,
-            buffers: Buffers::new(incoming.header_len() + options.frame_bytes_max),
-            incoming,
+            receiver: FrameReceiver::new(incoming, options.frame_bytes_max, usize::MAX),
             stats: LiveStats::default(),
         };
         let tx_offload = TxOffload::new(link, options.ports, form, features);
@@ -199,13 +197,13 @@ impl TapReader {
     /// Returns the link type of all frames.
     #[must_use]
     pub fn link(&self) -> LinkType {
-        self.incoming.link
+        self.receiver.incoming.link
     }
 
     /// Returns the virtio header format in use; `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
-        self.incoming.form
+        self.receiver.incoming.form
     }
 
     /// Returns the offloads of received frames, see [`TapPort::receive_features`].
@@ -229,60 +227,29 @@ impl TapReader {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
-        let mut received = 0;
-        while received < max {
-            let mut bytes = self.buffers.take();
-            match self.tun.read(&mut bytes) {
-                Ok(len) => {
-                    received += 1;
-                    if let Some(frame) = self.frame(bytes, len) {
-                        each(frame);
-                    }
-                    continue;
+        let Self { receiver, stats, tun, .. } = self;
+        receiver.receive(max, stats, each, |buffers, stats| {
+            let mut bytes = buffers.take();
+            let error = match tun.read(&mut bytes) {
+                Ok(len) => return Ok(Arrival::Frame(bytes, len)),
+                Err(error) => error,
+            };
+            buffers.put_back(bytes);
+            match ErrorClass::of(&error) {
+                ErrorClass::Later => Ok(Arrival::Nothing),
+                // The packet is lost, because the header cannot express it (rule V20).
+                ErrorClass::Malformed => {
+                    stats.count(LiveEvent::ReceiveInexpressible, 1);
+                    Ok(Arrival::Lost)
                 }
-                Err(error) => {
-                    self.buffers.put_back(bytes);
-                    match ErrorClass::of(&error) {
-                        ErrorClass::Later => break,
-                        // The packet is lost, because the header cannot express it (rule V20).
-                        ErrorClass::Malformed => {
-                            received += 1;
-                            self.stats.count(LiveEvent::ReceiveInexpressible, 1);
-                        }
-                        _ => return Err(broken(self.tun.name().as_str(), "read", error)),
-                    }
-                }
+                _ => Err(broken(tun.name().as_str(), "read", error)),
             }
-        }
-        Ok(received)
+        })
     }
 
     /// Takes back buffers of received frames and empties the list.
     pub fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
-        buffers.drain(..).for_each(|buffer| self.buffers.recycle(buffer));
-    }
-
-    /// Returns the frame in a buffer that was just filled.
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
-        let meta = match bytes.get(..len) {
-            Some(packet) => self.incoming.understand(packet),
-            None => {
-                self.stats.count(LiveEvent::ReceiveTruncated, 1);
-                self.buffers.put_back(bytes);
-                return None;
-            }
-        };
-        match meta {
-            Ok(meta) => Some(Frame {
-                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
-                meta,
-            }),
-            Err(error) => {
-                self.stats.refuse(error);
-                self.buffers.put_back(bytes);
-                None
-            }
-        }
+        buffers.drain(..).for_each(|buffer| self.receiver.buffers.recycle(buffer));
     }
 }
 
@@ -345,7 +312,7 @@ impl Port for TapPort {
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
-        self.reader.buffers.recycle(buffer);
+        self.reader.receiver.buffers.recycle(buffer);
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {

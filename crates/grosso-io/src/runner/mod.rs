@@ -32,7 +32,7 @@ mod sleeper;
 
 use std::{io, time::Duration};
 
-use grosso::{coalesce::RoundTrips, expand::Expander, stats::CoalesceStats};
+use grosso::stats::CoalesceStats;
 use grosso_sys::wait::{monotonic, wait_exactly};
 
 pub use self::{
@@ -44,7 +44,7 @@ use self::{
     sleeper::{Sleeper, Wants},
 };
 use crate::{
-    path::{Direction, DirectionStats, PathOptions},
+    path::{Direction, DirectionStats, PathOptions, Shared},
     port::{Port, PortCounter, PortError},
 };
 
@@ -123,6 +123,8 @@ pub struct DataPath<L: Port, R: Port> {
     right: R,
     to_right: Direction,
     to_left: Direction,
+    /// State that both directions use.
+    learned: Shared,
     /// Time of the last frame from the left port and from the right port, in nanoseconds.
     received_ns: [Option<u64>; 2],
     sleeper: Sleeper,
@@ -146,18 +148,13 @@ impl<L: Port, R: Port> DataPath<L, R> {
         }
         let shared = Answering::new()?;
         let [there, back] = [&options.left_to_right, &options.right_to_left];
-        let mut to_right = Direction::new(there.clone(), left.link(), right.device());
+        let to_right = Direction::new(there.clone(), left.link(), right.device());
         let to_left = Direction::new(back.clone(), right.link(), left.device());
-        if to_right.wants_round_trips() || to_left.wants_round_trips() {
-            to_right.put_round_trips(Some(Box::new(RoundTrips::new(there.seed))));
-        }
-        if to_right.wants_expander() || to_left.wants_expander() {
-            let expander = Expander::new(left.link(), there.ports, there.seed);
-            to_right.put_expander(Some(Box::new(expander)));
-        }
+        let learned = Shared::of([&to_right, &to_left], there.seed);
         Ok(Self {
             to_right,
             to_left,
+            learned,
             left,
             right,
             received_ns: [None; 2],
@@ -218,13 +215,9 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Moves a batch in each direction, delivers trains whose hold time has expired, and returns the number of frames
     /// received.
     fn turn(&mut self, now_ns: u64) -> Result<usize, PortError> {
-        let Self { left, right, to_right, to_left, .. } = self;
-        let there = to_right.poll(left, right, now_ns)?;
-        to_left.put_round_trips(to_right.take_round_trips());
-        to_left.put_expander(to_right.take_expander());
-        let back = to_left.poll(right, left, now_ns)?;
-        to_right.put_round_trips(to_left.take_round_trips());
-        to_right.put_expander(to_left.take_expander());
+        let Self { left, right, to_right, to_left, learned, .. } = self;
+        let there = to_right.poll_shared(left, right, now_ns, learned)?;
+        let back = to_left.poll_shared(right, left, now_ns, learned)?;
         for (received_ns, count) in self.received_ns.iter_mut().zip([there, back]) {
             if count > 0 {
                 *received_ns = Some(now_ns);

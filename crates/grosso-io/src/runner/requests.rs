@@ -22,14 +22,14 @@ use super::{Snapshot, nanoseconds, now_ns};
 /// Control of a data path from other threads.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<Exchange>,
 }
 
 /// A request for the counters of a data path.
 #[derive(Debug)]
 #[must_use]
 pub struct Request {
-    shared: Arc<Shared>,
+    shared: Arc<Exchange>,
     number: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Reading {
 /// path's thread reads in every iteration of its loop.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Shared {
+pub(super) struct Exchange {
     /// Whether there is a request; the thread reads the other fields only if there is one.
     asked: AtomicBool,
     stopped: AtomicBool,
@@ -143,7 +143,7 @@ impl Answers {
     }
 }
 
-impl Shared {
+impl Exchange {
     fn wake(&self) {
         self.asked.store(true, Ordering::Release);
         // Raising the event fails only if its descriptor is closed, but the descriptor lives as long as `self`.
@@ -171,7 +171,7 @@ impl Shared {
 /// The path's side of the requests. Dropping it releases callers that wait for an answer, even if
 /// the path never ran or its thread panics.
 #[derive(Debug)]
-pub(super) struct Answering(Arc<Shared>);
+pub(super) struct Answering(Arc<Exchange>);
 
 impl Answering {
     /// Creates the receiving side, without any request yet.
@@ -180,7 +180,7 @@ impl Answering {
     ///
     /// Returns the system's error if the kernel has no descriptor left to wait with.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(Exchange {
             asked: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             event: Event::new()?,
@@ -234,9 +234,9 @@ impl Answering {
 }
 
 impl Deref for Answering {
-    type Target = Shared;
+    type Target = Exchange;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &Exchange {
         &self.0
     }
 }

@@ -9,7 +9,7 @@ mod unwrap;
 use std::{hash::RandomState, sync::atomic::Ordering};
 
 use grosso_capture::{Entry, Packet, PacketMeta};
-use grosso_wire::{LinkType, dissect};
+use grosso_wire::LinkType;
 
 use self::{
     joiner::{Joiner, Learning, Separate},
@@ -18,14 +18,13 @@ use self::{
 use super::cutter::{Cutter, How, Uncut};
 use crate::{
     capture::{
-        CaptureCommand, Files, Input, Next, Outcome, Output, Session, Transform, Transformed,
-        transform,
+        CaptureCommand, Files, Frame, Input, Next, Outcome, Output, Session, Transform,
+        Transformed, transform,
     },
     error::Failure,
     evidence::{Evidence, Given, Judge, Nature, Sight, Tally},
     fragments::Waiting,
     line::Timing,
-    report::Tool,
     reports::decap::DecapReport,
     units,
 };
@@ -164,8 +163,6 @@ fn finish(
         session.hint("--recursive reassembles the fragments");
     }
     let report = DecapReport {
-        schema: DecapReport::FORM.name,
-        tool: Tool::THIS,
         input: input.facts(done.bytes),
         output: facts,
         recursive,
@@ -175,7 +172,6 @@ fn finish(
         joined,
         lists_all: false,
         elapsed_s: session.elapsed_s(),
-        warnings: Vec::new(),
     };
     let is_refused = session.strict && !report.is_certain();
     Ok(done.outcome((report, place), input, is_refused))
@@ -202,9 +198,7 @@ impl Datagrams {
         link: LinkType,
         mut show: impl FnMut(&Packet<'_>, &PacketMeta, Option<Timing>) -> Result<(), Failure>,
     ) -> Result<Result<(), &'static str>, Failure> {
-        let said = packet.meta();
-        let ports = self.judge.ports(&said);
-        let stack = dissect(packet.data, link, &ports);
+        let (said, ports, stack) = self.judge.parse(packet, link);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
         let how = match judgment.nature {
             // A superframe inside a tunnel stays a superframe after decapsulation, unless the user gave a segment size.
@@ -243,12 +237,8 @@ impl<J: Joiner> Transform for DecapWork<J> {
         &mut self.output
     }
 
-    fn packet(
-        &mut self,
-        entry: &Entry<'_>,
-        packet: &Packet<'_>,
-        link: LinkType,
-    ) -> Result<(), Failure> {
+    fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure> {
+        let Frame { entry, packet, link } = frame;
         let Self { output, datagrams, unwrapper, joiner } = self;
         let shown = datagrams.each(packet, link, |datagram, said, timing| {
             match (unwrapper.unwrap(datagram, said, link, joiner), timing) {

@@ -9,7 +9,7 @@ use crate::{
     device,
     error::{Exit, Failure},
     form::ReportForm,
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -17,10 +17,7 @@ use crate::{
 /// The interfaces of this machine.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Listing {
-    schema: &'static str,
-    tool: Tool,
     interfaces: Vec<Listed>,
-    warnings: Vec<String>,
 }
 
 /// One interface of the list.
@@ -40,7 +37,6 @@ struct Listed {
 
 /// Prints the list.
 pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
-    let (tool, warnings) = (Tool::THIS, Vec::new());
     let interfaces = links()?.into_iter().enumerate().map(|(place, link)| Listed {
         number: place + 1,
         name: link.name.to_string(),
@@ -60,8 +56,8 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
         mtu: None,
         link_type: None,
     });
-    let mut listing = Listing { schema: Listing::FORM.name, tool, interfaces, warnings };
-    report::print(&mut listing, &mut session.talk, Place::Standard)?;
+    let listing = Listing { interfaces };
+    report::print(&listing, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -101,16 +97,16 @@ fn is_loopback(link: &Link) -> bool {
 
 impl Listing {
     /// The schema of this report.
-    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.interfaces/1");
+    pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.interfaces/1");
 }
 
 impl Report for Listing {
-    fn text(&self, _style: Style) -> String {
-        self.interfaces.iter().map(Listed::line).collect()
+    fn form(&self) -> ReportForm {
+        Self::FORM
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
+    fn text(&self, _style: Style) -> String {
+        self.interfaces.iter().map(Listed::line).collect()
     }
 }
 

@@ -46,7 +46,7 @@ use crate::{
     name::Name,
     needs::Needs,
     report as reports,
-    report::{OutputFacts, Place, Tool},
+    report::{OutputFacts, Place},
     session::Session,
     units,
 };
@@ -267,9 +267,7 @@ impl Running {
                 units::count(counts.checksums_partial, "partial checksum"),
             ));
         }
-        let mut report = CaptureReport {
-            schema: CaptureReport::FORM.name,
-            tool: Tool::THIS,
+        let report = CaptureReport {
             interface: source.name().into(),
             interfaces: outputs.interfaces(&source),
             output: OutputFacts {
@@ -289,10 +287,9 @@ impl Running {
             drops: lost,
             unknown: source.unknown,
             counts,
-            warnings: Vec::new(),
         };
         let place = Place::beside(options.is_standard());
-        reports::print(&mut report, &mut session.talk, place)?;
+        reports::print(&report, &session.talk, place)?;
         match ended {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {

@@ -7,7 +7,7 @@ use super::unloader::Unloaded;
 use crate::{
     form::ReportForm,
     name::Name,
-    report::{Counts, OutputFacts, Report, Tool, count_lines, list_lines},
+    report::{Counts, Envelope, OutputFacts, Report, count_lines, list_lines},
     style::Style,
     units,
 };
@@ -15,8 +15,6 @@ use crate::{
 /// The report on a capture.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CaptureReport {
-    pub(super) schema: &'static str,
-    pub(super) tool: Tool,
     /// The interface, or `any`.
     pub(super) interface: String,
     /// The packets of each interface.
@@ -38,7 +36,6 @@ pub(super) struct CaptureReport {
     pub(super) unknown: u64,
     #[serde(flatten)]
     pub(super) counts: FrameCounts,
-    pub(super) warnings: Vec<String>,
 }
 
 /// The packets of one interface.
@@ -107,6 +104,10 @@ pub(super) enum CaptureEnd {
 }
 
 impl Report for CaptureReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, style: Style) -> String {
         let counts = &self.counts;
         let packets = units::count(self.output.packets, "packet");
@@ -148,15 +149,11 @@ impl Report for CaptureReport {
             self.outputs(),
         )
     }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
-    }
 }
 
 impl CaptureReport {
     /// The schema of this report.
-    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.capture/1");
+    pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.capture/1");
 
     /// Returns a line for each output, unless the only output is one file.
     fn outputs(&self) -> String {

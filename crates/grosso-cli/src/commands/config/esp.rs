@@ -18,7 +18,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     name::{Name, shown},
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -42,14 +42,9 @@ pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Fa
         );
         session.talk.note(note);
     }
-    let mut converted = Converted {
-        schema: CONVERTED.name,
-        tool: Tool::THIS,
-        toml: toml(&pair, &options.key_file),
-        key_file: Name::of(&options.key_file),
-        warnings: Vec::new(),
-    };
-    report::print(&mut converted, &mut session.talk, Place::Standard)?;
+    let converted =
+        Converted { toml: toml(&pair, &options.key_file), key_file: Name::of(&options.key_file) };
+    report::print(&converted, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -106,22 +101,20 @@ fn toml(pair: &EspEnd, key_file: &Path) -> String {
 /// The converted table.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Converted {
-    schema: &'static str,
-    tool: Tool,
     toml: String,
     key_file: Name,
-    warnings: Vec<String>,
 }
 
 /// The schema of this report.
-pub(crate) const CONVERTED: ReportForm = ReportForm::of::<Converted>("grosso.config_esp/1");
+pub(crate) const CONVERTED: ReportForm =
+    ReportForm::of::<Envelope<Converted>>("grosso.config_esp/1");
 
 impl Report for Converted {
-    fn text(&self, _style: Style) -> String {
-        self.toml.clone()
+    fn form(&self) -> ReportForm {
+        CONVERTED
     }
 
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
+    fn text(&self, _style: Style) -> String {
+        self.toml.clone()
     }
 }

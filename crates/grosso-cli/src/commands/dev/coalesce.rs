@@ -17,8 +17,8 @@ use crate::{
 /// Shows the parameters: `dev -c`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
     let parameters = parameters(device, "dev -c")?;
-    let mut report = ParameterListing { name: device.name.to_string(), parameters };
-    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    let report = ParameterListing { name: device.name.to_string(), parameters };
+    report::print_bare(&report, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -119,6 +119,10 @@ impl ParameterListing {
 }
 
 impl Report for ParameterListing {
+    fn form(&self) -> ReportForm {
+        FORM
+    }
+
     fn text(&self, _: Style) -> String {
         let mut text = format!("Coalesce parameters for {}:\n", self.name);
         let adaptive = [self.switch("adaptive-rx"), self.switch("adaptive-tx")];
@@ -131,8 +135,6 @@ impl Report for ParameterListing {
         text += &format!("CQE mode RX: {}  TX: {}\n\n", cqe[0], cqe[1]);
         text
     }
-
-    fn warn(&mut self, _: Vec<String>) {}
 }
 
 impl Serialize for ParameterListing {

@@ -21,12 +21,12 @@ use crate::{
 
 /// Shows the features: `dev -k`.
 pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, Failure> {
-    let mut report = FeatureListing {
+    let report = FeatureListing {
         name: device.name.to_string(),
         rows: rows(&all(device)?),
         own: own_features(device),
     };
-    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    report::print_bare(&report, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -50,13 +50,13 @@ pub(super) fn set(
     let changes = ethtool::set_features(&device.control, &device.name, &wishes);
     let what = format!("changing {}", device.name);
     let changes = changes.map_err(|error| device::refused("dev -K", &what, "net_admin", &error))?;
-    let mut report = Changes {
+    let report = Changes {
         name: device.name.to_string(),
         rows: changed_rows(&all(device)?, &wishes, &changes, removed == Some(true)),
     };
     let asked = wishes.len() + usize::from(removed.is_some());
     let missed = changes.refused.len() + usize::from(removed == Some(true));
-    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    report::print_bare(&report, &session.talk, Place::Standard)?;
     if missed < asked {
         return Ok(Exit::Yes);
     }
@@ -182,6 +182,10 @@ struct FeatureListing {
 }
 
 impl Report for FeatureListing {
+    fn form(&self) -> ReportForm {
+        LISTING
+    }
+
     fn text(&self, style: Style) -> String {
         let mut text = format!("Features for {}:\n", self.name);
         text.extend(self.rows.iter().map(FeatureRow::line));
@@ -191,8 +195,6 @@ impl Report for FeatureListing {
         }
         text
     }
-
-    fn warn(&mut self, _: Vec<String>) {}
 }
 
 impl Serialize for FeatureListing {
@@ -300,6 +302,10 @@ impl Serialize for Changes {
 }
 
 impl Report for Changes {
+    fn form(&self) -> ReportForm {
+        CHANGES
+    }
+
     fn text(&self, _: Style) -> String {
         let mut text = String::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -314,8 +320,6 @@ impl Report for Changes {
         }
         text
     }
-
-    fn warn(&mut self, _: Vec<String>) {}
 }
 
 fn on_off(on: bool) -> &'static str {

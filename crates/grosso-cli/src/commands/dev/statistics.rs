@@ -25,8 +25,8 @@ pub(super) fn show(device: &NamedDevice, session: &mut Session) -> Result<Exit, 
         let hint = format!("for the kernel's counters: ip -s link show {}", device.name);
         return Err(Failure::environment("environment.unsupported", message).hint(hint));
     }
-    let mut report = Counters { name: device.name.to_string(), counters };
-    report::print(&mut report, &mut session.talk, Place::Standard)?;
+    let report = Counters { name: device.name.to_string(), counters };
+    report::print_bare(&report, &session.talk, Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -36,6 +36,10 @@ struct Counters {
 }
 
 impl Report for Counters {
+    fn form(&self) -> ReportForm {
+        FORM
+    }
+
     fn text(&self, _: Style) -> String {
         let mut text = String::from("NIC statistics:\n");
         for (name, value) in &self.counters {
@@ -43,8 +47,6 @@ impl Report for Counters {
         }
         text
     }
-
-    fn warn(&mut self, _: Vec<String>) {}
 }
 
 /// The schema of this report.

@@ -23,7 +23,7 @@ use crate::{
     arguments::{Doctor, Use},
     error::{Exit, Failure},
     form::ReportForm,
-    report::{self as reports, Place, Tool},
+    report::{self as reports, Place},
     session::Session,
 };
 
@@ -61,8 +61,8 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     checks.extend(confined);
     let checks = checks.into_iter().map(|check| check.asked_by(&options.uses)).collect();
     let checks = with_grants(checks, &host, &options.uses);
-    let mut diagnosis = Diagnosis::new(Tool::THIS, host, options.uses.clone(), checks);
-    reports::print(&mut diagnosis, &mut session.talk, Place::Standard)?;
+    let diagnosis = Diagnosis::new(host, options.uses.clone(), checks);
+    reports::print(&diagnosis, &session.talk, Place::Standard)?;
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 

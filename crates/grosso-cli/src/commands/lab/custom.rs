@@ -28,8 +28,7 @@ use crate::{
 };
 
 /// The schema of this report.
-pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<CustomFindings>>>("grosso.lab-own/2");
+pub(super) const FORM: ReportForm = LabReport::<Report<CustomFindings>>::named("grosso.lab-own/2");
 
 /// Runs the experiment that a file describes.
 pub(super) fn run(config: &Path, options: &LabRun, session: &mut Session) -> Result<Exit, Failure> {

@@ -22,8 +22,7 @@ use crate::{
 };
 
 /// The schema of this report.
-pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<OffloadFindings>>>("grosso.lab/3");
+pub(super) const FORM: ReportForm = LabReport::<Report<OffloadFindings>>::named("grosso.lab/3");
 
 /// Runs a measurement; without a name, this is the headline experiment.
 pub(super) fn run(

@@ -22,7 +22,7 @@ use crate::{
     arguments::{LabHost, LabRun},
     error::{Exit, Failure},
     form::ReportForm,
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
 };
@@ -76,18 +76,10 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     }
     let summary = network.stop().map_err(|error| failed(&error.into()))?;
     let exit_code = status.map(code);
-    let mut report = RunReport {
-        schema: RunReport::FORM.name,
-        tool: Tool::THIS,
-        elapsed_s,
-        exit_code,
-        stream,
-        wire: summary,
-        warnings: Vec::new(),
-    };
+    let report = RunReport { elapsed_s, exit_code, stream, wire: summary };
     // Standard output is reserved for the command.
     let place = if status.is_some() { Place::Error } else { Place::Standard };
-    report::print(&mut report, &mut session.talk, place)?;
+    report::print(&report, &session.talk, place)?;
     match exit_code {
         // Fixed exit codes apply to Grosso's own commands; this command exits with the code of the command that it ran.
         Some(code) => std::process::exit(code),
@@ -183,23 +175,24 @@ fn code(status: ExitStatus) -> i32 {
 /// The traffic between the hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RunReport {
-    schema: &'static str,
-    tool: Tool,
     elapsed_s: f64,
     /// The exit code of the command.
     exit_code: Option<i32>,
     /// The built-in stream, if there was no command.
     stream: Option<Measured>,
     wire: Summary,
-    warnings: Vec<String>,
 }
 
 impl RunReport {
     /// The schema of this report.
-    pub(super) const FORM: ReportForm = ReportForm::of::<Self>("grosso.lab-run/1");
+    pub(super) const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.lab-run/1");
 }
 
 impl Report for RunReport {
+    fn form(&self) -> ReportForm {
+        Self::FORM
+    }
+
     fn text(&self, _style: Style) -> String {
         let mut text = String::new();
         if let Some(stream) = self.stream.as_ref().filter(|stream| stream.bytes > 0) {
@@ -223,10 +216,6 @@ impl Report for RunReport {
             );
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }
 

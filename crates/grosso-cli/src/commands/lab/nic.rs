@@ -31,7 +31,7 @@ use crate::{
 
 /// The schema of this report.
 pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<NicOffloadFindings>>>("grosso.lab-nic/2");
+    LabReport::<Report<NicOffloadFindings>>::named("grosso.lab-nic/2");
 
 /// Runs the experiment, next to a watchdog.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The schema of this report.
-pub(super) const FORM: ReportForm = ReportForm::of::<LabReport<Results>>("grosso.lab-profiles/1");
+pub(super) const FORM: ReportForm = LabReport::<Results>::named("grosso.lab-profiles/1");
 
 /// Runs the experiment. No devices or privileges are needed.
 pub(super) fn run(options: &LabProfiles, session: &mut Session) -> Result<Exit, Failure> {

@@ -26,7 +26,7 @@ use crate::{
     error::{Exit, Failure},
     form::ReportForm,
     progress::Progress,
-    report::{self, Place, Report, Tool},
+    report::{self, Envelope, Place, Report},
     session::Session,
     style::Style,
     units,
@@ -172,8 +172,8 @@ pub(super) fn failed(error: &TrialError) -> Failure {
 /// The results of an experiment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LabReport<R> {
-    schema: &'static str,
-    tool: Tool,
+    #[serde(skip)]
+    form: ReportForm,
     #[serde(flatten)]
     results: R,
     /// Results as a text table.
@@ -182,14 +182,19 @@ pub(super) struct LabReport<R> {
     elapsed_s: f64,
     /// The page, if one was written.
     html: Option<PathBuf>,
-    warnings: Vec<String>,
+}
+
+impl<R: JsonSchema> LabReport<R> {
+    /// Returns the form with this name.
+    pub(super) const fn named(name: &'static str) -> ReportForm {
+        ReportForm::of::<Envelope<Self>>(name)
+    }
 }
 
 impl<R: Serialize> LabReport<R> {
     /// Creates a report of these results; `table` is its text.
     pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
-        let (schema, tool) = (form.name, Tool::THIS);
-        Self { schema, tool, results, table, elapsed_s: 0.0, html: None, warnings: Vec::new() }
+        Self { form, results, table, elapsed_s: 0.0, html: None }
     }
 
     /// Returns the same report, with the page that was written for it.
@@ -204,21 +209,21 @@ impl<R: Serialize> LabReport<R> {
         session: &mut Session,
     ) -> Result<Exit, Failure> {
         self.elapsed_s = started.elapsed().as_secs_f64();
-        report::print(&mut self, &mut session.talk, Place::Standard)?;
+        report::print(&self, &session.talk, Place::Standard)?;
         Ok(Exit::Yes)
     }
 }
 
 impl<R: Serialize> Report for LabReport<R> {
+    fn form(&self) -> ReportForm {
+        self.form
+    }
+
     fn text(&self, _style: Style) -> String {
         let mut text = self.table.clone();
         if let Some(page) = &self.html {
             text += &format!("Plots: {}\n", page.display());
         }
         text
-    }
-
-    fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings = warnings;
     }
 }

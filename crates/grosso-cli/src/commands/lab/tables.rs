@@ -21,17 +21,15 @@ use crate::{
 };
 
 /// The schema of table R3.
-pub(super) const ACKS: ReportForm =
-    ReportForm::of::<LabReport<Report<AckFindings>>>("grosso.lab-acks/4");
+pub(super) const ACKS: ReportForm = LabReport::<Report<AckFindings>>::named("grosso.lab-acks/4");
 /// The schema of the costs.
-pub(super) const COST: ReportForm =
-    ReportForm::of::<LabReport<Report<CostFindings>>>("grosso.lab-cost/3");
+pub(super) const COST: ReportForm = LabReport::<Report<CostFindings>>::named("grosso.lab-cost/3");
 /// The schema of table R2.
 pub(super) const FRAGMENTS: ReportForm =
-    ReportForm::of::<LabReport<Report<FragmentFindings>>>("grosso.lab-fragments/4");
+    LabReport::<Report<FragmentFindings>>::named("grosso.lab-fragments/4");
 /// The schema of table R4.
 pub(super) const TUNNELS: ReportForm =
-    ReportForm::of::<LabReport<Report<TunnelFindings>>>("grosso.lab-tunnels/4");
+    LabReport::<Report<TunnelFindings>>::named("grosso.lab-tunnels/4");
 
 /// Measures table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {

@@ -16,8 +16,7 @@ use crate::{
 };
 
 /// The schema of this report.
-pub(super) const FORM: ReportForm =
-    ReportForm::of::<LabReport<Report<VmFindings>>>("grosso.lab-vm/2");
+pub(super) const FORM: ReportForm = LabReport::<Report<VmFindings>>::named("grosso.lab-vm/2");
 
 /// Runs the experiment. The guest runs this program too.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {

@@ -46,7 +46,7 @@ pub(super) fn run(options: &TunnelShow, session: &mut Session) -> Result<Exit, F
     if places.is_empty() {
         session.talk.hint("this user has no tunnels; create one with grosso tunnel add");
     }
-    report::print(&mut Tunnels::new(tunnels), &mut session.talk, report::Place::Standard)?;
+    report::print(&Tunnels::new(tunnels), &session.talk, report::Place::Standard)?;
     Ok(Exit::Yes)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn headline(
 ) -> Result<(), Failure> {
     let mut tunnels = Tunnels::new(vec![facts(place, definition, &[])]);
     tunnels.is_brief = true;
-    report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
+    report::print(&tunnels, &session.talk, report::Place::Standard)
 }
 
 /// Reports a stopped or removed tunnel to programs; without `--json`, success is silent.
@@ -71,8 +71,8 @@ pub(super) fn end(
         return Ok(());
     }
     let facts = told.map(|definition| facts(place, definition, &[]));
-    let mut tunnels = Tunnels::new(facts.into_iter().collect());
-    report::print(&mut tunnels, &mut session.talk, report::Place::Standard)
+    let tunnels = Tunnels::new(facts.into_iter().collect());
+    report::print(&tunnels, &session.talk, report::Place::Standard)
 }
 
 fn facts(place: &TunnelFiles, definition: &Definition, answers: &[Answer]) -> TunnelFacts {

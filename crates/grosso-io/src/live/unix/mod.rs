@@ -15,7 +15,6 @@ use std::{
 use grosso::{
     Frame, Meta,
     features::{Device, Features},
-    meta::GsoSize,
 };
 use grosso_sys::{
     errno::ErrorClass,
@@ -27,12 +26,12 @@ pub use self::stats::{UnixEvent, UnixStats};
 use self::{datagram::DatagramEnd, stream::StreamEnd};
 use super::{
     broken,
-    incoming::Incoming,
-    stats::{LiveEvent, LiveStats},
+    incoming::{Arrival, FrameReceiver, Incoming},
+    stats::LiveStats,
     tx_offload::{Queued, TxOffload, Wire},
 };
 use crate::{
-    buffer::{Buffers, PortBuffer},
+    buffer::PortBuffer,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -108,8 +107,7 @@ pub struct UnixPort {
     name: String,
     end: AnyEnd,
     device: Device,
-    incoming: Incoming,
-    buffers: Buffers,
+    receiver: FrameReceiver,
     tx_offload: TxOffload,
 }
 
@@ -139,9 +137,7 @@ impl UnixPort {
             name: format!("unix:{}", options.path.display()),
             end,
             device: Device::new(features),
-            incoming,
-            // One byte more, which reveals datagrams that are too long.
-            buffers: Buffers::new(bytes_max + 1),
+            receiver: FrameReceiver::new(incoming, FRAME_BYTES_MAX, PACKETS_MAX),
             tx_offload: TxOffload::new(link, ports, options.header, features),
         })
     }
@@ -164,27 +160,6 @@ impl UnixPort {
         match &self.end {
             AnyEnd::Stream(end) => &end.stats,
             AnyEnd::Datagram(end) => &end.stats,
-        }
-    }
-
-    /// Returns the frame in a buffer that was just filled.
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
-        let header_len = self.incoming.header_len();
-        let understood = match bytes.get(..len).filter(|_| len <= header_len + FRAME_BYTES_MAX) {
-            Some(packet) => self.incoming.understand(packet),
-            None => {
-                self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, 1);
-                self.buffers.put_back(bytes);
-                return None;
-            }
-        };
-        match understood {
-            Ok(meta) => Some(Frame { buffer: PortBuffer::filled(bytes, header_len..len), meta }),
-            Err(error) => {
-                self.tx_offload.stats.refuse(error);
-                self.buffers.put_back(bytes);
-                None
-            }
         }
     }
 
@@ -213,25 +188,19 @@ impl Port for UnixPort {
         max: usize,
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
-        let (mut received, mut packets) = (0, 0);
-        while received < max && packets < PACKETS_MAX {
-            let arrived = match &mut self.end {
-                AnyEnd::Stream(end) => end.receive(now_ns, &mut self.buffers),
-                AnyEnd::Datagram(end) => end.receive(now_ns, &mut self.buffers),
+        let Self { receiver, tx_offload, end, name, .. } = self;
+        receiver.receive(max, &mut tx_offload.stats, each, |buffers, _| {
+            let arrived = match end {
+                AnyEnd::Stream(end) => end.receive(now_ns, buffers),
+                AnyEnd::Datagram(end) => end.receive(now_ns, buffers),
             };
-            let arrived = arrived.map_err(|error| broken(&self.name, "receive", error))?;
-            let Some((bytes, len)) = arrived else { break };
-            received += 1;
-            if let Some(frame) = self.frame(bytes, len) {
-                packets += packets_of(&frame);
-                each(frame);
-            }
-        }
-        Ok(received)
+            let arrived = arrived.map_err(|error| broken(name, "receive", error))?;
+            Ok(arrived.map_or(Arrival::Nothing, |(bytes, len)| Arrival::Frame(bytes, len)))
+        })
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
-        self.buffers.recycle(buffer);
+        self.receiver.buffers.recycle(buffer);
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
@@ -312,16 +281,6 @@ fn possible(form: Option<Form>) -> Features {
     let plain = usual_features() | Features::UDP_SEGMENTATION;
     let tunnels = Features::UDP_TUNNEL_SEGMENTATION | Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION;
     if form >= Form::Tunnel { plain | tunnels } else { plain }
-}
-
-/// Returns the approximate number of packets in a frame, counting headers as payload.
-pub(super) fn packets_of(frame: &Frame<PortBuffer>) -> usize {
-    match frame.meta.gso.map(|gso| gso.size) {
-        Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
-            frame.buffer.as_ref().len().div_ceil(size.get().into())
-        }
-        _ => 1,
-    }
 }
 
 /// Converts the result of connecting when the port is opened: a peer that is not running yet may start later, while

@@ -20,13 +20,13 @@ use self::device::VhostDevice;
 pub use self::stats::{VhostEvent, VhostStats};
 use super::{
     broken,
-    incoming::Incoming,
+    incoming::{Arrival, FrameReceiver, Incoming},
     stats::{LiveEvent, LiveStats},
     tx_offload::TxOffload,
-    unix::{FRAME_BYTES_MAX, MODE, PACKETS_MAX, UnixRole, packets_of},
+    unix::{FRAME_BYTES_MAX, MODE, PACKETS_MAX, UnixRole},
 };
 use crate::{
-    buffer::{Buffers, PortBuffer},
+    buffer::PortBuffer,
     port::{Port, PortCounter, PortError, Transmitted},
 };
 
@@ -80,8 +80,7 @@ pub struct VhostPort {
     /// Maximum features of the port's frames, which apply until others are negotiated.
     possible: Features,
     device: Device,
-    incoming: Incoming,
-    buffers: Buffers,
+    receiver: FrameReceiver,
     tx_offload: TxOffload,
     /// Calls since the last check for messages.
     calls: u32,
@@ -106,8 +105,11 @@ impl VhostPort {
             side: options.side,
             possible: features,
             device: Device::new(features),
-            incoming: Incoming::new(link, options.ports, form),
-            buffers: Buffers::new(Form::Buffers.len() + FRAME_BYTES_MAX),
+            receiver: FrameReceiver::new(
+                Incoming::new(link, options.ports, form),
+                FRAME_BYTES_MAX,
+                PACKETS_MAX,
+            ),
             tx_offload: TxOffload::new(link, options.ports, form, features),
             calls: 0,
             chosen: None,
@@ -146,24 +148,10 @@ impl VhostPort {
             None => (Form::Buffers, self.possible),
             Some(bits) => (form_of(bits), device_features(bits, self.side) & self.possible),
         };
-        self.incoming.form = Some(form);
+        self.receiver.incoming.form = Some(form);
         self.vhost.header_bytes = form.len();
         self.tx_offload.renew(Some(form), features);
         true
-    }
-
-    fn frame(&mut self, bytes: Vec<u8>, len: usize) -> Option<Frame<PortBuffer>> {
-        match self.incoming.understand(bytes.get(..len).unwrap_or_default()) {
-            Ok(meta) => Some(Frame {
-                buffer: PortBuffer::filled(bytes, self.incoming.header_len()..len),
-                meta,
-            }),
-            Err(error) => {
-                self.tx_offload.stats.refuse(error);
-                self.buffers.put_back(bytes);
-                None
-            }
-        }
     }
 }
 
@@ -189,32 +177,21 @@ impl Port for VhostPort {
         if self.calls >= CALLS_MAX {
             let _ = self.serve();
         }
-        let (mut received, mut packets) = (0, 0);
-        while received < max && packets < PACKETS_MAX {
-            let mut bytes = self.buffers.take();
-            let len = match self.vhost.receive(&mut bytes) {
-                Ok(Some(len)) => Some(len),
+        let Self { receiver, tx_offload, vhost, .. } = self;
+        let received = receiver.receive(max, &mut tx_offload.stats, each, |buffers, stats| {
+            let mut bytes = buffers.take();
+            let arrival = match vhost.receive(&mut bytes) {
+                Ok(Some(len)) => return Ok(Arrival::Frame(bytes, len)),
+                Ok(None) => Arrival::Nothing,
                 Err(fault) => {
-                    received += 1;
                     let is_long = fault == ChainFault::TooLong;
-                    self.tx_offload.stats.count(LiveEvent::ReceiveTruncated, is_long.into());
-                    None
-                }
-                Ok(None) => {
-                    self.buffers.put_back(bytes);
-                    break;
+                    stats.count(LiveEvent::ReceiveTruncated, is_long.into());
+                    Arrival::Lost
                 }
             };
-            let Some(len) = len else {
-                self.buffers.put_back(bytes);
-                continue;
-            };
-            received += 1;
-            if let Some(frame) = self.frame(bytes, len) {
-                packets += packets_of(&frame);
-                each(frame);
-            }
-        }
+            buffers.put_back(bytes);
+            Ok(arrival)
+        })?;
         if received > 0 {
             self.vhost.received();
         } else if self.vhost.rests() {
@@ -224,7 +201,7 @@ impl Port for VhostPort {
     }
 
     fn recycle(&mut self, buffer: PortBuffer) {
-        self.buffers.recycle(buffer);
+        self.receiver.buffers.recycle(buffer);
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
