@@ -123,10 +123,11 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
 /// Progress of a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
+    /// Packets of the current frame that the port has accepted.
     accepted: Cell<usize>,
+    /// Whether the port had no room.
     is_full: Cell<bool>,
-    /// The port is full or failed: no further packet of the batch is offered to it.
+    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
     is_stopped: Cell<bool>,
 }
 
