@@ -4,8 +4,8 @@
 #
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
-# PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests. Cargo,
-# Go and git download the sources. The patches and the devices in the directories are ours; the rest of a program is
+# PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
+# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest of a program is
 # unchanged. If something is not available, it is named and the program left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -96,7 +96,8 @@ build_all() {
         apply $other
         build "${other%% *}"
     done
-    [ -z "$tests" ] || RUSTFLAGS='--cap-lints allow' CARGO_TARGET_DIR=$work/build own_tests "$work/source/port/Cargo.toml"
+    [ -n "$tests" ] || return 0
+    RUSTFLAGS='--cap-lints allow' CARGO_TARGET_DIR=$work/build own_tests "$work/source/port/Cargo.toml"
 }
 
 contenders=$PWD/target/ported/contenders
@@ -110,7 +111,7 @@ for program in "$@"; do
         build_all
     )
 done
-[ -s "$contenders" ] || exit 0
+[ -s "$contenders" ] && [ "$rounds" -gt 0 ] || exit 0
 program=measurement
 [ "$(id -u)" -eq 0 ] && [ -c /dev/net/tun ] || skip "root and /dev/net/tun are required"
 for tool in ip:iproute2 iperf3:iperf3 openssl:openssl socat:socat jq:jq ping:iputils-ping bc:bc; do

@@ -59,7 +59,8 @@ overlay() {
 
 # address_of SIDE: prints the address of mycelium's device.
 address_of() {
-    ip -n "$1" -j -6 address show dev "vpn-$1" scope global 2> "$scratch/link" | jq -r '.[0].addr_info[0].local // empty'
+    ip -n "$1" -j -6 address show dev "vpn-$1" scope global 2> "$scratch/link" |
+        jq -r '.[0].addr_info[0].local // empty'
 }
 
 # Prints the CPU seconds of both endpoints so far.

@@ -8,9 +8,8 @@ use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 pub use ::socket2::{Domain, Protocol, SockAddr, Type};
@@ -145,7 +144,7 @@ impl Socket {
     }
 
     fn udp(&self) -> io::Result<Udp> {
-        Udp::adopt(OwnedFd::from(self.inner.try_clone()?), &UdpOptions::new())
+        Udp::adopt(UdpSocket::from(self.inner.try_clone()?).into(), &UdpOptions::new())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The same sockets on quinn-udp, for comparison.
 
 use parking_lot::Mutex;
-use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState, BATCH_SIZE};
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, OnceLock};
 
 pub use ::socket2::{Domain, Protocol, SockAddr, Type};
@@ -24,6 +25,7 @@ pub struct Socket {
 #[derive(Debug)]
 struct Receiving {
     state: UdpSocketState,
+    socket: UdpSocket,
     buffers: Vec<Vec<u8>>,
     /// Payloads back to back, and the end and source of each.
     bytes: Vec<u8>,
@@ -34,7 +36,7 @@ struct Receiving {
 #[derive(Debug)]
 struct Sending {
     state: UdpSocketState,
-    socket: ::socket2::Socket,
+    socket: UdpSocket,
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr)>,
 }
@@ -56,7 +58,8 @@ pub fn flush() {
                     let (mut count, mut end) = (1, first);
                     while let Some(&(next, also)) = rest.get(count) {
                         let is_full = count == state.max_gso_segments() || next - start > 65_000;
-                        if is_full || also != to || next - end > size || end - start < count * size {
+                        if is_full || also != to || next - end > size || end - start < count * size
+                        {
                             break;
                         }
                         (count, end) = (count + 1, next);
@@ -93,22 +96,26 @@ impl Socket {
         let receiving = &mut *self.receiving.lock();
         let state = match receiving {
             Some(state) => state,
-            None => receiving.insert(Receiving {
-                state: self.state()?,
-                buffers: vec![vec![0; 1 << 16]; BATCH_SIZE],
-                bytes: Vec::new(),
-                ends: Vec::new(),
-                next: 0,
-            }),
+            None => {
+                let (state, socket) = self.state()?;
+                receiving.insert(Receiving {
+                    state,
+                    socket,
+                    buffers: vec![vec![0; 1 << 16]; BATCH_SIZE],
+                    bytes: Vec::new(),
+                    ends: Vec::new(),
+                    next: 0,
+                })
+            }
         };
-        let Receiving { state, buffers, bytes, ends, next } = state;
+        let Receiving { state, socket, buffers, bytes, ends, next } = state;
         if *next == ends.len() {
             bytes.clear();
             ends.clear();
             *next = 0;
             let mut slices: Vec<_> = buffers.iter_mut().map(|b| IoSliceMut::new(b)).collect();
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
-            let count = state.recv(UdpSockRef::from(&self.inner), &mut slices, &mut metas)?;
+            let count = state.recv(UdpSockRef::from(&*socket), &mut slices, &mut metas)?;
             for (meta, buffer) in metas.iter().zip(&*buffers).take(count) {
                 for payload in buffer[..meta.len].chunks(meta.stride.max(1)) {
                     bytes.extend_from_slice(payload);
@@ -138,12 +145,10 @@ impl Socket {
         let sending = &mut *self.sending.lock();
         let Sending { bytes, ends, .. } = match sending {
             Some(state) => state,
-            None => sending.insert(Sending {
-                state: self.state()?,
-                socket: self.inner.try_clone()?,
-                bytes: Vec::new(),
-                ends: Vec::new(),
-            }),
+            None => {
+                let (state, socket) = self.state()?;
+                sending.insert(Sending { state, socket, bytes: Vec::new(), ends: Vec::new() })
+            }
         };
         if ends.is_empty() {
             WAITING.with_borrow_mut(|waiting| waiting.push(Arc::clone(&self.sending)));
@@ -168,8 +173,20 @@ impl Socket {
         self.send(packet)
     }
 
-    fn state(&self) -> io::Result<UdpSocketState> {
-        UdpSocketState::new(UdpSockRef::from(&self.inner))
+    fn state(&self) -> io::Result<(UdpSocketState, UdpSocket)> {
+        let socket = UdpSocket::from(self.inner.try_clone()?);
+        set_buffers(&socket);
+        Ok((UdpSocketState::new(UdpSockRef::from(&socket))?, socket))
+    }
+}
+
+/// Sets the buffers of a socket to the size that grosso-tun sets, because the default loses datagrams.
+fn set_buffers(socket: &UdpSocket) {
+    const BYTES: libc::c_int = 4 << 20;
+    for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+        let (value, len) = ((&raw const BYTES).cast(), size_of_val(&BYTES) as libc::socklen_t);
+        // SAFETY: the pointer and the length describe a constant.
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };
     }
 }
 

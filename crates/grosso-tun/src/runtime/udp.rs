@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{Attempt, Readiness};
+use super::Readiness;
 use crate::udp::{Datagram, Received, Udp, UdpReceiver, UdpSender};
 
 /// A [`Udp`] socket that waits in a tokio runtime instead of blocking.
