@@ -5,8 +5,8 @@
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
 #
 # PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
-# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest of a program is
-# unchanged. If something is not available, it is named and the program left out.
+# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest
+# of a program is unchanged. If something is not available, it is named and the program left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD/benches/ports

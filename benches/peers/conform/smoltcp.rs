@@ -1,4 +1,4 @@
-//! smoltcp's interface as a reassembler for `grosso conform`. A raw socket receives the datagrams, without their headers.
+//! smoltcp's interface as a reassembler for `grosso conform`. A raw socket receives the datagrams without headers.
 
 mod datagrams;
 #[allow(dead_code, reason = "each program has one of the tasks")]
