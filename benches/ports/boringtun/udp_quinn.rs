@@ -182,10 +182,10 @@ impl Socket {
 
 /// Sets the buffers of a socket to the size that grosso-tun sets, because the default loses datagrams.
 fn set_buffers(socket: &UdpSocket) {
-    const BYTES: libc::c_int = 4 << 20;
+    let bytes: libc::c_int = 4 << 20;
     for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-        let (value, len) = ((&raw const BYTES).cast(), size_of_val(&BYTES) as libc::socklen_t);
-        // SAFETY: the pointer and the length describe a constant.
+        let (value, len) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+        // SAFETY: the pointer and the length describe `bytes`.
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };
     }
 }
