@@ -5,7 +5,7 @@ binary=mycelium
 arguments="--silent --disable-quic --disable-peer-discovery"
 start=overlay
 replaced=(mycelium-tun/src/{checksum,lib,linux,offload}.rs mycelium/src/tun/linux.rs)
-others=("port grosso --path:$PWD/crates/grosso-tun:--features:tokio:--target:cfg(target_os=\"linux\")")
+others=("port grosso")
 
 fetch() {
     [ -d "$work/checkout" ] || git -c advice.detachedHead=false clone --quiet --depth 1 --branch "v$version" \
@@ -15,18 +15,18 @@ fetch() {
 
 # copy NAME: copies the source, whose program is not a member of its workspace.
 copy() {
-    rm -rf "$work/source/$1" && mkdir -p "$work/source" && cp -r "$source" "$work/source/$1"
+    rm -rf "$work/source/$1" && mkdir -p "$work/source" && cp -a "$source" "$work/source/$1"
     printf '\n[workspace]\n' >> "$work/source/$1/myceliumd/Cargo.toml"
 }
 
 apply() {
-    local tree=$work/source/$1 crate=$3
+    local tree=$work/source/$1
     copy "$1"
     patch --quiet -d "$tree" -p1 < "$here/$program/port.patch"
     cp "$here/$program/tun_$2.rs" "$tree/mycelium/src/tun/"
     rm -r "$tree/mycelium-tun" "$tree/mycelium/src/tun/linux.rs"
-    # shellcheck disable=SC2086 # Words of a command line.
-    (cd "$tree/mycelium" && IFS=: && cargo add --quiet $crate)
+    printf '\n[target."cfg(target_os = \\"linux\\")".dependencies.grosso-tun]\npath = "%s"\nfeatures = ["tokio"]\n' \
+        "$PWD/crates/grosso-tun" >> "$tree/mycelium/Cargo.toml"
 }
 
 # Without the link-time optimisation of the program's profile, which takes minutes per build.
