@@ -90,6 +90,14 @@ stream() {
             .sum_sent.retransmits] | @tsv' "$scratch/result.json" >> "$scratch/rows"
 }
 
+# Waits until no connection of the last stream has data to send or is being closed.
+settle() {
+    local side
+    for side in left right; do
+        while ip netns exec $side ss -Htn exclude time-wait exclude listening | grep -q ":5201"; do sleep 0.1; done
+    done
+}
+
 # pings NAME: writes a row with the median and the 99th percentile of the round-trip time in microseconds.
 pings() {
     ip netns exec left ping -i 0.005 -c 400 "$target" | sed -n 's/.* time=\([0-9.]*\) ms/\1/p' | sort -g |
@@ -111,6 +119,7 @@ measure() {
     stream "$name" out
     stream "$name" back -R
     stream "$name" many -P 100
+    settle
     pings "$name"
     kill "${pids[@]}"
     wait
