@@ -4,15 +4,11 @@
 //! of a superframe wait here for the next calls, and written packets wait until `flush`.
 
 use super::Error;
-use grosso_tun::{Batch, Queues, Room, Trust, Tun, TunOptions, TunReceiver, TunSender};
+use grosso_tun::{Batch, Queues, Trust, Tun, TunOptions, TunReceiver, TunSender};
 use parking_lot::Mutex;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::io::{AsRawFd, RawFd};
-
-/// Maximum number of packets of a superframe.
-const PACKETS_MAX: usize = 64;
 
 pub struct TunSocket {
     fd: RawFd,
@@ -23,11 +19,10 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Buffers with packets, and the buffer and place of each packet.
-    buffers: Vec<Vec<u8>>,
-    packets: Vec<(usize, Range<usize>)>,
+    /// Packets of superframes back to back, and the end of each.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
     next: usize,
-    spares: Vec<Vec<u8>>,
 }
 
 struct Writer {
@@ -58,10 +53,9 @@ impl TunSocket {
             writer: Mutex::new(Writer { tun: sender, batch: Batch::new() }),
             reader: Mutex::new(Reader {
                 tun: receiver,
-                buffers: Vec::new(),
-                packets: Vec::new(),
+                bytes: Vec::new(),
+                ends: Vec::new(),
                 next: 0,
-                spares: Vec::new(),
             }),
         })
     }
@@ -100,7 +94,7 @@ impl TunSocket {
     /// Returns whether packets are buffered here that the descriptor does not report.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
-        reader.next < reader.packets.len()
+        reader.next < reader.ends.len()
     }
 
     pub fn read<'a>(&self, dst: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
@@ -110,32 +104,25 @@ impl TunSocket {
 
 impl Reader {
     fn read<'a>(&mut self, dst: &'a mut [u8]) -> io::Result<&'a mut [u8]> {
-        if self.next == self.packets.len() {
+        if self.next == self.ends.len() {
             self.fill()?;
         }
-        let (buffer, range) = self.packets.get(self.next).ok_or(io::ErrorKind::WouldBlock)?;
+        let end = *self.ends.get(self.next).ok_or(io::ErrorKind::WouldBlock)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.next += 1;
-        let packet = &self.buffers[*buffer][range.clone()];
-        let len = packet.len().min(dst.len());
-        dst[..len].copy_from_slice(&packet[..len]);
+        let len = (end - start).min(dst.len());
+        dst[..len].copy_from_slice(&self.bytes[start..start + len]);
         Ok(&mut dst[..len])
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        let Self { tun, buffers, packets, next, spares } = self;
-        spares.append(buffers);
-        packets.clear();
+        let Self { tun, bytes, ends, next } = self;
+        bytes.clear();
+        ends.clear();
         *next = 0;
-        // The packets of a superframe share a buffer.
-        let room = Room::new(0, 0).packets(PACKETS_MAX);
-        let make = |bytes| {
-            let mut buffer = spares.pop().unwrap_or_default();
-            buffer.resize(bytes.max(buffer.len()), 0);
-            buffer
-        };
-        tun.try_recv_into(&room, make, |filled| {
-            packets.extend(filled.packets().map(|range| (buffers.len(), range)));
-            buffers.push(filled.buffer);
+        tun.try_recv(|packet, _| {
+            bytes.extend_from_slice(packet);
+            ends.push(bytes.len());
         })?;
         Ok(())
     }
