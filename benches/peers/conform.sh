@@ -1,10 +1,10 @@
 #!/bin/sh
-# Tests the coalescers of DPDK, wireguard-go, its Tailscale fork, gVisor, tun-rs and mycelium with `grosso conform`.
-# Needs jq, and for each program its toolchain: a C compiler with libdpdk, Go, or Rust:
+# Tests other coalescers, segmenters and reassemblers with `grosso conform`. Needs jq, and for each program its
+# toolchain: a C compiler with libdpdk, Go, or Rust:
 #
 #   benches/peers/conform.sh GROSSO [MYCELIUM]
 #
-# prints a row of docs/conformance.md for each of them, and fails if a known fault is not found. GROSSO is the program,
+# prints the rows of docs/conformance.md, and fails if a known fault of a program is not found. GROSSO is the program,
 # and MYCELIUM is a checkout of mycelium, which is not in a registry. Programs that cannot be built are skipped with a
 # note.
 set -eu
@@ -14,50 +14,84 @@ cd "$(dirname "$0")"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# row NAME RULE PROGRAM...: prints the row of a program that is known to violate a rule.
+# row TASK NAME RULE PROGRAM...: prints the row of a program that is known to violate a rule.
 row() {
-    name=$1 rule=$2
-    shift 2
-    "$grosso" conform --json -- "$@" > "$scratch/report" || [ $? = 1 ]
-    jq -r --arg name "$name" '
-        [.rules[] | select(.wrong > 0) | "\(.rule) \(.wrong)"] as $wrong
-        | "| \($name) | \(.vectors.right) | \(.vectors.wrong) | \(.joins.made) of \(.joins.possible) | \($wrong | join(", ")) |"
+    task=$1 name=$2 rule=$3
+    shift 3
+    "$grosso" conform --task "$task" --json -- "$@" > "$scratch/report" || [ $? = 1 ]
+    jq -r --arg task "$task" --arg name "$name" '
+        ([.rules[] | select(.wrong > 0) | "\(.rule) \(.wrong)"] | join(", ")) as $wrong
+        | (if $task == "coalesce" then "\(.joins.made) of \(.joins.possible) | " else "" end) as $joins
+        | "| \($name) | \(.vectors.right) | \(.vectors.wrong) | \($joins)\($wrong) |"
     ' "$scratch/report"
     jq -e --arg rule "$rule" '
         .vectors.left_out == 0 and any(.rules[]; .rule == $rule and .wrong > 0)
     ' "$scratch/report" > "$scratch/found" || { echo "$name: $rule was not found broken" >&2; exit 1; }
 }
 
+# version_in_lock CRATE: prints the version of a dependency.
+version_in_lock() {
+    sed -n "/^name = \"$1\"/{n;s/version = \"\(.*\)\"/\1/p}" Cargo.lock
+}
+
+# source_of CRATE VERSION: prints the directory into which Cargo unpacks a crate that is no dependency.
+source_of() {
+    cargo info --quiet "$1@$2" > "$scratch/info" &&
+        find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "$1-$2" | grep .
+}
+
+# alone NAME MODULE...: compiles a program of this directory with modules of a crate next to it.
+alone() {
+    program=$1
+    shift
+    cp "conform/$program.rs" conform/frames.rs "$@" "$scratch/"
+    rustc --edition 2024 --cap-lints allow "$scratch/$program.rs" -o "$scratch/$program"
+}
+
 # Word splitting of the flags is intended.
 if flags=$(pkg-config --cflags --libs libdpdk) &&
     cc -O3 -D_GNU_SOURCE -Wno-deprecated-declarations dpdk/peer.c $flags -o "$scratch/dpdk"; then
     version=$(pkg-config --modversion libdpdk)
-    row "DPDK $version, burst" G13 "$scratch/dpdk" coalesce-burst conform
-    row "DPDK $version, burst, ToS, TTL and checksums looked at before" G39 \
+    row coalesce "DPDK $version, burst" G13 "$scratch/dpdk" coalesce-burst conform
+    row coalesce "DPDK $version, burst, ToS, TTL and checksums looked at before" G39 \
         "$scratch/dpdk" coalesce-burst-checks conform
 else
     echo "skipped: DPDK cannot be built" >&2
 fi
 if go version > "$scratch/version" && (cd go && go build -trimpath -o "$scratch/go" .); then
     version_of() { sed -n "s|^\t$1 v0.0.0-\(........\).*-\(.......\).*|\1 \2|p" go/go.mod; }
-    row "wireguard-go $(version_of golang.zx2c4.com/wireguard)" G14 "$scratch/go" wireguard conform
-    row "Tailscale's fork $(version_of github.com/tailscale/wireguard-go)" G14 "$scratch/go" tailscale conform
-    row "gVisor $(version_of gvisor.dev/gvisor)" G34 "$scratch/go" gvisor conform
+    row coalesce "wireguard-go $(version_of golang.zx2c4.com/wireguard)" G14 "$scratch/go" wireguard conform
+    row coalesce "Tailscale's fork $(version_of github.com/tailscale/wireguard-go)" G14 "$scratch/go" tailscale conform
+    row coalesce "gVisor $(version_of gvisor.dev/gvisor)" G34 "$scratch/go" gvisor conform
 else
     echo "skipped: wireguard-go, Tailscale's fork and gVisor cannot be built" >&2
 fi
-if cargo build --quiet --bin conform-tun-rs; then
-    version=$(sed -n '/^name = "tun-rs"/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
-    row "tun-rs $version" G14 "${CARGO_TARGET_DIR:-target}/debug/conform-tun-rs"
+built=${CARGO_TARGET_DIR:-target}/debug
+if cargo build --quiet --bin conform-tun-rs --bin conform-quincy-tun --bin conform-etherparse \
+    --bin conform-smoltcp; then
+    for crate in tun-rs quincy-tun; do
+        name="$crate $(version_in_lock "$crate")"
+        row coalesce "$name" G14 "$built/conform-$crate"
+        row segment "$name" S40 "$built/conform-$crate" segment
+    done
+    for crate in etherparse smoltcp; do
+        row reassemble "$crate $(version_in_lock "$crate")" F14 "$built/conform-$crate"
+    done
 else
-    echo "skipped: tun-rs cannot be built" >&2
+    echo "skipped: tun-rs, quincy-tun, etherparse and smoltcp cannot be built" >&2
+fi
+yip=0.1.0
+if source=$(source_of yip-io "$yip") && alone yip "$source/src/tun_offload.rs"; then
+    row coalesce "yip-io $yip" G51 "$scratch/yip"
+    row segment "yip-io $yip" S20 "$scratch/yip" segment
+else
+    echo "skipped: yip-io cannot be built" >&2
 fi
 if [ -n "$mycelium" ]; then
-    cp conform/mycelium.rs conform/frames.rs "$mycelium/mycelium-tun/src/offload.rs" \
-        "$mycelium/mycelium-tun/src/checksum.rs" "$scratch/"
-    rustc --edition 2024 --cap-lints allow "$scratch/mycelium.rs" -o "$scratch/mycelium"
+    alone mycelium "$mycelium/mycelium-tun/src/offload.rs" "$mycelium/mycelium-tun/src/checksum.rs"
     version=$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' "$mycelium/mycelium/Cargo.toml")
-    row "mycelium $version" G51 "$scratch/mycelium"
+    row coalesce "mycelium $version" G51 "$scratch/mycelium"
+    row segment "mycelium $version" S40 "$scratch/mycelium" segment
 else
     echo "skipped: mycelium was not passed" >&2
 fi

@@ -1,86 +1,121 @@
 #!/usr/bin/env bash
-# Compares a VPN with its port to grosso-tun: fetches the source, applies the patch, builds all variants, runs the
-# program's own tests, and measures the variants in alternating runs between two network namespaces.
-# `benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]`
+# Compares VPNs with their ports to grosso-tun: fetches the sources, applies the patches, builds all variants, and
+# measures them in alternating runs between two network namespaces.
 #
-# Cargo downloads the source from the registry. The patch and the devices in the directories are ours; the rest of the
-# program is unchanged. If a requirement is missing, the script names it and skips the comparison.
+#   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
+#
+# PROGRAM is a directory next to this script; the default is all of them. -t also runs the programs' own tests; -r 0
+# only builds. Cargo, Go and git download the sources. The patches and the devices in the directories are ours; the rest
+# of each program is unchanged. If a requirement is missing, the script names it and skips the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-port=${1:?usage: benches/ports/compare.sh boringtun|gotatun [ROUNDS [SECONDS [THREADS]]]}
-rounds=${2:-5}
-seconds=${3:-5}
-threads=${4:-1}
 here=$PWD/benches/ports
-work=$PWD/target/ported/$port
-mkdir -p "$work"
+rounds=5 seconds=5 threads=1 tests=
+usage() {
+    sed -n '5s/^# *//p' "$here/compare.sh" >&2
+    exit 2
+}
+while getopts tr:s:j: option; do
+    case $option in
+        t) tests=yes ;;
+        r) rounds=$OPTARG ;;
+        s) seconds=$OPTARG ;;
+        j) threads=$OPTARG ;;
+        *) usage ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || set -- boringtun gotatun mycelium wireguard-go
+for program in "$@"; do [ -f "$here/$program/port.sh" ] || usage; done
 
+# skip WHY: leaves out a program.
 skip() {
-    echo "skipped: $port on grosso-tun: $1"
+    echo "skipped: $program: $1"
     exit 0
 }
 
-# Sets the names, the version, and the arguments of the program.
-# shellcheck source=/dev/null
-. "$here/$port/port.sh"
-
-# Prints the directory into which Cargo unpacked the source of the library.
-source_of_library() {
+# Fetches the source of the library from Cargo's registry, and prints its directory.
+fetch() {
     rm -rf "$work/fetch" && mkdir -p "$work/fetch/src" && touch "$work/fetch/src/lib.rs"
     printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n' \
         > "$work/fetch/Cargo.toml"
     printf '%s = { version = "=%s", features = %s }\n' "$library" "$version" "$features" >> "$work/fetch/Cargo.toml"
     cargo metadata --quiet --format-version 1 --manifest-path "$work/fetch/Cargo.toml" |
-        grep -o '"manifest_path":"[^"]*/'"$library-$version"'/Cargo.toml"' | head -n 1 | cut -d '"' -f 4
+        grep -o '"manifest_path":"[^"]*/'"$library-$version"'/Cargo.toml"' | head -n 1 | cut -d '"' -f 4 |
+        xargs dirname
 }
 
-# apply NAME DEVICE CRATE...: copies the source with another device, and adds the crate that the device needs.
+# apply NAME FILE CRATE...: copies the source with other devices, and adds the crates that they need.
 apply() {
-    local tree=$work/source/$1 device=$2
+    local tree=$work/source/$1 file=$2
     shift 2
-    rm -rf "$tree" && mkdir -p "$work/source" && cp -r "${source%/Cargo.toml}" "$tree" && chmod -R u+w "$tree"
-    patch --quiet -d "$tree" -p1 < "$here/$port/port.patch"
-    place "$here/$port" "$tree" "$device"
+    rm -rf "$tree" && mkdir -p "$work/source" && cp -r "$source" "$tree" && chmod -R u+w "$tree"
+    patch --quiet -d "$tree" -p1 < "$here/$program/port.patch"
+    place "$here/$program" "$tree" "$file"
     printf '\n[workspace]\n' >> "$tree/Cargo.toml"
-    (cd "$tree" && cargo add --quiet "$@")
+    # Each crate is a word, with colons between its arguments.
+    for crate in "$@"; do (cd "$tree" && IFS=: && cargo add --quiet $crate); done
 }
 
-# build NAME [OPTION...]: builds the program in the directory NAME.
+# compile NAME: builds the program with the library's source of that name, or without one for the original.
+compile() {
+    local patched=()
+    [ "$1" = original ] || patched=(--config "patch.crates-io.$library.path='$work/source/$1'")
+    cargo install --quiet "$package" --version "=$version" --force --root "$work/$1" --target-dir "$work/build" \
+        "${patched[@]}"
+}
+
+# build NAME: builds a program in the directory of that name, and makes it a contender.
 build() {
-    local name=$1
-    shift
-    RUSTFLAGS='--cap-lints allow' cargo install --quiet "$package" --version "=$version" --force \
-        --root "$work/$name" --target-dir "$work/build" "$@" 2> "$work/$name.log" ||
-        { tail -n 20 "$work/$name.log"; skip "$name cannot be built"; }
+    RUSTFLAGS='--cap-lints allow' compile "$1" 2> "$work/$1.log" ||
+        { tail -n 20 "$work/$1.log"; skip "$1 cannot be built"; }
+    printf '%s\t%s\t%s\t%s\n' "$program/$1" "$work/$1/bin/$binary" "$arguments" "${start:-userspace_api}" \
+        >> "$contenders"
 }
 
-# Prints the lines of the port: the lines of the patch, and the lines of the device.
+# Prints the lines of the port: the lines of the patch, of the new files, and of the files that they replace.
 count_lines() {
-    local patch=$here/$port/port.patch
-    printf '%s: the patch adds %d lines and removes %d; the new files have %d\n' "$port" \
+    local patch=$here/$program/port.patch
+    printf '%s: the patch adds %d lines and removes %d; the new files have %d lines' "$program" \
         "$(grep -c '^+\([^+]\|$\)' "$patch")" "$(grep -c '^-\([^-]\|$\)' "$patch")" \
-        "$(cat "$here/$port"/*_grosso.rs | wc -l)"
+        "$(cat "$here/$program"/*_grosso.rs | wc -l)"
+    printf ', and replace %d (%d without comments and tests)\n' \
+        "$(cd "$source" && cat "${replaced[@]}" | wc -l)" \
+        "$(cd "$source" && for file in "${replaced[@]}"; do sed '/^#\[cfg(test)\]/,$d' "$file"; done |
+            grep -cv '^ *\(//.*\)\?$')"
 }
 
-command -v patch > /dev/null || skip "patch is not installed"
-source=$(source_of_library) || skip "$library $version cannot be fetched"
-count_lines
-build original
-contenders=(original)
-for device in "${others[@]}"; do
-    read -r name file crate <<< "$device"
-    # shellcheck disable=SC2086 # Words of a command line.
-    apply "$name" "$file" $crate
-    build "$name" --config "patch.crates-io.$library.path='$work/source/$name'"
-    contenders+=("$name")
+# Builds the original and its ports. A program's port.sh replaces this function, or functions that it calls.
+build_all() {
+    command -v patch > "$work/found" || skip "patch is not installed"
+    source=$(fetch) && [ -d "$source" ] || skip "$library $version cannot be fetched"
+    count_lines
+    build original
+    for other in "${others[@]}"; do
+        # shellcheck disable=SC2086 # Words of a command line.
+        apply $other
+        build "${other%% *}"
+    done
+    [ -n "$tests" ] || return 0
+    RUSTFLAGS='--cap-lints allow' CARGO_TARGET_DIR=$work/build own_tests "$work/source/port/Cargo.toml"
+}
+
+contenders=$PWD/target/ported/contenders
+mkdir -p target/ported && : > "$contenders"
+for program in "$@"; do
+    work=$PWD/target/ported/$program
+    mkdir -p "$work"
+    (
+        # shellcheck source=/dev/null
+        . "$here/$program/port.sh"
+        build_all
+    )
 done
-[ "$(id -u)" -eq 0 ] && [ -c /dev/net/tun ] || skip "its tests and the measurement want root and /dev/net/tun"
-(
-    export RUSTFLAGS='--cap-lints allow' CARGO_TARGET_DIR=$work/build
-    own_tests "$work/source/port/Cargo.toml"
-)
-for tool in ip:iproute2 iperf3:iperf3 openssl:openssl socat:socat jq:jq ping:iputils-ping; do
-    command -v "${tool%%:*}" > /dev/null || skip "the measurement wants ${tool##*:}"
+[ -s "$contenders" ] && [ "$rounds" -gt 0 ] || exit 0
+program=measurement
+[ "$(id -u)" -eq 0 ] && [ -c /dev/net/tun ] || skip "root and /dev/net/tun are required"
+for tool in ip:iproute2 iperf3:iperf3 openssl:openssl socat:socat jq:jq ping:iputils-ping bc:bc; do
+    command -v "${tool%%:*}" > target/ported/found || skip "${tool##*:} is not installed"
 done
-export work rounds seconds binary arguments
-exec unshare --mount --net "$here/measure.sh" "${contenders[@]}"
+export contenders rounds seconds
+exec unshare --mount --net "$here/measure.sh"

@@ -1,21 +1,24 @@
 # shellcheck shell=bash disable=SC2034 # used where this is sourced
-# Ports the TUN device of boringtun-cli to grosso-tun and to tun-rs. The UDP sockets are unchanged.
+# Ports the TUN device and the UDP sockets of boringtun-cli to grosso-tun, and to tun-rs with quinn-udp.
 library=boringtun
 package=boringtun-cli
 version=0.7.1
 features='["device"]'
 binary=boringtun-cli
 arguments="--foreground --disable-drop-privileges --threads $threads"
-# Each contender: name, device, and the crate that the device needs.
+replaced=(src/device/tun_linux.rs)
+# Each contender: name, files, and the crates that they need.
 others=(
-    "port tun_grosso.rs --path $PWD/crates/grosso-tun"
-    "tun-rs tun_rs.rs tun-rs@=2.8.16 --no-default-features"
+    "port grosso --path:$PWD/crates/grosso-tun"
+    "tun-rs quinn tun-rs@=2.8.16:--no-default-features quinn-udp@0.5:--no-default-features"
 )
 
-# place FROM TREE DEVICE: copies a device into the source.
+# place FROM TREE FILES: copies the device and the socket into the source.
 place() {
-    sed -i "s/tun_grosso\.rs/$3/" "$2/src/device/mod.rs"
-    cp "$1/$3" "$2/src/device/"
+    local tun=tun_grosso.rs
+    [ "$3" = grosso ] || tun=tun_rs.rs
+    sed -i "s/tun_grosso\.rs/$tun/; s/udp_grosso/udp_$3/" "$2/src/device/mod.rs"
+    cp "$1/$tun" "$1/udp_$3.rs" "$2/src/device/"
 }
 
 # own_tests MANIFEST: runs boringtun's tests, including the ignored tests that need only a device.

@@ -6,13 +6,14 @@ version=0.8.1
 features='["device", "tun"]'
 binary=gotatun
 arguments="--foreground --disable-drop-privileges"
-# Each contender: name, device, and the crate that the device needs.
-others=("port tun_grosso.rs --path $PWD/crates/grosso-tun --features tokio")
+replaced=(src/tun/tun_async_device.rs src/udp/socket/linux.rs)
+# Each contender: name, files, and the crates that they need.
+others=("port grosso --path:$PWD/crates/grosso-tun:--features:tokio")
 
-# place FROM TREE DEVICE: copies the device and the socket into the source.
+# place FROM TREE FILES: copies the device and the socket into the source.
 place() {
-    cp "$1/$3" "$2/src/tun/"
-    cp "$1/udp_grosso.rs" "$2/src/udp/socket/"
+    cp "$1/tun_$3.rs" "$2/src/tun/"
+    cp "$1/udp_$3.rs" "$2/src/udp/socket/"
 }
 
 # own_tests MANIFEST: runs gotatun's tests.

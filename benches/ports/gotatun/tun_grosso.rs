@@ -3,7 +3,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use grosso_tun::{
-    AsyncTun, AsyncTunReceiver, AsyncTunSender, Batch, Interface, Trust, Tun, TunOptions,
+    AsyncTun, AsyncTunReceiver, AsyncTunSender, Batch, Filled, Interface, Room, Trust, Tun,
+    TunOptions,
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -62,6 +63,15 @@ impl TunDevice {
     }
 }
 
+/// A buffer of gotatun's pool.
+struct Buffer(Packet);
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.buf_mut()
+    }
+}
+
 fn mtu_of(interface: &Interface) -> io::Result<u16> {
     Ok(interface.mtu()?.try_into().unwrap_or(u16::MAX))
 }
@@ -83,13 +93,20 @@ impl IpRecv for TunDevice {
         pool: &mut PacketBufPool,
     ) -> io::Result<impl Iterator<Item = Packet<Ip>> + Send + 'a> {
         let mut packets = Vec::new();
-        let each = |bytes: &[u8], _: &grosso_tun::Meta| {
+        let make = |bytes| {
             let mut packet = pool.get();
-            packet.buf_mut().clear();
-            packet.buf_mut().extend_from_slice(bytes);
+            if packet.len() < bytes {
+                packet.buf_mut().resize(bytes, 0);
+            }
+            Buffer(packet)
+        };
+        let out = |filled: Filled<Buffer>| {
+            let bytes = filled.bytes();
+            let Buffer(mut packet) = filled.buffer;
+            packet.truncate(bytes);
             packets.extend(packet.try_into_ip().ok());
         };
-        self.receiver.lock().await.recv(each).await?;
+        self.receiver.lock().await.recv_into(&Room::new(0, 0), make, out).await?;
         Ok(packets.into_iter())
     }
 

@@ -14,6 +14,7 @@
 //! | [`transfer`] | a TCP transfer over a path with one fault, captured at both endpoints |
 //! | [`Traffic`] | seeded flows with deviations |
 //! | [`strategy`] | the same flows as strategies for `proptest` |
+//! | [`Watchdog`] | a bound for tests that wait |
 //! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!
@@ -60,7 +61,9 @@ pub mod stack;
 pub mod strategy;
 pub mod traffic;
 pub mod transfer;
+mod watchdog;
 pub mod workloads;
 
 pub use packet::{Packet, stream};
 pub use traffic::Traffic;
+pub use watchdog::{STUCK, Watchdog};

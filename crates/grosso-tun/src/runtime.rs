@@ -43,11 +43,11 @@ impl Readiness {
         ])
     }
 
-    /// Calls `attempt` until it returns a result. While it returns `None`, waits until the descriptor is ready.
+    /// Calls `attempt` until it returns a result. While it returns `NotReady`, waits until the descriptor is ready.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut attempt: impl FnMut() -> io::Result<Option<T>>,
+        mut attempt: impl FnMut() -> io::Result<Attempt<T>>,
     ) -> Poll<io::Result<T>> {
         loop {
             if let Some(waiting) = &mut self.waiting {
@@ -57,12 +57,18 @@ impl Readiness {
             }
             // After a wait this is ready at once, because only an attempt clears the readiness.
             if let Poll::Ready(guard) = pin!(self.file.ready(self.interest)).poll(cx) {
-                let attempted = guard?.try_io(|_| {
-                    attempt()?.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock))
-                });
-                match attempted {
-                    Ok(result) => return Poll::Ready(result),
-                    Err(_would_block) => continue,
+                let mut guard = guard?;
+                match attempt()? {
+                    Attempt::Done(result) => return Poll::Ready(Ok(result)),
+                    Attempt::Drained(result) => {
+                        // An event since the guard was created sets the readiness again.
+                        guard.clear_ready();
+                        return Poll::Ready(Ok(result));
+                    }
+                    Attempt::NotReady => {
+                        guard.clear_ready();
+                        continue;
+                    }
                 }
             }
             let (file, interest) = (Arc::clone(&self.file), self.interest);
@@ -73,9 +79,38 @@ impl Readiness {
     /// Awaits the result of [`Readiness::poll`].
     async fn wait<T>(
         &mut self,
-        mut attempt: impl FnMut() -> io::Result<Option<T>>,
+        mut attempt: impl FnMut() -> io::Result<Attempt<T>>,
     ) -> io::Result<T> {
         poll_fn(|cx| self.poll(cx, &mut attempt)).await
+    }
+}
+
+/// Result of a call that does not block.
+#[derive(Debug)]
+enum Attempt<T> {
+    /// The descriptor was not ready.
+    NotReady,
+    /// The call succeeded, and the next one may succeed too.
+    Done(T),
+    /// The call took everything that the descriptor had, so the next one would fail.
+    Drained(T),
+}
+
+impl Attempt<usize> {
+    /// Describes a receive call of the device that took `received` of at most `limit` frames: fewer are all that the
+    /// queue had.
+    fn received(received: usize, limit: usize) -> Self {
+        match received {
+            0 => Self::NotReady,
+            _ if received < limit => Self::Drained(received),
+            _ => Self::Done(received),
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Attempt<T> {
+    fn from(result: Option<T>) -> Self {
+        result.map_or(Self::NotReady, Self::Done)
     }
 }
 

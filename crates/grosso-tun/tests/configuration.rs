@@ -14,6 +14,7 @@ use grosso_sys::{
     netlink::{LinkChange, Netlink},
     tun::TunBuilder,
 };
+use grosso_testkit::Watchdog;
 use grosso_tun::{
     Datagram, Fallback, Families, Features, Layer, Persistence, Queues, Room, Sharing, Tun,
     TunOptions, Udp, UdpOptions,
@@ -118,6 +119,7 @@ fn only_requested_offloads_are_missing() {
 
 #[test]
 fn without_receive_offloads_the_kernel_passes_packets_only() {
+    let _watchdog = Watchdog::new();
     for receives in [Features::NONE, Features::ALL] {
         // The program would accept superframes, but the device's setting takes precedence.
         let options = TunOptions::new().receives(receives).takes(Features::ALL);
@@ -141,6 +143,7 @@ fn without_receive_offloads_the_kernel_passes_packets_only() {
 
 #[test]
 fn one_frame_at_a_time_and_one_copy_into_contiguous_buffers() {
+    let _watchdog = Watchdog::new();
     let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     let (mut receiver, _sender) = tun.split();
     let socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new()));
@@ -186,6 +189,7 @@ fn one_frame_at_a_time_and_one_copy_into_contiguous_buffers() {
 
 #[test]
 fn a_socket_of_both_families_shows_and_reaches_both() {
+    let _watchdog = Watchdog::new();
     let options = UdpOptions::new().families(Families::Both).hop_limit(17);
     let mut both = match Udp::bind("[::]:0".parse().unwrap(), &options) {
         Ok(both) => both,
@@ -218,6 +222,7 @@ fn a_socket_of_both_families_shows_and_reaches_both() {
 
 #[test]
 fn an_answer_has_the_address_that_was_asked() {
+    let _watchdog = Watchdog::new();
     let both = UdpOptions::new().families(Families::Both);
     for (options, bound, asked) in [
         (UdpOptions::new(), "0.0.0.0:0", "127.0.0.2"),
@@ -251,6 +256,7 @@ fn an_answer_has_the_address_that_was_asked() {
 
 #[test]
 fn adopted_and_connected_sockets_work() {
+    let _watchdog = Watchdog::new();
     let standard = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = standard.local_addr().unwrap();
     let mut udp = Udp::adopt(standard.into(), &UdpOptions::new()).unwrap();
@@ -277,6 +283,7 @@ fn adopted_and_connected_sockets_work() {
 
 #[test]
 fn sockets_share_a_port_and_keep_to_a_device() {
+    let _watchdog = Watchdog::new();
     let Some((host, mut tun)) = host(A, &TunOptions::new()) else { return };
     let bind = |options: &UdpOptions, address: SocketAddr| {
         host.run(|| Udp::bind(address, options)).unwrap()

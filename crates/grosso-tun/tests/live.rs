@@ -23,6 +23,7 @@ use grosso_sys::{
     tun::{self, TunBuilder},
     wait::{Interest, wait_for},
 };
+use grosso_testkit::Watchdog;
 use grosso_tun::{
     Batch, Datagram, Fallback, Features, Joiner, Trust, Tun, TunOptions, Udp, UdpOptions,
 };
@@ -87,6 +88,7 @@ fn stream(from: &NetworkNamespace, to: &NetworkNamespace, address: Ipv4Addr) {
 }
 
 fn streams_arrive_as_superframes(options: TunOptions) {
+    let _watchdog = Watchdog::new();
     let (Some((a, mut tun_a)), Some((b, mut tun_b))) = (host(A, &options), host(B, &options))
     else {
         return;
@@ -119,6 +121,7 @@ fn tcp_of_a_trusted_peer_does_too() {
 
 #[test]
 fn who_takes_superframes_gets_them() {
+    let _watchdog = Watchdog::new();
     let takes = Features::CHECKSUM_GENERIC
         | Features::SCATTER_GATHER
         | Features::TCP_SEGMENTATION
@@ -162,6 +165,7 @@ fn relay(from: &mut Tun, to: &mut Tun) -> u32 {
 
 #[test]
 fn joined_packets_pass_a_device_that_has_no_offloads() {
+    let _watchdog = Watchdog::new();
     let options = TunOptions::new().sends(Features::NONE);
     let (Some((a, mut tun_a)), Some((b, tun_b))) = (host(A, &options), host(B, &options)) else {
         return;
@@ -215,6 +219,7 @@ fn join_into(joiner: &mut Joiner, from: &mut Tun, to: &tun::Tun) -> u64 {
 
 #[test]
 fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
+    let _watchdog = Watchdog::new();
     for trust in [Trust::Verify, Trust::Authenticated] {
         let Some((host, mut tun)) = host(A, &TunOptions::new().trust(trust)) else { return };
         let socket = host.run(|| UdpSocket::bind((A, 0)).unwrap()).unwrap();
@@ -229,6 +234,7 @@ fn a_damaged_packet_is_dropped_unless_its_peer_is_trusted() {
 
 #[test]
 fn five_pushes_and_five_sends_put_five_packets_on_the_device() {
+    let _watchdog = Watchdog::new();
     let Some((host, mut tun)) = host(A, &TunOptions::new()) else { return };
     let before = received(&host);
     let mut packets = Batch::new();
@@ -241,6 +247,7 @@ fn five_pushes_and_five_sends_put_five_packets_on_the_device() {
 
 #[test]
 fn queues_of_a_device_all_send() {
+    let _watchdog = Watchdog::new();
     let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     drop(tun);
     let opened = host.run(|| {
@@ -265,6 +272,7 @@ fn queues_of_a_device_all_send() {
 
 #[test]
 fn datagrams_travel_many_a_message_with_their_marks() {
+    let _watchdog = Watchdog::new();
     let local =
         |address: &str| Udp::bind(SocketAddr::new(address.parse().unwrap(), 0), &UdpOptions::new());
     for address in ["127.0.0.1", "::1"] {
@@ -306,6 +314,7 @@ fn datagrams_travel_many_a_message_with_their_marks() {
 
 #[test]
 fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
+    let _watchdog = Watchdog::new();
     let Some((host, _tun)) = host(A, &TunOptions::new()) else { return };
     // Datagrams longer than the MTU of the device cannot be segments of a message.
     let mut socket =
@@ -320,6 +329,7 @@ fn a_message_that_cannot_be_cut_is_sent_datagram_by_datagram() {
 
 #[test]
 fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
+    let _watchdog = Watchdog::new();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let mut far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     // The kernel sends no datagram to port 0.
@@ -337,6 +347,7 @@ fn a_datagram_that_no_address_can_get_is_lost_and_those_behind_it_arrive() {
 
 #[test]
 fn an_address_of_another_family_is_invalid_and_nothing_is_sent() {
+    let _watchdog = Watchdog::new();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let far = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     let destinations = [far.local(), "[::1]:9".parse().unwrap(), far.local()];
@@ -349,6 +360,7 @@ fn an_address_of_another_family_is_invalid_and_nothing_is_sent() {
 
 #[test]
 fn a_device_that_disappears_is_an_error_and_the_batch_keeps_its_packets() {
+    let _watchdog = Watchdog::new();
     let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     let (mut receiver, mut sender) = tun.split();
     let mut packets: Batch =
@@ -365,6 +377,7 @@ fn a_device_that_disappears_is_an_error_and_the_batch_keeps_its_packets() {
 
 #[test]
 fn two_threads_use_the_halves_of_a_device_and_of_a_socket() {
+    let _watchdog = Watchdog::new();
     let Some((host, tun)) = host(A, &TunOptions::new()) else { return };
     let (mut from_host, mut to_host) = tun.split();
     let udp = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new())).unwrap();

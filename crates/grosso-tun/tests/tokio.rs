@@ -12,6 +12,7 @@ use std::{
 };
 
 use grosso_sys::netlink::Netlink;
+use grosso_testkit::Watchdog;
 use grosso_tun::{
     AsyncTun, AsyncUdp, Batch, Datagram, Layer, Meta, Received, Room, Tun, TunOptions, Udp,
     UdpOptions,
@@ -19,6 +20,7 @@ use grosso_tun::{
 use hosts::{A, B, batch, datagram, host, namespace, remove};
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let _watchdog = Watchdog::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(future)
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, os::unix::net::UnixDatagram};
 
 use grosso::{LinkType, Meta, features::Device, features::Features};
 use grosso_io::{PortError, Transmitted, port::Transmit};
+use grosso_testkit::Watchdog;
 
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
@@ -37,11 +38,12 @@ async fn narrow() -> (Merger<Vec<u8>, Narrow>, UnixDatagram, Readiness) {
     near.set_nonblocking(true).unwrap();
     far.set_nonblocking(true).unwrap();
     let [_, mut writes] = Readiness::register(&near).unwrap();
-    writes.wait(|| Ok(Some(()))).await.unwrap();
+    writes.wait(|| Ok(Attempt::Done(()))).await.unwrap();
     (Merger::new(LinkType::Raw, Narrow(near), Trust::Verify), far, writes)
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let _watchdog = Watchdog::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(future)
 }
@@ -90,7 +92,8 @@ fn a_send_that_is_cancelled_at_any_wait_leaves_exactly_the_packets_that_were_not
             let (mut merger, far, mut readiness) = narrow().await;
             let (mut batch, mut received) = (Batch::from_iter(packets()), Vec::new());
             let send = poll_fn(|cx| {
-                readiness.poll(cx, || merger.try_send_all(&mut batch).map_err(failed))
+                readiness
+                    .poll(cx, || merger.try_send_all(&mut batch).map(Attempt::from).map_err(failed))
             });
             let result = cancelled_after(waits, send, || drain(&far, &mut received)).await;
             drain(&far, &mut received);
@@ -119,7 +122,8 @@ fn a_frame_whose_send_is_cancelled_was_not_accepted() {
         let mut accepted = Vec::new();
         for packet in packets() {
             let slices = [&packet[..]];
-            let send = readiness.wait(|| merger.try_send_frame(&slices, &meta).map_err(failed));
+            let send = readiness
+                .wait(|| merger.try_send_frame(&slices, &meta).map(Attempt::from).map_err(failed));
             match cancelled_after(0, send, || ()).await {
                 Some(result) => result.unwrap(),
                 None => break,
@@ -149,7 +153,8 @@ fn a_flush_that_is_cancelled_loses_no_segment() {
             accepted += 1;
         }
         let mut flush = async |waits, received: &mut Vec<_>| {
-            let flush = readiness.wait(|| Ok(merger.try_flush().map_err(failed)?.then_some(())));
+            let flush =
+                readiness.wait(|| Ok(merger.try_flush().map_err(failed)?.then_some(()).into()));
             cancelled_after(waits, flush, || drain(&far, received)).await.is_some()
         };
         let mut received = Vec::new();
@@ -170,10 +175,10 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
         let attempt = |received: &mut Vec<_>| {
             let mut buffer = [0; 64];
             match near.recv(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Attempt::NotReady),
                 result => {
                     received.push(buffer[..result?].to_vec());
-                    Ok(Some(()))
+                    Ok(Attempt::Done(()))
                 }
             }
         };
@@ -188,5 +193,33 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
             reads.wait(|| attempt(&mut received)).await.unwrap();
             assert_eq!(received, [[round]]);
         }
+    });
+}
+
+/// One packet costs two reads, as with a plain descriptor: the packet, and the end of the queue.
+#[test]
+fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
+    block_on(async {
+        let (near, far) = UnixDatagram::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let [mut reads, _] = Readiness::register(&near).unwrap();
+        let mut received = Vec::new();
+        let mut attempts = 0;
+        let mut attempt = |late: Option<u8>| {
+            attempts += 1;
+            let before = received.len();
+            drain(&near, &mut received);
+            // A packet that arrives after the last read, but before the readiness is cleared.
+            late.iter().for_each(|byte| _ = far.send(&[*byte]).unwrap());
+            Ok(Attempt::received(received.len() - before, 64))
+        };
+        far.send(&[1]).unwrap();
+        reads.wait(|| attempt(Some(2))).await.unwrap();
+        reads.wait(|| attempt(None)).await.unwrap();
+        assert!(cancelled_after(0, reads.wait(|| attempt(None)), || ()).await.is_none());
+        far.send(&[3]).unwrap();
+        reads.wait(|| attempt(None)).await.unwrap();
+        assert_eq!(received, [[1], [2], [3]]);
+        assert_eq!(attempts, 3, "one per event");
     });
 }

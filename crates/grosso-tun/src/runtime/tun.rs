@@ -8,10 +8,10 @@ use std::{
 
 use grosso::Meta;
 
-use super::Readiness;
+use super::{Attempt, Readiness};
 use crate::{
     batch::Batch,
-    tun::{Filled, Interface, Room, Tun, TunReceiver, TunSender, failed},
+    tun::{Filled, Interface, Room, Tun, TunReceiver, TunSender, failed, room::FRAMES_MAX},
 };
 
 /// A [`Tun`] that waits in a tokio runtime instead of blocking.
@@ -123,7 +123,7 @@ impl AsyncTunReceiver {
         mut each: impl FnMut(&[u8], &Meta),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        readiness.poll(cx, || receiver.try_recv(&mut each).map(some))
+        readiness.poll(cx, || Ok(Attempt::received(receiver.try_recv(&mut each)?, FRAMES_MAX)))
     }
 
     /// Receives at most `frames` frames, see [`TunReceiver::recv_up_to`].
@@ -146,7 +146,8 @@ impl AsyncTunReceiver {
         mut each: impl FnMut(&[u8], &Meta),
     ) -> io::Result<usize> {
         let Self { receiver, readiness } = self;
-        readiness.wait(|| receiver.try_recv_up_to(frames, &mut each).map(some)).await
+        let attempt = || Ok(Attempt::received(receiver.try_recv_up_to(frames, &mut each)?, frames));
+        readiness.wait(attempt).await
     }
 
     /// Receives into the caller's buffers, see [`TunReceiver::recv_into`].
@@ -173,7 +174,11 @@ impl AsyncTunReceiver {
         mut out: impl FnMut(Filled<B>),
     ) -> io::Result<usize> {
         let Self { receiver, readiness } = self;
-        readiness.wait(|| receiver.try_recv_into(room, &mut make, &mut out).map(some)).await
+        let attempt = || {
+            let received = receiver.try_recv_into(room, &mut make, &mut out)?;
+            Ok(Attempt::received(received, room.frames))
+        };
+        readiness.wait(attempt).await
     }
 
     /// Returns the network interface of the device.
@@ -255,7 +260,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         batch: &mut Batch<B>,
     ) -> Poll<io::Result<()>> {
         let Self { sender, readiness } = self;
-        readiness.poll(cx, || sender.merger.try_send_all(batch).map_err(failed))
+        readiness.poll(cx, || sender.merger.try_send_all(batch).map(Attempt::from).map_err(failed))
     }
 
     /// Accepts one frame, see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
@@ -276,7 +281,9 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// ```
     pub async fn send_frame(&mut self, slices: &[&[u8]], meta: &Meta) -> io::Result<()> {
         let Self { sender, readiness } = self;
-        readiness.wait(|| sender.merger.try_send_frame(slices, meta).map_err(failed)).await
+        let attempt =
+            || sender.merger.try_send_frame(slices, meta).map(Attempt::from).map_err(failed);
+        readiness.wait(attempt).await
     }
 
     /// Waits until the segments of earlier frames are sent.
@@ -294,7 +301,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// ```
     pub async fn flush(&mut self) -> io::Result<()> {
         let Self { sender, readiness } = self;
-        readiness.wait(|| Ok(sender.try_flush()?.then_some(()))).await
+        readiness.wait(|| Ok(sender.try_flush()?.then_some(()).into())).await
     }
 
     /// Returns the network interface of the device.
@@ -321,9 +328,4 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     pub fn inner(&self) -> &TunSender<B> {
         &self.sender
     }
-}
-
-/// Converts 0 received frames to `None`, which makes the caller wait.
-pub(super) fn some(received: usize) -> Option<usize> {
-    (received > 0).then_some(received)
 }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{Readiness, tun::some};
+use super::Readiness;
 use crate::udp::{Datagram, Received, Udp, UdpReceiver, UdpSender};
 
 /// A [`Udp`] socket that waits in a tokio runtime instead of blocking.
@@ -129,7 +129,8 @@ impl AsyncUdpReceiver {
         mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        readiness.poll(cx, || receiver.try_recv(&mut each).map(some))
+        // Few datagrams do not prove that no more wait: a pending error ends a call early.
+        readiness.poll(cx, || Ok(some(receiver.try_recv(&mut each)?).into()))
     }
 
     /// Returns the inner half, for calls that do not wait.
@@ -201,7 +202,7 @@ impl AsyncUdpSender {
         let Self { sender, readiness } = self;
         readiness.poll(cx, || {
             sender.try_send(datagrams)?;
-            Ok(datagrams.is_empty().then_some(()))
+            Ok(datagrams.is_empty().then_some(()).into())
         })
     }
 
@@ -216,4 +217,9 @@ impl AsyncUdpSender {
     pub fn inner(&self) -> &UdpSender {
         &self.sender
     }
+}
+
+/// Converts 0 datagrams to `None`, which makes the caller wait.
+fn some(received: usize) -> Option<usize> {
+    (received > 0).then_some(received)
 }

@@ -55,10 +55,23 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         if !self.try_flush()? {
             return Ok(0);
         }
-        let now_ns = self.epoch.elapsed().as_nanos() as u64;
-        let Self { port, coalescer, egress, meta, spent, unsent, .. } = self;
+        let Self { port, coalescer, egress, meta, epoch, spent, unsent } = self;
         let progress = Progress::default();
         let mut exact = Exact { port, progress: &progress };
+        // A single packet has nothing to merge with: the coalescer would only cost time.
+        if batch.len() == 1
+            && let Some(packet) = batch.pop()
+        {
+            let sent = egress.send(&[packet.as_ref()], meta, &mut exact);
+            let taken = progress.accepted.get();
+            if taken > 0 {
+                batch.recycle(packet);
+            } else {
+                batch.push(packet);
+            }
+            return if progress.is_full.get() { Ok(taken) } else { sent.map(|()| taken) };
+        }
+        let now_ns = epoch.elapsed().as_nanos() as u64;
         let (mut taken, mut result) = (0, Ok(()));
         let mut sink = |delivery: Delivery<'_, B>| {
             if progress.is_stopped.get() {
@@ -124,8 +137,9 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
 /// Progress of a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Number of packets that the port has accepted.
+    /// Number of packets of the current frame that the port has accepted.
     accepted: Cell<usize>,
+    /// Whether the port had no room.
     is_full: Cell<bool>,
     /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
     is_stopped: Cell<bool>,

@@ -9,7 +9,7 @@ mod options;
 #[cfg(any(test, target_os = "macos", windows))]
 mod plain;
 mod receiver;
-mod room;
+pub(crate) mod room;
 mod sender;
 
 use std::io;

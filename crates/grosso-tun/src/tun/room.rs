@@ -12,7 +12,7 @@ use grosso::{
 use grosso_wire::Stack;
 
 /// Maximum number of frames per receive call: at 64 KiB each, they already exceed the L1 and L2 caches.
-pub(super) const FRAMES_MAX: usize = 64;
+pub(crate) const FRAMES_MAX: usize = 64;
 
 /// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): space for the header
 /// and the tag of a tunnel around each packet.
@@ -29,7 +29,7 @@ pub(super) const FRAMES_MAX: usize = 64;
 pub struct Room {
     head: usize,
     tail: usize,
-    pub(super) frames: usize,
+    pub(crate) frames: usize,
     packets: usize,
 }
 

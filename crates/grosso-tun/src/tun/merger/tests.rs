@@ -129,6 +129,21 @@ fn five_pushes_and_five_sends_are_five_packets() {
 }
 
 #[test]
+fn a_single_packet_that_is_not_accepted_stays_in_the_batch() {
+    for then in [Then::Full, Then::Gone, Then::Broken] {
+        let mut merger = merger(Mock::new(superframes(), 0, then));
+        let mut batch = Batch::from_iter([traffic()[0].clone()]);
+        let taken = merger.try_send(&mut batch).ok();
+        assert_eq!(taken, matches!(then, Then::Full).then_some(0), "{then:?}");
+        assert_eq!((batch.len(), merger.port.packets.len()), (1, 0), "{then:?}");
+        merger.port.room = usize::MAX;
+        assert_eq!(merger.try_send(&mut batch).unwrap(), 1, "{then:?}");
+        assert_eq!(merger.port.packets, traffic()[..1], "{then:?}");
+        assert!(batch.is_empty() && batch.spare().is_some(), "{then:?}");
+    }
+}
+
+#[test]
 fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_not_sent() {
     for features in [superframes(), Features::NONE] {
         let mut whole = merger(Mock::new(features, usize::MAX, Then::Full));

@@ -1,0 +1,7 @@
+//! The coalescer and the segmenter of quincy-tun, a fork of tun-rs, as a program for `grosso conform`.
+
+#[allow(dead_code, reason = "each program has one of the tasks")]
+mod frames;
+mod go_port;
+
+go_port::program!(quincy_tun);
