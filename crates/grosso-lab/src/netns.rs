@@ -17,12 +17,13 @@ use grosso_sys::{
     interface::{Control, InterfaceName, write_attribute},
     namespace::{NetworkNamespace, show_network_in_sysfs},
     netlink::{LinkChange, Netlink},
-    packet::RingLayout,
+    packet::{BlockLayout, RingLayout},
     path::kernel,
     scheduling::{kernel_threads, pin},
     stream::{set_pacing_max, set_receive_low_water},
     tun::Layer,
 };
+use grosso_wire::ethernet;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_tcp_congestion};
 use rustix::process::Pid;
 
@@ -66,9 +67,9 @@ pub struct Layout {
     pub tcp_buffer_bytes: usize,
     /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
-    /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
-    /// smallest sufficient size is used.
-    pub buffer_bytes: usize,
+    /// Size in bytes of the pages in which the data path that is the receiver's NIC receives, several packets in each;
+    /// `None` for buffers of one packet.
+    pub page_bytes: Option<usize>,
     /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
     /// partial ones, which need no verification, as after a NIC that verified them.
     pub full_checksums: bool,
@@ -95,7 +96,7 @@ impl Default for Layout {
             family: Family::V4,
             tcp_buffer_bytes: TCP_BUFFER_BYTES,
             under_way_bytes: TCP_BUFFER_BYTES,
-            buffer_bytes: 0,
+            page_bytes: None,
             full_checksums: false,
             patient: true,
             read_bytes_min: 0,
@@ -114,11 +115,31 @@ impl Layout {
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
+    /// Returns the number of slots that the ring of a data path needs.
+    fn slots(&self) -> usize {
+        let payload = usize::from(self.mtu.sender) - TCP_HEADERS_BYTES;
+        (self.under_way_bytes / payload + RING_SPARE).next_power_of_two()
+    }
+
+    /// Returns the pages of this size that have room for as many packets as the slots.
+    pub(crate) fn pages(&self, page_bytes: usize) -> BlockLayout {
+        let packets = self.packets_per_page(page_bytes).max(1);
+        let blocks = self.slots().div_ceil(packets) + PAGES_SPARE;
+        BlockLayout { block_bytes: page_bytes, blocks, retire: RETIRE }
+    }
+
+    /// Returns the number of wire packets that fit into a page.
+    #[must_use]
+    pub fn packets_per_page(&self, page_bytes: usize) -> usize {
+        let packet_bytes = usize::from(self.mtu.sender) + ethernet::HEADER_LEN;
+        BlockLayout::packets_per_block(page_bytes, packet_bytes)
+    }
+
     /// Returns the size of a receive buffer that has room for a wire packet.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
-        RingLayout::fitting(needed.max(self.buffer_bytes), 1).slot_bytes
+        RingLayout::fitting(needed, 1).slot_bytes
     }
 }
 
@@ -189,9 +210,26 @@ impl Hosts {
         device: Device,
         superframes: bool,
     ) -> io::Result<(Self, Ends)> {
+        let opened = Self::receiving_by(layout, device, superframes, open_packet)?;
+        let (hosts, wire, device) = opened;
+        Ok((hosts, Ends { wire, device }))
+    }
+
+    /// Creates the same hosts with a port of any kind at the end of the wire. `open` gets the name of the end, and the
+    /// options that would open a packet socket there.
+    ///
+    /// # Errors
+    /// Errors from [`Hosts::receiving`] and of `open`.
+    pub(crate) fn receiving_by<W: Send>(
+        layout: &Layout,
+        device: Device,
+        superframes: bool,
+        open: impl FnOnce(&str, &PacketOptions) -> io::Result<W> + Send,
+    ) -> io::Result<(Self, W, LivePort)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
-        let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
+        let add = || add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender));
+        let wire = open_wire(add, &options, open)?;
         let device = open_device(
             &hosts.receiver,
             (RECEIVER, mtu.receiver),
@@ -200,7 +238,7 @@ impl Hosts {
         )?;
         hosts.set_up_receiver(mtu)?;
         hosts.set_up_sender(layout)?;
-        Ok((hosts, Ends { wire, device }))
+        Ok((hosts, wire, device))
     }
 
     /// Creates two hosts, and the ports for a data path between them that replaces the sender's NIC. The sender's
@@ -216,7 +254,7 @@ impl Hosts {
             // A veth device coalesces received packets only if the sending end does no segmentation itself.
             segment_in_the_kernel(ENGINE)
         };
-        let wire = open_wire(add, &options)?;
+        let wire = open_wire(add, &options, open_packet)?;
         hosts.set_up_receiver(mtu)?;
         let device = open_device(
             &hosts.sender,
@@ -544,13 +582,15 @@ fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
 }
 
 /// Opens the engine's end of a wire in its own namespace, which lives as long as the port.
-fn open_wire(
+fn open_wire<W: Send>(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
-) -> io::Result<LivePort> {
+    open: impl FnOnce(&str, &PacketOptions) -> io::Result<W> + Send,
+) -> io::Result<W> {
     engine_network()?.run(|| {
         add()?;
-        open_engine(options)
+        Control::new()?.set_up(&name(ENGINE)?, true)?;
+        open(ENGINE, options)
     })?
 }
 
@@ -562,12 +602,6 @@ pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
         silence_ipv6("default")
     })??;
     Ok(network)
-}
-
-/// Opens the engine's end of a wire in the calling thread's namespace.
-fn open_engine(options: &PacketOptions) -> io::Result<LivePort> {
-    Control::new()?.set_up(&name(ENGINE)?, true)?;
-    open_packet(ENGINE, options)
 }
 
 /// Opens an interface through packet sockets.
@@ -600,7 +634,7 @@ fn open_device(
             // bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
-            open_wire(add, &options)
+            open_wire(add, &options, open_packet)
         }
     }
 }
@@ -653,11 +687,9 @@ pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
 /// has exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays
 /// in the CPU's cache.
 fn packet_options(layout: &Layout) -> PacketOptions {
-    let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
-    let slots = layout.under_way_bytes / payload + RING_SPARE;
     let mut options = PacketOptions::default();
     options.slot_bytes = Some(layout.slot_bytes());
-    options.slots = Some(slots.next_power_of_two());
+    options.slots = Some(layout.slots());
     options.fair = false;
     options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
     options
@@ -706,6 +738,10 @@ const TIMEOUT_US: &str = "400000";
 /// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
 /// while their train is still held.
 const RING_SPARE: usize = 64;
+/// Pages of the ring beyond those for the packets of [`Layout::slots`]: pages that are handed over before they are full.
+const PAGES_SPARE: usize = 4;
+/// Time after which a page that is not full is handed over: the shortest possible.
+const RETIRE: Duration = Duration::from_millis(1);
 /// Bytes before the IP header of a packet, and the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;
 /// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.

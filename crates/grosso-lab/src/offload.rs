@@ -7,8 +7,9 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES, brief},
-    netns::Layout,
+    netns::{Layout, Mtu},
     report::FailedRow,
+    statistics::digits,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::{Published, Verdict},
@@ -197,6 +198,7 @@ impl Experiment for Offload {
     fn notes(&self, findings: &OffloadFindings, _failed: &[FailedRow]) -> Vec<String> {
         let rows = || findings.rows();
         let mut notes: Vec<String> = self.notes.iter().map(|&note| note.into()).collect();
+        notes.extend(in_pages(findings));
         if rows().any(|row| row.latency.is_none()) {
             notes.push(PATH_NOTE.into());
         }
@@ -216,6 +218,18 @@ impl Experiment for Offload {
         notes.push(format!("Retransmits in all runs: {retransmits}."));
         notes
     }
+}
+
+/// Returns a note on the number of packets that shared a receive page, by row, if packets arrived in pages.
+fn in_pages(findings: &OffloadFindings) -> Option<String> {
+    let group = findings.groups.first()?;
+    let in_pages =
+        |row: &OffloadRow| Some(format!("{}: {}", row.name, digits(row.packets_per_page?.median)));
+    let pages = group.rows.iter().filter(|row| row.name.starts_with("pages"));
+    let pages: Vec<String> = pages.filter_map(in_pages).collect();
+    let Mtu { sender, receiver } = group.mtu;
+    (!pages.is_empty())
+        .then(|| format!("Packets in a page, MTU {sender} to {receiver}:\n{}.", pages.join(", ")))
 }
 
 const PATH_NOTE: &str = "\

@@ -1,7 +1,7 @@
 //! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to the IP packets of all interfaces.
 //!
-//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] use mapped memory; each
-//! has its own socket.
+//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`], [`BlockRing`] and [`TransmitRing`] use mapped
+//! memory; each has its own socket.
 //!
 //! Longer than 600 lines: the socket, and the options that its rings share; each ring has a file.
 
@@ -21,6 +21,7 @@ use crate::calls::seen;
 use crate::interface::{Control, InterfaceName};
 use crate::wait::limit;
 
+mod block_ring;
 mod fanout;
 mod filter;
 mod receive_ring;
@@ -28,6 +29,7 @@ mod ring;
 mod ring_frame;
 mod transmit_ring;
 
+pub use block_ring::{BlockCounts, BlockLayout, BlockPacket, BlockRing, ReceivedBlock};
 pub use fanout::{Fanout, FanoutRule};
 pub use filter::{IpFilter, PROTOCOLS_MAX};
 pub use receive_ring::{ReceiveRing, RingFrame};
@@ -150,6 +152,21 @@ impl PacketSocketBuilder {
     ) -> io::Result<ReceiveRing> {
         // The ring is created first: packets received before it would stay in the socket's queue, which is not read.
         let ring = ReceiveRing::new(self.open()?, layout)?;
+        self.attach(ring.socket(), interface)?;
+        Ok(ring)
+    }
+
+    /// Opens a socket that receives into blocks, each of which holds several packets.
+    ///
+    /// # Errors
+    ///
+    /// See [`PacketSocketBuilder::bind_receive_ring`].
+    pub fn bind_block_ring(
+        self,
+        interface: &InterfaceName,
+        layout: BlockLayout,
+    ) -> io::Result<BlockRing> {
+        let ring = BlockRing::new(self.open()?, layout)?;
         self.attach(ring.socket(), interface)?;
         Ok(ring)
     }
