@@ -362,6 +362,30 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_table_r1_receive_into_pages_that_hold_their_packets() {
+        let experiment = Offload::lro(Plan::default()).unwrap();
+        let rows = experiment.groups.iter().flat_map(|group| &group.rows);
+        let pages = rows.filter_map(|row| Some((&row.setting.layout, row.setting.layout.page_bytes?)));
+        let pages: Vec<_> =
+            pages.map(|(layout, bytes)| (layout.mtu.sender, bytes, layout.packets_per_page(bytes))).collect();
+        for (mtu, bytes, packets) in
+            [(1500, 4 << 10, 2), (1500, 32 << 10, 20), (9000, 16 << 10, 1), (9000, 32 << 10, 3)]
+        {
+            assert!(pages.contains(&(mtu, bytes, packets)), "{mtu}, {bytes}: {pages:?}");
+        }
+        assert!(pages.iter().all(|(.., packets)| *packets > 0), "{pages:?}");
+        let report = report_of(&experiment, |_, row, run| Measured {
+            seconds: 1.0,
+            bytes: 1_000_000_000 + run,
+            cpu_seconds: CpuSeconds { path: 1.0, ..CpuSeconds::default() },
+            packets_per_page: (row.name == "pages of 32 KiB").then_some(19.5),
+            ..Measured::default()
+        });
+        let note = "Packets in a page, MTU 1500 to 1500:\npages of 32 KiB: 19.5.";
+        assert!(report.table().contains(note), "{}", report.table());
+    }
+
+    #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
         // Row 0 of these experiments is the one without coalescing, or without repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {

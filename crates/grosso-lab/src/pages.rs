@@ -4,7 +4,10 @@
 //! returns to the kernel when its last packet is released, as the driver of 2007 freed a page. Ports use slots of one
 //! packet instead, because one held packet keeps its whole page.
 
-use std::{io, os::fd::AsFd, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use grosso::{Frame, vnet::understand_packet};
 use grosso_io::{
@@ -29,7 +32,7 @@ pub(crate) enum Wire {
     /// Buffers of one packet.
     Slots(LivePort),
     /// Pages of several packets.
-    Pages(Box<PagePort>),
+    Pages(PagePort),
 }
 
 /// Counts of a ring.
@@ -45,7 +48,7 @@ impl Wire {
     /// Opens an interface with the receive buffers of the layout.
     pub(crate) fn open(name: &str, options: &PacketOptions, layout: &Layout) -> io::Result<Self> {
         match layout.page_bytes {
-            Some(bytes) => Ok(Self::Pages(Box::new(PagePort::open(name, options, layout, bytes)?))),
+            Some(bytes) => PagePort::open(name, options, layout, bytes).map(Self::Pages),
             None => PacketPort::open(name, options).map(|port| Self::Slots(LivePort::Packet(port))),
         }
     }

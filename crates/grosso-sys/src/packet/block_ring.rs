@@ -3,7 +3,7 @@
 //! Only experiments use blocks: a block returns to the kernel as a whole, so one held packet keeps all of it.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -32,7 +32,7 @@ pub struct BlockLayout {
     pub block_bytes: usize,
     /// Number of blocks.
     pub blocks: usize,
-    /// Time after which the kernel hands over a block that is not full, rounded up to milliseconds.
+    /// Time after which the kernel hands over a block that is not full, rounded up to milliseconds: at most 65 s.
     pub retire: Duration,
 }
 
@@ -66,7 +66,8 @@ impl BlockLayout {
             slot_bytes: self.block_bytes as u32,
             slots: self.blocks as u32,
         };
-        let retire_ms = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        // Older kernels keep 16 bits of the time.
+        let retire_ms = u16::try_from(milliseconds).unwrap_or(u16::MAX).into();
         abi::PacketBlocksRequest { ring, retire_ms, private_bytes: 0, features: 0 }
     }
 }
@@ -176,7 +177,7 @@ impl BlockQueue {
                 Some(open) => open,
                 None => self.take_block()?,
             };
-            match walk.next(block.as_ref(), self.virtio_bytes) {
+            match walk.next((*block).as_ref(), self.virtio_bytes) {
                 Some(Some((range, truncated))) => {
                     self.counts.packets += 1;
                     if walk.left > 0 {
@@ -224,7 +225,7 @@ impl BlockQueue {
 
 impl BlockMemory {
     /// Returns the status word of the block at this offset, which names its owner.
-    fn status(&self, start: usize) -> &core::sync::atomic::AtomicU32 {
+    fn status(&self, start: usize) -> &AtomicU32 {
         self.mapping.atomic(start + abi::PACKET_BLOCK_STATUS)
     }
 }
