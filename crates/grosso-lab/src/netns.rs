@@ -738,7 +738,8 @@ const TIMEOUT_US: &str = "400000";
 /// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
 /// while their train is still held.
 const RING_SPARE: usize = 64;
-/// Pages of the ring beyond those for the packets of [`Layout::slots`]: pages that are handed over before they are full.
+/// Pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before they are
+/// full.
 const PAGES_SPARE: usize = 4;
 /// Time after which a page that is not full is handed over: the shortest possible.
 const RETIRE: Duration = Duration::from_millis(1);

@@ -445,8 +445,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the ring's counts of the
-    /// left port.
+    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the counts of the left
+    /// port's ring.
     fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,

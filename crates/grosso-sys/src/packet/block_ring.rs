@@ -1,4 +1,4 @@
-//! Packets received in blocks of mapped memory (`TPACKET_V3`), several packets in each, like the receive pages of a NIC.
+//! Packets received in blocks of mapped memory (`TPACKET_V3`), each with several packets, like the pages of a NIC.
 //!
 //! Only experiments use blocks: a block returns to the kernel as a whole, so one held packet keeps all of it.
 
