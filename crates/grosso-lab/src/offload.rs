@@ -365,9 +365,11 @@ mod tests {
     fn settings_of_table_r1_receive_into_pages_that_hold_their_packets() {
         let experiment = Offload::lro(Plan::default()).unwrap();
         let rows = experiment.groups.iter().flat_map(|group| &group.rows);
-        let pages = rows.filter_map(|row| Some((&row.setting.layout, row.setting.layout.page_bytes?)));
-        let pages: Vec<_> =
-            pages.map(|(layout, bytes)| (layout.mtu.sender, bytes, layout.packets_per_page(bytes))).collect();
+        let pages =
+            rows.filter_map(|row| Some((&row.setting.layout, row.setting.layout.page_bytes?)));
+        let pages: Vec<_> = pages
+            .map(|(layout, bytes)| (layout.mtu.sender, bytes, layout.packets_per_page(bytes)))
+            .collect();
         for (mtu, bytes, packets) in
             [(1500, 4 << 10, 2), (1500, 32 << 10, 20), (9000, 16 << 10, 1), (9000, 32 << 10, 3)]
         {

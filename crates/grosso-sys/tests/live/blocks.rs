@@ -33,9 +33,10 @@ fn receive(ring: &mut BlockRing, count: usize) -> io::Result<Vec<BlockPacket>> {
 fn a_block_holds_several_packets_and_returns_with_the_last() {
     isolated(|control| {
         let [here, there] = ["here", "there"].map(|name| InterfaceName::new(name).unwrap());
-        let link = || LinkChange::new().up(true);
-        Netlink::new()?.add_veth((&here, link()), (&there, link()))?;
-        control.set_up(&there, true)?;
+        Netlink::new()?.add_veth((&here, LinkChange::new()), (&there, LinkChange::new()))?;
+        for name in [&here, &there] {
+            control.set_up(name, true)?;
+        }
         let sender = PacketSocket::builder().virtio_header(true).bind(&here)?;
         let layout = |block_bytes, retire| BlockLayout { block_bytes, blocks: 2, retire };
         let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
