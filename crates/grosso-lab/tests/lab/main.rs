@@ -263,8 +263,9 @@ mod linux {
             for copy in [false, true] {
                 let measured = clean(&Setting { layout, ..through(device, grosso(copy)) });
                 let packets = measured.packets_per_page.unwrap();
-                let most = layout.packets_per_page(page_bytes) as f64;
-                assert!(packets > least && packets <= most, "{packets} packets in {page_bytes}");
+                // The first packets of a connection are shorter, so more of them fit.
+                let most = layout.packets_per_page(page_bytes) as f64 + 0.5;
+                assert!(packets > least && packets < most, "{packets} packets in {page_bytes}");
                 assert!(measured.segments_per_train.unwrap() > 1.0, "{measured:?}");
             }
         }
