@@ -1,6 +1,6 @@
 //! Buffers of received frames, and the store of spare ones.
 
-use core::ops::Range;
+use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
@@ -28,7 +28,7 @@ enum Memory {
     /// Memory of a stage around the port, which the port does not reuse.
     Made(Vec<u8>),
     /// Memory that several buffers share, which is not reused.
-    Shared(Arc<Vec<u8>>),
+    Shared(Arc<dyn SharedMemory>),
     /// A slot of a packet socket's ring.
     #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
     Ring(RingFrame),
@@ -36,6 +36,11 @@ enum Memory {
     #[cfg(all(target_os = "linux", feature = "xdp"))]
     Chunk(xdp::Frame),
 }
+
+/// Memory that several buffers may share.
+trait SharedMemory: AsRef<[u8]> + Debug + Send + Sync {}
+
+impl<M: AsRef<[u8]> + Debug + Send + Sync> SharedMemory for M {}
 
 impl PortBuffer {
     #[inline]
@@ -58,8 +63,11 @@ impl PortBuffer {
     /// Creates a buffer from shared memory; `frame` is the range of the frame. A range beyond the end gives an empty
     /// frame.
     #[must_use]
-    pub fn shared(bytes: Arc<Vec<u8>>, frame: Range<usize>) -> Self {
-        Self::new(Memory::Shared(bytes), frame)
+    pub fn shared<M>(memory: Arc<M>, frame: Range<usize>) -> Self
+    where
+        M: AsRef<[u8]> + Debug + Send + Sync + 'static,
+    {
+        Self::new(Memory::Shared(memory), frame)
     }
 
     /// Creates a buffer from memory of a stage; `frame` is the range of the frame.
@@ -115,7 +123,7 @@ impl PortBuffer {
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Own(bytes) | Memory::Made(bytes) => bytes,
-            Memory::Shared(bytes) => bytes,
+            Memory::Shared(memory) => (**memory).as_ref(),
             #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
             Memory::Ring(slot) => slot.as_ref(),
             #[cfg(all(target_os = "linux", feature = "xdp"))]

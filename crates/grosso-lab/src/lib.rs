@@ -70,6 +70,7 @@ pub mod nic;
 pub mod nic_offloads;
 pub mod offload;
 mod page;
+mod pages;
 mod profiler;
 pub mod profiles;
 mod publications;

@@ -101,9 +101,26 @@ impl Hosts {
         device: Device,
         superframes: bool,
     ) -> io::Result<(Self, Ends)> {
+        let opened = Self::receiving_by(layout, device, superframes, open_packet)?;
+        let (hosts, wire, device) = opened;
+        Ok((hosts, Ends { wire, device }))
+    }
+
+    /// Creates the same hosts with a port of any kind at the end of the wire. `open` gets the name of the end, and the
+    /// options that would open a packet socket there.
+    ///
+    /// # Errors
+    /// Errors from [`Hosts::receiving`] and of `open`.
+    pub(crate) fn receiving_by<W: Send>(
+        layout: &Layout,
+        device: Device,
+        superframes: bool,
+        open: impl FnOnce(&str, &PacketOptions) -> io::Result<W> + Send,
+    ) -> io::Result<(Self, W, LivePort)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
-        let wire = open_wire(|| add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender)), &options)?;
+        let add = || add_wire(&hosts.sender, SENDER, (ENGINE, mtu.sender));
+        let wire = open_wire(add, &options, open)?;
         let device = open_device(
             &hosts.receiver,
             (RECEIVER, mtu.receiver),
@@ -112,7 +129,7 @@ impl Hosts {
         )?;
         hosts.set_up_receiver(mtu)?;
         hosts.set_up_sender(layout)?;
-        Ok((hosts, Ends { wire, device }))
+        Ok((hosts, wire, device))
     }
 
     /// Creates two hosts, and the ports for a data path between them that replaces the sender's NIC. The sender's
@@ -128,7 +145,7 @@ impl Hosts {
             // A veth device coalesces received packets only if the sending end does no segmentation itself.
             segment_in_the_kernel(ENGINE)
         };
-        let wire = open_wire(add, &options)?;
+        let wire = open_wire(add, &options, open_packet)?;
         hosts.set_up_receiver(mtu)?;
         let device = open_device(
             &hosts.sender,
@@ -456,13 +473,15 @@ fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
 }
 
 /// Opens the engine's end of a wire in its own namespace, which lives as long as the port.
-fn open_wire(
+fn open_wire<W: Send>(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
-) -> io::Result<LivePort> {
+    open: impl FnOnce(&str, &PacketOptions) -> io::Result<W> + Send,
+) -> io::Result<W> {
     engine_network()?.run(|| {
         add()?;
-        open_engine(options)
+        Control::new()?.set_up(&name(ENGINE)?, true)?;
+        open(ENGINE, options)
     })?
 }
 
@@ -474,12 +493,6 @@ pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
         silence_ipv6("default")
     })??;
     Ok(network)
-}
-
-/// Opens the engine's end of a wire in the calling thread's namespace.
-fn open_engine(options: &PacketOptions) -> io::Result<LivePort> {
-    Control::new()?.set_up(&name(ENGINE)?, true)?;
-    open_packet(ENGINE, options)
 }
 
 /// Opens an interface through packet sockets.
@@ -512,7 +525,7 @@ fn open_device(
             // bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
-            open_wire(add, &options)
+            open_wire(add, &options, open_packet)
         }
     }
 }

@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, VERIFIED_BYTES, brief},
-    netns::Layout,
+    netns::{Layout, Mtu},
     report::FailedRow,
+    statistics::digits,
     traffic::Traffic,
     trial::{Carrier, Extent, Measured, Setting, Tool, TrialError, measure, stalls},
     verdict::{Published, Verdict},
@@ -198,6 +199,7 @@ impl Experiment for Offload {
     fn notes(&self, findings: &OffloadFindings, _failed: &[FailedRow]) -> Vec<String> {
         let rows = || findings.rows();
         let mut notes: Vec<String> = self.notes.iter().map(|&note| note.into()).collect();
+        notes.extend(in_pages(findings));
         if rows().any(|row| row.latency.is_none()) {
             notes.push(PATH_NOTE.into());
         }
@@ -217,6 +219,18 @@ impl Experiment for Offload {
         notes.push(format!("Retransmits in all runs: {retransmits}."));
         notes
     }
+}
+
+/// Returns a note on the number of packets that shared a receive page, by row, if packets arrived in pages.
+fn in_pages(findings: &OffloadFindings) -> Option<String> {
+    let group = findings.groups.first()?;
+    let in_pages =
+        |row: &OffloadRow| Some(format!("{}: {}", row.name, digits(row.packets_per_page?.median)));
+    let pages = group.rows.iter().filter(|row| row.name.starts_with("pages"));
+    let pages: Vec<String> = pages.filter_map(in_pages).collect();
+    let Mtu { sender, receiver } = group.mtu;
+    (!pages.is_empty())
+        .then(|| format!("Packets in a page, MTU {sender} to {receiver}:\n{}.", pages.join(", ")))
 }
 
 const PATH_NOTE: &str = "\
@@ -346,6 +360,32 @@ mod tests {
             let found = with(posted).into_iter().find(|(judged, _)| *judged == claim).unwrap();
             assert_eq!(found.1, answer, "{posted}");
         }
+    }
+
+    #[test]
+    fn settings_of_table_r1_receive_into_pages_that_hold_their_packets() {
+        let experiment = Offload::lro(Plan::default()).unwrap();
+        let rows = experiment.groups.iter().flat_map(|group| &group.rows);
+        let pages =
+            rows.filter_map(|row| Some((&row.setting.layout, row.setting.layout.page_bytes?)));
+        let pages: Vec<_> = pages
+            .map(|(layout, bytes)| (layout.mtu.sender, bytes, layout.packets_per_page(bytes)))
+            .collect();
+        for (mtu, bytes, packets) in
+            [(1500, 4 << 10, 2), (1500, 32 << 10, 20), (9000, 16 << 10, 1), (9000, 32 << 10, 3)]
+        {
+            assert!(pages.contains(&(mtu, bytes, packets)), "{mtu}, {bytes}: {pages:?}");
+        }
+        assert!(pages.iter().all(|(.., packets)| *packets > 0), "{pages:?}");
+        let report = report_of(&experiment, |_, row, run| Measured {
+            seconds: 1.0,
+            bytes: 1_000_000_000 + run,
+            cpu_seconds: CpuSeconds { path: 1.0, ..CpuSeconds::default() },
+            packets_per_page: (row.name == "pages of 32 KiB").then_some(19.5),
+            ..Measured::default()
+        });
+        let note = "Packets in a page, MTU 1500 to 1500:\npages of 32 KiB: 19.5.";
+        assert!(report.table().contains(note), "{}", report.table());
     }
 
     #[test]

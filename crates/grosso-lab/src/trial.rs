@@ -12,7 +12,7 @@ use grosso::Profile;
 use grosso_io::{
     Port, PortError,
     impair::{Impair, Impairment},
-    live::{LiveEvent, LivePort},
+    live::{LivePort, PacketOptions},
     runner::{DataPath, Handle, RunOptions},
 };
 use grosso_sys::scheduling::{own_thread, pin};
@@ -25,6 +25,7 @@ use crate::{
     model::Counting,
     netns::{Device, Hosts, Layout},
     nic::Nic,
+    pages::{RingCounts, Wire, port_counts},
     traffic::Traffic,
 };
 
@@ -200,6 +201,10 @@ pub struct Measured {
     pub lost: u64,
     /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
+    /// Average number of packets in a receive page, since its ring was opened; absent if the data path received each
+    /// packet into its own buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_per_page: Option<f64>,
     /// With two CPUs: whether the sender's CPU handled acknowledgments, which needs root. Otherwise the sender's
     /// packets leave from both CPUs, overtake each other, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
@@ -331,11 +336,13 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
             observe(setting, &hosts, None, interrupted)
         }
         Carrier::Grosso { profile, copy, expand } => {
-            let (hosts, ends) =
-                Hosts::receiving(&setting.layout, setting.device, setting.superframes())?;
+            let layout = &setting.layout;
+            let open = |name: &str, options: &PacketOptions| Wire::open(name, options, layout);
+            let opened = Hosts::receiving_by(layout, setting.device, setting.superframes(), open)?;
+            let (hosts, wire, device) = opened;
             let options = path_options(profile.as_deref(), *expand);
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            trial.received(ends.wire, ends.device, options, *copy)
+            trial.received(wire, device, options, *copy)
         }
         Carrier::Userspace { profile, expand, counting } => {
             let options = path_options(profile.as_deref(), *expand);
@@ -349,7 +356,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
             };
             let options = RunOptions::new(SEED);
             let trial = Trial { setting, hosts: &hosts, interrupted };
-            let measured = trial.through(ends.device, ends.wire, options, drops)?;
+            let measured = trial.through(ends.device, ends.wire, options, port_counts)?;
             Ok(Measured { receiver_coalesced: coalesced, ..measured })
         }
     }
@@ -364,11 +371,6 @@ fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
         options.left_to_right.profile = profile.clone();
     }
     options
-}
-
-/// Returns the number of packets for which the ring of a port had no room; zero for a TAP, which has no ring.
-fn drops(port: &mut LivePort) -> io::Result<u64> {
-    Ok(port.stats()?.events(LiveEvent::ReceiveRingFull))
 }
 
 /// A setting, and the context of its measurement.
@@ -418,7 +420,7 @@ impl Trial<'_> {
     /// Measures packets that a receiver gets from the wire: in their receive buffers, copied, or impaired.
     fn received(
         &self,
-        wire: LivePort,
+        wire: Wire,
         device: LivePort,
         options: RunOptions,
         copy: bool,
@@ -426,31 +428,31 @@ impl Trial<'_> {
         match &self.setting.impairment {
             Some(impairment) => {
                 let wire = Impair::new(Nic::new(wire, None), impairment.clone());
-                let drops = |wire: &mut Impair<Nic<LivePort>>| drops(wire.inner_mut().inner());
+                let counts = |wire: &mut Impair<Nic<Wire>>| wire.inner_mut().inner().counts();
                 match &self.setting.back {
                     Some(back) => {
                         let device = Impair::new(device, back.clone());
-                        self.through(wire, device, options, drops)
+                        self.through(wire, device, options, counts)
                     }
-                    None => self.through(wire, device, options, drops),
+                    None => self.through(wire, device, options, counts),
                 }
             }
             None if copy => {
                 let wire = Nic::new(wire, None);
-                self.through(wire, device, options, |wire| drops(wire.inner()))
+                self.through(wire, device, options, |wire| wire.inner().counts())
             }
-            None => self.through(wire, device, options, drops),
+            None => self.through(wire, device, options, Wire::counts),
         }
     }
 
-    /// Measures the traffic of a data path from its left port to its right port; `drops` returns the losses of the left
-    /// port.
+    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the counts of the left
+    /// port's ring.
     fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,
         right: R,
         options: RunOptions,
-        drops: impl FnOnce(&mut L) -> io::Result<u64>,
+        counts: impl FnOnce(&mut L) -> io::Result<RingCounts>,
     ) -> Result<Measured, TrialError> {
         let [sender, path_processor, receiver] = self.setting.processors;
         let steered = match sender == path_processor && sender == receiver {
@@ -462,8 +464,9 @@ impl Trial<'_> {
             observe(self.setting, self.hosts, Some(path), self.interrupted)
         };
         let (observed, mut left) = while_running(path, path_processor, observed)?;
-        let ring_drops = drops(&mut left)?;
-        Ok(Measured { acknowledgements_steered: steered, ring_drops, ..observed })
+        let RingCounts { drops: ring_drops, packets_per_page } = counts(&mut left)?;
+        let acknowledgements_steered = steered;
+        Ok(Measured { acknowledgements_steered, ring_drops, packets_per_page, ..observed })
     }
 }
 

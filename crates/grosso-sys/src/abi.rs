@@ -105,6 +105,7 @@ pub(crate) const PACKET_IGNORE_OUTGOING: c_int = 23;
 /// Since Linux 6.6: the argument is the length of the header.
 pub(crate) const PACKET_VNET_HDR_SZ: c_int = 24;
 pub(crate) const TPACKET_V2: c_int = 1;
+pub(crate) const TPACKET_V3: c_int = 2;
 pub(crate) const PACKET_FANOUT_HASH: u16 = 0;
 pub(crate) const PACKET_FANOUT_CPU: u16 = 2;
 pub(crate) const PACKET_FANOUT_QM: u16 = 5;
@@ -162,6 +163,25 @@ pub(crate) struct PacketRingRequest {
     pub(crate) slot_bytes: u32,
     pub(crate) slots: u32,
 }
+
+/// `struct tpacket_req3` of linux/if_packet.h: the ring and, in milliseconds, the timeout of a block.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PacketBlocksRequest {
+    pub(crate) ring: PacketRingRequest,
+    pub(crate) retire_ms: u32,
+    pub(crate) private_bytes: u32,
+    pub(crate) features: u32,
+}
+
+/// Bytes of `struct tpacket_block_desc` of linux/if_packet.h, with which a block starts.
+pub(crate) const PACKET_BLOCK_HEADER_BYTES: usize = 48;
+/// Offset of the field `block_status` in a block.
+pub(crate) const PACKET_BLOCK_STATUS: usize = 8;
+/// The fields `num_pkts`, `offset_to_first_pkt` and `blk_len` of a block, each of 32 bits.
+pub(crate) const PACKET_BLOCK_FIELDS: Range<usize> = 12..24;
+/// Bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
+pub(crate) const PACKET_BLOCK_PACKET_BYTES: usize = 48;
 
 /// `struct packet_mreq` of linux/if_packet.h.
 #[repr(C)]

@@ -60,6 +60,8 @@ pub struct PacketOptions {
     pub transmit_slots: usize,
     /// Whether to bypass the queueing discipline and send directly to the driver.
     pub qdisc_bypass: bool,
+    /// Whether to receive no frames, because another socket of the interface does.
+    pub transmit_only: bool,
     /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
     /// Distribution of the interface's frames over several ports.
@@ -80,6 +82,7 @@ impl Default for PacketOptions {
             transmit_ring: true,
             transmit_slots: TRANSMIT_SLOTS,
             qdisc_bypass: false,
+            transmit_only: false,
             promiscuous: false,
             fanout: None,
             ports: Ports::ASSIGNED,
@@ -123,6 +126,7 @@ impl PacketPort {
         let form = options.virtio_header.then_some(Form::Short);
         let builder = PacketSocket::builder().virtio_header(form.is_some());
         let receiver = builder.ignore_outgoing(true).promiscuous(options.promiscuous);
+        let receiver = receiver.transmit_only(options.transmit_only);
         let mut receiver = receiver.keep_long(true).receive_buffer_bytes(LONG_QUEUE_BYTES / 2);
         if let Some(fanout) = options.fanout {
             receiver = receiver.fanout(fanout);

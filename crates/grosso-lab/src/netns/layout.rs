@@ -1,8 +1,11 @@
 //! The configuration of the hosts and of the wire between them.
 
+use std::time::Duration;
+
 use grosso::features::Features;
 use grosso_io::live::PacketOptions;
-use grosso_sys::packet::RingLayout;
+use grosso_sys::packet::{BlockLayout, RingLayout};
+use grosso_wire::ethernet;
 
 use super::CHECKSUMS;
 
@@ -39,9 +42,9 @@ pub struct Layout {
     pub tcp_buffer_bytes: usize,
     /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
-    /// Size of each receive buffer of the data path in bytes, a power of two; if it is too small for a packet, the
-    /// smallest sufficient size is used.
-    pub buffer_bytes: usize,
+    /// Size in bytes of the pages in which the data path that is the receiver's NIC receives, several packets in each;
+    /// `None` for buffers of one packet.
+    pub page_bytes: Option<usize>,
     /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
     /// partial ones, which need no verification, as after a NIC that verified them.
     pub full_checksums: bool,
@@ -68,7 +71,7 @@ impl Default for Layout {
             family: Family::V4,
             tcp_buffer_bytes: TCP_BUFFER_BYTES,
             under_way_bytes: TCP_BUFFER_BYTES,
-            buffer_bytes: 0,
+            page_bytes: None,
             full_checksums: false,
             patient: true,
             read_bytes_min: 0,
@@ -87,11 +90,31 @@ impl Layout {
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
+    /// Returns the number of slots that the ring of a data path needs.
+    fn slots(&self) -> usize {
+        let payload = usize::from(self.mtu.sender) - TCP_HEADERS_BYTES;
+        (self.under_way_bytes / payload + RING_SPARE).next_power_of_two()
+    }
+
+    /// Returns the pages of this size that have room for as many packets as the slots.
+    pub(crate) fn pages(&self, page_bytes: usize) -> BlockLayout {
+        let packets = self.packets_per_page(page_bytes).max(1);
+        let blocks = self.slots().div_ceil(packets) + PAGES_SPARE;
+        BlockLayout { block_bytes: page_bytes, blocks, retire: RETIRE }
+    }
+
+    /// Returns the number of wire packets that fit into a page.
+    #[must_use]
+    pub fn packets_per_page(&self, page_bytes: usize) -> usize {
+        let packet_bytes = usize::from(self.mtu.sender) + ethernet::HEADER_LEN;
+        BlockLayout::packets_per_block(page_bytes, packet_bytes)
+    }
+
     /// Returns the size of a receive buffer that has room for a wire packet.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
-        RingLayout::fitting(needed.max(self.buffer_bytes), 1).slot_bytes
+        RingLayout::fitting(needed, 1).slot_bytes
     }
 }
 
@@ -99,11 +122,9 @@ impl Layout {
 /// has exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays
 /// in the CPU's cache.
 pub(super) fn packet_options(layout: &Layout) -> PacketOptions {
-    let payload = usize::from(layout.mtu.sender) - TCP_HEADERS_BYTES;
-    let slots = layout.under_way_bytes / payload + RING_SPARE;
     let mut options = PacketOptions::default();
     options.slot_bytes = Some(layout.slot_bytes());
-    options.slots = Some(slots.next_power_of_two());
+    options.slots = Some(layout.slots());
     options.fair = false;
     options.transmit = if layout.full_checksums { Features::NONE } else { CHECKSUMS };
     options
@@ -117,6 +138,11 @@ const STREAM_BYTES_MIN: usize = 32 << 10;
 /// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
 /// while their train is still held.
 const RING_SPARE: usize = 64;
+/// Pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before they are
+/// full.
+const PAGES_SPARE: usize = 4;
+/// Time after which a page that is not full is handed over: the shortest possible.
+const RETIRE: Duration = Duration::from_millis(1);
 /// Bytes before the IP header of a packet, and the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;
 /// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.

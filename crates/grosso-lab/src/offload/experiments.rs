@@ -203,21 +203,20 @@ impl Plan<OffloadParameters> {
 
 fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -> RowGroup {
     let is_one = distinct(setting.processors) == 1;
-    let needed = setting.layout.slot_bytes();
-    let sizes =
-        PAGES.iter().filter(|(bytes, ..)| *bytes >= needed).take(if is_one { 4 } else { 1 });
-    let row = |name: &str, buffer_bytes, coalesce, copy| {
+    let holds = |page: &&(usize, &str, &str)| setting.layout.packets_per_page(page.0) > 0;
+    let sizes = PAGES.iter().filter(holds).take(if is_one { PAGES.len() } else { 1 });
+    let row = |name: &str, page_bytes, coalesce, copy| {
         let mut setting = setting.clone();
-        setting.layout.buffer_bytes = buffer_bytes;
+        setting.layout.page_bytes = Some(page_bytes);
         Row::new(name, &setting, Carrier::grosso(coalesce, copy))
     };
     let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
-    let (least, first) = sizes.clone().next().map_or((needed, NONE), |page| (page.0, page.1));
-    for (i, (bytes, parts, over_none)) in PAGES.iter().enumerate() {
+    let (least, first, _) = sizes.clone().next().copied().unwrap_or(PAGES[PAGES.len() - 1]);
+    for (i, (bytes, pages, over_none)) in PAGES.iter().enumerate() {
         if sizes.clone().any(|(size, ..)| size == bytes) {
-            rows.push(row(parts, *bytes, Some(plan.parameters.hold), false));
+            rows.push(row(pages, *bytes, Some(plan.parameters.hold), false));
             let published = Some(nic(published.pages[i])).filter(|_| is_one);
-            comparisons.push(Comparison { published, ..Comparison::new(over_none, parts, NONE) });
+            comparisons.push(Comparison { published, ..Comparison::new(over_none, pages, NONE) });
         }
     }
     if is_one {
@@ -241,21 +240,21 @@ fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -
     }
     rows.extend(KERNEL.map(|(name, carrier)| Row::new(name, setting, carrier)));
     comparisons.push(KERNEL_ON_OFF);
-    comparisons.push(Comparison::new("parts / copied", first, COPIED));
+    comparisons.push(Comparison::new("pages / copied", first, COPIED));
     comparisons.push(Comparison::new("Grosso / kernel", first, KERNEL[0].0));
     RowGroup { title: title(setting), rows, comparisons }
 }
 
 /// Returns the columns of the source: the driver's own LRO, the generic one, and the generic one as posted, whose
 /// trains are limited by the receiver's MTU.
-fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, buffer: usize) -> Vec<Row> {
+fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, page: usize) -> Vec<Row> {
     let mtu = setting.layout.mtu;
     let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
     let names = SOURCE_OVER_NONE.map(|(name, _)| name);
     let rows = names.into_iter().zip(profiles).map(|(name, mut profile)| {
         profile.limits.hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
         let mut setting = setting.clone();
-        setting.layout.buffer_bytes = buffer;
+        setting.layout.page_bytes = Some(page);
         // Leaves room for superframes whose metadata does not say how to split them.
         setting.layout.mtu.receiver = DEVICE_MTU;
         let profile = Some(Box::new(profile));
@@ -359,8 +358,8 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
-    let cause = "a slot of a packet socket's ring holds one packet of any size, whereas the NIC of 2007 \
-                 put several packets into a page and allocated fewer pages";
+    let cause = "the kernel reuses the pages of a packet socket's ring, whereas the driver of 2007 \
+                 allocated each page, so larger pages saved it allocations";
     let published = nic((9.4 / 72.0) / (8.9 / 78.0));
     Some(
         evidence
@@ -498,13 +497,12 @@ const COPIED: &str = "copied first";
 const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
-/// Receive pages of table R1, as the size of the buffer that holds a packet: a slot of a packet socket's ring. Each
-/// size comes with the name of the row and of its ratio to no coalescing.
+/// Receive pages of table R1: their size in bytes, the name of the row, and the name of its ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
-    (4 << 10, "parts of 4 KiB", "4 KiB / none"),
-    (8 << 10, "parts of 8 KiB", "8 KiB / none"),
-    (16 << 10, "parts of 16 KiB", "16 KiB / none"),
-    (32 << 10, "parts of 32 KiB", "32 KiB / none"),
+    (4 << 10, "pages of 4 KiB", "4 KiB / none"),
+    (8 << 10, "pages of 8 KiB", "8 KiB / none"),
+    (16 << 10, "pages of 16 KiB", "16 KiB / none"),
+    (32 << 10, "pages of 32 KiB", "32 KiB / none"),
 ];
 
 /// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to no
@@ -560,9 +558,10 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Parts: packets stay in their receive buffers, which have the size in the table.\n\
-     A packet of 9000 bytes needs a buffer of 16 KiB. Copied first: each packet is\n\
-     copied from its buffer into separate memory.",
+    "Pages: packets stay in receive pages of the size in the table (otherwise of the\n\
+     smallest), several in each, and a page is free when all of them are, as in 2007.\n\
+     A packet of 9000 bytes needs a page of 16 KiB; in 2007 it had several pages.\n\
+     Copied first: each packet is copied from its page into separate memory.",
     "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
      byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
      wire queues 256 packets and drops the rest: do not count this as Grosso's gain.",

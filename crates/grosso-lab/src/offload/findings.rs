@@ -98,6 +98,9 @@ pub struct OffloadRow {
     pub receiver_cpu_percent: Spread,
     /// Packets per frame that the receiver got; `None` if the kernel carried them.
     pub segments_per_train: Option<Spread>,
+    /// Packets per receive page; absent if each packet was received into its own buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_per_page: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
     /// Read calls of the receiver per second; in experiments with datagrams or requests, their number per second.
@@ -182,6 +185,7 @@ impl OffloadRow {
         let over = |value: &dyn Fn(&Measured) -> f64| Spread::of(runs.iter().map(value));
         let a_gigabyte = |cpu: f64, run: &Measured| cpu / (run.bytes as f64 * 1e-9);
         let segments = runs.iter().filter_map(|run| run.segments_per_train);
+        let in_pages = runs.iter().filter_map(|run| run.packets_per_page);
         let latency = Latency::of(runs.iter().flat_map(|run| &run.latencies).copied());
         Self {
             name: row.name,
@@ -198,6 +202,7 @@ impl OffloadRow {
             receiver_cpu_s_per_gb: over(&|run| a_gigabyte(run.cpu_seconds.receiver, run)),
             receiver_cpu_percent: over(&Measured::receiver_cpu_percent),
             segments_per_train: (segments.clone().count() > 0).then(|| Spread::of(segments)),
+            packets_per_page: (in_pages.clone().count() > 0).then(|| Spread::of(in_pages)),
             acknowledgements_a_second: over(&|run| run.acknowledgements as f64 / run.seconds),
             reads_a_second: over(&|run| run.units as f64 / run.seconds),
             requests_a_second: latency.map(|_| over(&|run| run.units as f64 / run.seconds)),

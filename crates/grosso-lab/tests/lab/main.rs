@@ -75,6 +75,7 @@ mod linux {
         let own: [OnDevice; _] = named![
             coalescing_makes_trains_and_changes_no_byte,
             without_it_every_packet_is_delivered_by_itself,
+            packets_share_pages_and_keep_their_bytes,
             a_bad_wire_is_repaired_by_tcp,
             packets_of_two_paths_are_put_in_order_where_that_is_asked_for,
             longer_packets_pass,
@@ -254,6 +255,21 @@ mod linux {
         let measured = clean(&through(device, Carrier::grosso(None, false)));
         let segments = measured.segments_per_train.unwrap();
         assert!((segments - 1.0).abs() < 0.01, "{segments} segments per train");
+    }
+
+    fn packets_share_pages_and_keep_their_bytes(device: Device) {
+        for (page_bytes, least) in [(4 << 10, 1.0), (32 << 10, 2.0)] {
+            let layout = Layout { page_bytes: Some(page_bytes), ..Layout::default() };
+            for copy in [false, true] {
+                let measured = clean(&Setting { layout, ..through(device, grosso(copy)) });
+                let packets = measured.packets_per_page.unwrap();
+                // The first packets of a connection are shorter, so more of them fit.
+                let most = layout.packets_per_page(page_bytes) as f64 + 0.5;
+                assert!(packets > least && packets < most, "{packets} packets in {page_bytes}");
+                assert!(measured.segments_per_train.unwrap() > 1.0, "{measured:?}");
+            }
+        }
+        assert_eq!(clean(&through(device, grosso(false))).packets_per_page, None);
     }
 
     fn a_bad_wire_is_repaired_by_tcp(device: Device) {

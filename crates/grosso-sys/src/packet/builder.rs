@@ -9,7 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::net::{bind, socket_with, sockopt};
 
 use super::{
-    Fanout, IpFilter, PacketSocket, ReceiveRing, RingLayout, TransmitRing, filter, set_option,
+    BlockLayout, BlockRing, Fanout, IpFilter, PacketSocket, ReceiveRing, RingLayout, TransmitRing,
+    filter, set_option,
 };
 use crate::abi;
 use crate::interface::{Control, InterfaceName};
@@ -121,6 +122,21 @@ impl PacketSocketBuilder {
     ) -> io::Result<ReceiveRing> {
         // The ring is created first: packets received before it would stay in the socket's queue, which is not read.
         let ring = ReceiveRing::new(self.open()?, layout)?;
+        self.attach(ring.socket(), interface)?;
+        Ok(ring)
+    }
+
+    /// Opens a socket that receives into blocks, each of which holds several packets.
+    ///
+    /// # Errors
+    ///
+    /// See [`PacketSocketBuilder::bind_receive_ring`].
+    pub fn bind_block_ring(
+        self,
+        interface: &InterfaceName,
+        layout: BlockLayout,
+    ) -> io::Result<BlockRing> {
+        let ring = BlockRing::new(self.open()?, layout)?;
         self.attach(ring.socket(), interface)?;
         Ok(ring)
     }

@@ -1,7 +1,7 @@
 //! Packet sockets (`AF_PACKET`, `SOCK_RAW`) bound to one interface, or to the IP packets of all interfaces.
 //!
-//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`] and [`TransmitRing`] use mapped memory; each
-//! has its own socket.
+//! [`PacketSocket`] receives and sends packet by packet. [`ReceiveRing`], [`BlockRing`] and [`TransmitRing`] use mapped
+//! memory; each has its own socket.
 
 use core::ffi::{c_int, c_void};
 use core::time::Duration;
@@ -17,6 +17,7 @@ use crate::abi;
 use crate::calls::seen;
 use crate::wait::limit;
 
+mod block_ring;
 mod builder;
 mod fanout;
 mod filter;
@@ -25,6 +26,7 @@ mod ring;
 mod ring_frame;
 mod transmit_ring;
 
+pub use block_ring::{BlockCounts, BlockLayout, BlockPacket, BlockRing, ReceivedBlock};
 pub use builder::PacketSocketBuilder;
 pub use fanout::{Fanout, FanoutRule};
 pub use filter::{IpFilter, PROTOCOLS_MAX};

@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
+mod blocks;
 mod datagrams;
 mod ethtool;
 mod namespaces;
