@@ -224,10 +224,11 @@ impl Experiment for Offload {
 /// Returns a note on the number of packets that shared a receive page, by row, if packets arrived in pages.
 fn in_pages(findings: &OffloadFindings) -> Option<String> {
     let group = findings.groups.first()?;
-    let in_pages =
-        |row: &OffloadRow| Some(format!("{}: {}", row.name, digits(row.packets_per_page?.median)));
-    let pages = group.rows.iter().filter(|row| row.name.starts_with("pages"));
-    let pages: Vec<String> = pages.filter_map(in_pages).collect();
+    let in_pages = |row: &OffloadRow| {
+        let size = row.name.strip_prefix("pages of ")?;
+        Some(format!("{size}: {}", digits(row.packets_per_page?.median)))
+    };
+    let pages: Vec<String> = group.rows.iter().filter_map(in_pages).collect();
     let Mtu { sender, receiver } = group.mtu;
     (!pages.is_empty())
         .then(|| format!("Packets in a page, MTU {sender} to {receiver}:\n{}.", pages.join(", ")))
@@ -384,7 +385,7 @@ mod tests {
             packets_per_page: (row.name == "pages of 32 KiB").then_some(19.5),
             ..Measured::default()
         });
-        let note = "Packets in a page, MTU 1500 to 1500:\npages of 32 KiB: 19.5.";
+        let note = "Packets in a page, MTU 1500 to 1500:\n32 KiB: 19.5.";
         assert!(report.table().contains(note), "{}", report.table());
     }
 

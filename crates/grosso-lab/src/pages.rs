@@ -28,7 +28,7 @@ use crate::netns::Layout;
 
 /// The end of a wire at a data path that acts as the receiver's NIC, by its receive buffers.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum NicWire {
     /// Buffers of one packet.
     Slots(LivePort),
     /// Pages of several packets.
@@ -44,7 +44,7 @@ pub(crate) struct RingCounts {
     pub(crate) packets_per_page: Option<f64>,
 }
 
-impl Wire {
+impl NicWire {
     /// Opens an interface with the receive buffers of the layout.
     pub(crate) fn open(name: &str, options: &PacketOptions, layout: &Layout) -> io::Result<Self> {
         match layout.page_bytes {
@@ -72,13 +72,13 @@ pub(crate) fn port_counts(port: &mut LivePort) -> io::Result<RingCounts> {
 macro_rules! with {
     ($wire:expr, $port:ident => $call:expr) => {
         match $wire {
-            Wire::Slots($port) => $call,
-            Wire::Pages($port) => $call,
+            NicWire::Slots($port) => $call,
+            NicWire::Pages($port) => $call,
         }
     };
 }
 
-impl Port for Wire {
+impl Port for NicWire {
     delegate_port!(with!: link, device, receive, recycle, transmit, flush, deadline, descriptors);
     delegate_port!(with!: path_mtu, counters, is_finished);
 }

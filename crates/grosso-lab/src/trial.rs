@@ -25,7 +25,7 @@ use crate::{
     model::Counting,
     netns::{Device, Hosts, Layout},
     nic::Nic,
-    pages::{RingCounts, Wire, port_counts},
+    pages::{NicWire, RingCounts, port_counts},
     traffic::Traffic,
 };
 
@@ -337,7 +337,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
         }
         Carrier::Grosso { profile, copy, expand } => {
             let layout = &setting.layout;
-            let open = |name: &str, options: &PacketOptions| Wire::open(name, options, layout);
+            let open = |name: &str, options: &PacketOptions| NicWire::open(name, options, layout);
             let opened = Hosts::receiving_by(layout, setting.device, setting.superframes(), open)?;
             let (hosts, wire, device) = opened;
             let options = path_options(profile.as_deref(), *expand);
@@ -420,7 +420,7 @@ impl Trial<'_> {
     /// Measures packets that a receiver gets from the wire: in their receive buffers, copied, or impaired.
     fn received(
         &self,
-        wire: Wire,
+        wire: NicWire,
         device: LivePort,
         options: RunOptions,
         copy: bool,
@@ -428,7 +428,7 @@ impl Trial<'_> {
         match &self.setting.impairment {
             Some(impairment) => {
                 let wire = Impair::new(Nic::new(wire, None), impairment.clone());
-                let counts = |wire: &mut Impair<Nic<Wire>>| wire.inner_mut().inner().counts();
+                let counts = |wire: &mut Impair<Nic<NicWire>>| wire.inner_mut().inner().counts();
                 match &self.setting.back {
                     Some(back) => {
                         let device = Impair::new(device, back.clone());
@@ -441,12 +441,12 @@ impl Trial<'_> {
                 let wire = Nic::new(wire, None);
                 self.through(wire, device, options, |wire| wire.inner().counts())
             }
-            None => self.through(wire, device, options, Wire::counts),
+            None => self.through(wire, device, options, NicWire::counts),
         }
     }
 
-    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the counts of the left
-    /// port's ring.
+    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the left port's
+    /// counts.
     fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,
