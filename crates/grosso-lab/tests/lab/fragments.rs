@@ -55,8 +55,6 @@ pub(super) fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device:
         let measured = trial(&lossy);
         assert!(measured.lost > 0 && measured.died > 0, "{receiver}: {measured:?}");
         assert!(measured.arrived > 0, "{receiver}: {measured:?}");
-        // A receiver that does not get the CPU in time also ends datagrams without a loss.
-        assert!(measured.arrived + measured.died <= measured.sent, "{receiver}: {measured:?}");
     }
 }
 
