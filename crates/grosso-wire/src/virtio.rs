@@ -151,7 +151,6 @@ impl Form {
 
     /// Returns the length of the format in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no form is empty")]
-    #[inline]
     pub const fn len(self) -> usize {
         match self {
             Self::Short => HEADER_LEN,
@@ -167,7 +166,6 @@ impl Order {
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// Converts a number between little-endian and this byte order.
-    #[inline]
     const fn swap(self, number: little_endian::U16) -> little_endian::U16 {
         match self {
             Self::Little => number,
@@ -181,7 +179,6 @@ impl Order {
 
 impl VirtioHeader {
     /// Parses the header in this format and byte order; returns it with the frame after it.
-    #[inline]
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
         let mut whole = [0; LEN_MAX];
@@ -236,7 +233,6 @@ impl VirtioHeader {
     }
 
     /// Returns whether all of these flags are set.
-    #[inline]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }

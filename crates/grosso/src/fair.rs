@@ -124,7 +124,6 @@ impl FairShare {
 
     /// Removes the oldest frame from the state and returns whether the owner must drop it. Returns false for a frame
     /// that was never added.
-    #[inline]
     pub fn leave(&mut self) -> bool {
         let Some(place) = self.queue.pop_front() else { return false };
         if !place.is_shed {

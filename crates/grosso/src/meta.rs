@@ -192,14 +192,12 @@ impl IpLevels {
     }
 
     /// Returns whether `level` is in the set; false for levels above 7.
-    #[inline]
     #[must_use]
     pub const fn contains(self, level: usize) -> bool {
         level < 8 && self.0 & (1 << level) != 0
     }
 
     /// Returns the set with `level` added.
-    #[inline]
     #[must_use]
     pub const fn with(self, level: usize) -> Self {
         Self(if level < 8 { self.0 | (1 << level) } else { self.0 })

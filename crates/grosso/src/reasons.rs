@@ -32,7 +32,6 @@ macro_rules! reasons {
             }
 
             /// Returns the index in [`Self::ALL`].
-            #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize

@@ -17,7 +17,6 @@ impl RemoteChecksum {
 }
 
 /// Returns the remote checksum offload that a header requests (rules C50, C51); `None` if it requests none.
-#[inline]
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let read = layer.kind.spec().remote_checksum?;
     let remote = read(frame.get(layer.offset.into()..layer.end())?)?;

@@ -45,7 +45,6 @@ impl Steering {
     /// Returns the queue of a packet, counted from 0. Uses the receive hash of the device if the metadata has one,
     /// otherwise the hash of the packet. A device hash differs between the directions of a flow unless the device's key
     /// repeats every 16 bits.
-    #[inline]
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
         let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
@@ -78,7 +77,6 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
 }
 
 /// Returns the exclusive OR of a header's words.
-#[inline]
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
     let bytes = packet.get(start + field.start..start + field.end).unwrap_or_default();
@@ -88,7 +86,6 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
 
 /// Returns the upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to
 /// its position.
-#[inline]
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
     nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)

@@ -277,7 +277,6 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 ///
 /// # Errors
 /// Returns the contradiction between header and frame.
-#[inline]
 pub fn understand(
     header: &VirtioHeader,
     frame: &[u8],
@@ -297,7 +296,6 @@ pub fn understand(
 ///
 /// # Errors
 /// Returns the contradiction between header and packet.
-#[inline(always)]
 pub fn understand_packet(
     header: &VirtioHeader,
     packet_len: usize,
@@ -320,7 +318,6 @@ pub fn understand_packet(
 }
 
 /// Returns the metadata of a superframe whose checksum fields are already decoded.
-#[inline(never)]
 fn understand_gso(
     header: &VirtioHeader,
     checksum: Checksum,
@@ -461,7 +458,6 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
 }
 
 /// Checks rule V3.
-#[inline]
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
         return Err(VnetError::ChecksumOutside);

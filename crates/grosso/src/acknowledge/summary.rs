@@ -66,7 +66,6 @@ impl Summary {
     }
 
     /// Adds a packet that arrived after the packets counted so far.
-    #[inline]
     pub fn add(&mut self, record: &Record, has_payload: bool) {
         if !record.has(tcp::ACK) {
             return;

@@ -15,7 +15,6 @@ use crate::{
 impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if more work or more
     /// room is needed.
-    #[inline]
     pub(super) fn append(
         &mut self,
         slot: u32,

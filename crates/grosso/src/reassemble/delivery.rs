@@ -19,7 +19,6 @@ pub trait ReassemblySink<B> {
 }
 
 impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> ReassemblySink<B> for F {
-    #[inline]
     fn take(&mut self, outcome: Outcome<'_, B>) {
         self(outcome);
     }

@@ -101,7 +101,6 @@ impl Contents {
     }
 
     /// Records that units are present.
-    #[inline]
     pub(crate) fn cover<B>(&mut self, store: &mut Store<B>, units: Range<u32>) {
         if units.start != self.run.end {
             self.chart(store);
@@ -118,7 +117,6 @@ impl Contents {
 
     /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment has no
     /// effect.
-    #[inline]
     pub(crate) fn add(
         &mut self,
         arrival: &ArrivedFragment,

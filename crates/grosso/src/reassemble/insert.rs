@@ -137,7 +137,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts again if too many fragments
     /// of its source arrived in between (rule F4).
-    #[inline]
     fn renew(
         &mut self,
         slot: u32,
@@ -167,7 +166,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 
     /// Returns the number of pages that a fragment needs and its datagram lacks, and the total memory of the datagram
     /// with these pages, in bytes.
-    #[inline]
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
         let contents = &datagram.contents;
@@ -210,7 +208,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Keeps a fragment or its data. The caller has reserved memory and pages.
-    #[inline]
     fn keep(
         &mut self,
         slot: u32,

@@ -28,7 +28,6 @@ pub(super) enum Judgement {
 impl<B: AsRef<[u8]>> Reassembler<B> {
     /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit,
     /// unless the fragment is the last of its datagram.
-    #[inline]
     pub(super) fn judge(
         &mut self,
         slot: u32,
@@ -90,7 +89,6 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
 }
 
 /// Applies rules F10, F11 and F13 to a single fragment.
-#[inline]
 fn alone(
     arrival: &mut ArrivedFragment,
     overlap: Overlap,

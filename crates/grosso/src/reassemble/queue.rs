@@ -51,7 +51,6 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         match self.slots.get(index as usize) {
             Some(SlabSlot::Used(value)) => Some(value),
@@ -59,7 +58,6 @@ impl<T> Slab<T> {
         }
     }
 
-    #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.slots.get_mut(index as usize) {
             Some(SlabSlot::Used(value)) => Some(value),
@@ -68,7 +66,6 @@ impl<T> Slab<T> {
     }
 
     /// Returns the value in a used slot; the caller got the index from a queue, a table or an insertion.
-    #[inline]
     pub(crate) fn used(&self, index: u32) -> Option<&T> {
         let value = self.get(index);
         debug_assert!(value.is_some(), "slot {index} is free");
@@ -76,7 +73,6 @@ impl<T> Slab<T> {
     }
 
     /// Returns the value in a used slot for modification.
-    #[inline]
     pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
         let value = self.get_mut(index);
         debug_assert!(value.is_some(), "slot {index} is free");
@@ -112,19 +108,16 @@ impl Queue {
     pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
 
     /// Returns the slot that has waited longest.
-    #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
     /// Returns the slot that was queued last; [`NONE`] if there is none.
-    #[inline]
     pub(crate) fn last(&self) -> u32 {
         self.last
     }
 
     /// Returns the slot after the given one, or the first.
-    #[inline]
     pub(crate) fn behind<T>(
         &self,
         slab: &Slab<T>,
@@ -172,7 +165,6 @@ impl Queue {
     }
 
     /// Moves a slot of the queue to its end.
-    #[inline(always)]
     pub(crate) fn renew<T>(
         &mut self,
         slab: &mut Slab<T>,

@@ -71,7 +71,6 @@ impl Recent {
     }
 
     /// Clears the stored fragment if its datagram is removed from this slot.
-    #[inline]
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
             self.told = None;
@@ -81,7 +80,6 @@ impl Recent {
     /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Fragments
     /// that start a datagram, might hide a TCP header or are not fragments are left to
     /// [`examine`](super::examine::examine).
-    #[inline]
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {
         let told = self.told.as_ref()?;
         let summed = matches!(meta.checksum, Checksum::Complete { .. });
@@ -127,7 +125,6 @@ struct Places {
 }
 
 impl Places {
-    #[inline]
     fn of(arrival: &ArrivedFragment) -> Self {
         let ip = usize::from(arrival.ip);
         if arrival.is_ipv6 {

@@ -148,7 +148,6 @@ impl<B> Store<B> {
     }
 
     /// Returns whether any of the units has the bit.
-    #[inline]
     pub(crate) fn any(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> bool {
         spans(units).any(|(page, units)| {
             let Some(bits) = self.bits(pages, bit, page) else { return false };
@@ -179,7 +178,6 @@ impl<B> Store<B> {
     }
 
     /// Sets the bit of all of the units. Their pages must exist.
-    #[inline]
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
         for (page, units) in spans(units) {
             let (words, head, tail) = masks(&units);
@@ -197,7 +195,6 @@ impl<B> Store<B> {
     }
 
     /// Sets the bit of one unit. Its page must exist.
-    #[inline]
     pub(crate) fn mark(&mut self, pages: &Pages, bit: Bit, unit: u32) {
         if let Some(page) = self.page_mut(pages, unit as usize / PAGE_UNITS) {
             let unit = unit as usize % PAGE_UNITS;
@@ -227,7 +224,6 @@ impl<B> Store<B> {
     }
 
     /// Returns a walk over the starts of `fragments` fragments from unit `from` on, in order.
-    #[inline]
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
         let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
@@ -236,7 +232,6 @@ impl<B> Store<B> {
     }
 
     /// Returns the number of the next fragment.
-    #[inline]
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
         starts.left = starts.left.checked_sub(1)?;
         while starts.bits == 0 {
@@ -255,21 +250,18 @@ impl<B> Store<B> {
         Some(self.index(&starts.pages, unit as u32))
     }
 
-    #[inline]
     fn start_bits(&self, starts: &Starts) -> u64 {
         let bits = self.bits(&starts.pages, Bit::Start, starts.word / WORDS);
         bits.map_or(0, |bits| bits[starts.word % WORDS])
     }
 
     /// Returns the number kept for a unit.
-    #[inline]
     pub(crate) fn index(&self, pages: &Pages, unit: u32) -> u32 {
         let page = self.page(pages, unit as usize / PAGE_UNITS);
         page.and_then(|page| page.index.get(unit as usize % PAGE_UNITS)).map_or(NONE, |&n| n)
     }
 
     /// Stores a number for a unit.
-    #[inline]
     pub(crate) fn set_index(&mut self, pages: &Pages, unit: u32, number: u32) {
         let page = self.page_mut(pages, unit as usize / PAGE_UNITS);
         if let Some(slot) = page.and_then(|p| p.index.get_mut(unit as usize % PAGE_UNITS)) {
@@ -338,17 +330,14 @@ impl<B> Store<B> {
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
     }
 
-    #[inline]
     fn bits(&self, pages: &Pages, bit: Bit, page: usize) -> Option<&Bits> {
         self.page(pages, page).map(|page| &page.bits[bit as usize])
     }
 
-    #[inline]
     fn page(&self, pages: &Pages, page: usize) -> Option<&Page> {
         self.pages.get(*pages.0.get(page)? as usize)
     }
 
-    #[inline]
     fn page_mut(&mut self, pages: &Pages, page: usize) -> Option<&mut Page> {
         self.pages.get_mut(*pages.0.get(page)? as usize)
     }
@@ -372,7 +361,6 @@ impl<B> Store<B> {
 }
 
 /// Returns the pages of a range of units, and the range in each.
-#[inline]
 fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
     let Range { start, end } = *units;
     page_numbers(units).map(move |page| {
@@ -393,7 +381,6 @@ fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
 }
 
 /// Returns the range of words, with the masks of the first and of the last word.
-#[inline]
 fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
     let (start, end) = (units.start as usize, units.end as usize);
     let words = start / WORD_UNITS..end.div_ceil(WORD_UNITS);

@@ -73,7 +73,6 @@ pub struct Delivery<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
-    #[inline]
     pub(crate) fn single(
         part: Part<B>,
         meta: Meta,
@@ -95,7 +94,6 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         }
     }
 
-    #[inline]
     pub(crate) fn train(
         header: &'a [u8],
         first: Part<B>,
@@ -108,14 +106,12 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
     }
 
     /// Returns true for a superframe; otherwise the only part is the unchanged packet.
-    #[inline]
     #[must_use]
     pub fn is_joined(&self) -> bool {
         !self.header.is_empty()
     }
 
     /// Returns the rewritten headers of a superframe; empty if the packet is unchanged.
-    #[inline]
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header
@@ -140,7 +136,6 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
     }
 
     /// Takes the next part with its buffer.
-    #[inline]
     pub fn next_part(&mut self) -> Option<Part<B>> {
         self.first.take().or_else(|| self.pool.pop(&mut self.rest))
     }
@@ -159,7 +154,6 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
 
 impl<B> Drop for Delivery<'_, B> {
     /// Returns the slots of the remaining parts to the pool.
-    #[inline]
     fn drop(&mut self) {
         while self.pool.pop(&mut self.rest).is_some() {}
     }

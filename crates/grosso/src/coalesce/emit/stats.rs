@@ -150,7 +150,6 @@ impl CoalesceStats {
         passed.chain(refused).chain(closed).chain(kept).chain(released)
     }
 
-    #[inline]
     pub(crate) fn count_in(&mut self, bytes: usize, packets: u32) {
         self.frames_in += 1;
         self.bytes_in += bytes as u64;

@@ -36,7 +36,6 @@ struct Summarized {
 
 impl Summarized {
     /// Adds the first packet of the train and the repeating packets.
-    #[inline]
     fn settle(&mut self, first: &First<'_>) -> &mut Summary {
         let Self { summary, last, repeats, repeated_ns } = self;
         let last = last.get_or_insert_with(|| {
@@ -118,7 +117,6 @@ impl AckLog {
     }
 
     /// Counts a packet with payload that repeats the acknowledgment before it.
-    #[inline]
     pub(crate) fn repeat(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) {
         if let Some(summarized) = self.summaries.get_mut(slot) {
             summarized.repeats += 1;

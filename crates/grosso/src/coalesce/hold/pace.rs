@@ -71,7 +71,6 @@ impl Pace {
     }
 
     /// Counts further packets of the latest arrival.
-    #[inline]
     pub(super) fn arrive_more(&mut self, payload_bytes: usize) {
         let payload_bytes = payload_bytes as u64;
         self.arriving += payload_bytes;

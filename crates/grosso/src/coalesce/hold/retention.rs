@@ -39,7 +39,6 @@ impl Retention {
     }
 
     /// Returns the hold time in nanoseconds, if all trains have the same one.
-    #[inline]
     pub(crate) fn fixed_ns(&self) -> Option<u64> {
         match self {
             Self::Fixed(hold_ns) => Some(*hold_ns),
@@ -76,7 +75,6 @@ impl Retention {
     }
 
     /// Decides how long a new train may be held, and how many packets it may have.
-    #[inline]
     pub(crate) fn start<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         if let Self::Controlled(controller) = self {
             controller.hold(slot, train, is_tcp);
@@ -84,7 +82,6 @@ impl Retention {
     }
 
     /// Returns whether a train has as many packets as the flow's acknowledgments allow.
-    #[inline]
     pub(crate) fn is_full(&self, slot: TrainId, packets: u16) -> bool {
         match self {
             Self::Fixed(_) => false,

@@ -99,7 +99,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Returns the data needed to predict the packet after the one that was last appended to this train.
-    #[inline]
     pub(crate) fn joined<'a>(
         &'a self,
         (slot, is_watched): (TrainId, bool),
@@ -138,7 +137,6 @@ impl<B: AsRef<[u8]>> Train<B> {
 
     /// Checks the laws of equality between a packet and the train's first packet. Without masks each law is checked
     /// separately.
-    #[inline]
     pub(crate) fn agrees(
         &self,
         examined: &Examined<B>,
@@ -157,7 +155,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Checks the other laws for a packet that agrees; returns the IP levels with a fixed identification.
-    #[inline]
     pub(crate) fn admits<P: Policy>(
         &self,
         examined: &Examined<B>,
@@ -206,7 +203,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Checks that tunnel packets with and without a UDP checksum are not mixed (rule T2).
-    #[inline]
     pub(crate) fn tunnel_checksums_agree(&self, packet: &[u8], shape: &Shape) -> bool {
         let first = self.first.buffer.as_ref();
         let tunnels = shape.covers.split_last().map_or(&[][..], |(_, tunnels)| tunnels);
@@ -217,7 +213,6 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 
     /// Counts an admitted packet; returns the reason if no packet may follow it.
-    #[inline]
     pub(crate) fn join<P: Policy>(
         &mut self,
         candidate: &Candidate,
@@ -276,7 +271,6 @@ impl<B: AsRef<[u8]>> Train<B> {
 
     /// Checks rule G14: the second packet determines whether the identification of an IP level increases or stays
     /// fixed.
-    #[inline]
     fn admits_identification(
         &self,
         step: u16,
@@ -363,7 +357,6 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Returns whether another train would exceed the limit.
-    #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
@@ -424,18 +417,15 @@ impl<B: AsRef<[u8]>> Trains<B> {
     }
 
     /// Returns a train that may have been delivered since its ID was stored.
-    #[inline]
     pub(crate) fn train(&self, slot: TrainId) -> Option<&Train<B>> {
         self.slots.get(slot)?.as_ref()
     }
 
-    #[inline]
     fn train_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
     /// Returns the slot of the oldest train and its creation time.
-    #[inline]
     pub(crate) fn oldest(&self) -> Option<(TrainId, u64)> {
         self.train(self.oldest).map(|train| (self.oldest, train.created_ns))
     }

@@ -13,7 +13,6 @@ pub struct Part<B> {
 }
 
 impl<B: AsRef<[u8]>> Part<B> {
-    #[inline]
     pub(crate) fn new(buffer: B, range: Range<usize>) -> Self {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
@@ -24,14 +23,12 @@ impl<B: AsRef<[u8]>> Part<B> {
     }
 
     /// Returns the range of the buffer that belongs to the frame.
-    #[inline]
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
     /// Returns the bytes that belong to the frame.
-    #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().get(self.range()).unwrap_or_default()
@@ -96,7 +93,6 @@ impl<B> Pool<B> {
     }
 
     /// Removes and returns the first part of a list.
-    #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<Part<B>> {
         let index = list.head;
         let slot = self.slots.get_mut(index as usize)?;
@@ -110,7 +106,6 @@ impl<B> Pool<B> {
     }
 
     /// Returns the last part of a list.
-    #[inline]
     pub(crate) fn last(&self, list: &List) -> Option<&Part<B>> {
         self.slots.get(list.tail as usize)?.part.as_ref()
     }
