@@ -8,10 +8,10 @@ use super::tidy::{assert_none, files, read, root, shown};
 const VERBS: &str = "\
     Accept Answer Believe Boot Build Busy-poll Check Classify Close Combine Compile Complete \
     Compute Confine Connect Count Decapsulate Deliver Derive Describe Detect Diagnose Dissect \
-    Distribute Divide Do Drop Encode Evict Exchange Expand Export Feed Forward Generate Give \
-    Hash Hide Identify Implement Infer Instantiate Keep Leave Let Limit List Make Measure Merge \
-    Model Move Name Neither Offer Optimise Poll Port Predict Probe Process Provide Put Raise \
-    Read Recognize Record Remove Report Represent Resolve Restart Restore Reuse Run Scope Send \
+    Distribute Divide Do Drop Encode End Evict Exchange Expand Export Feed Forward Generate Give \
+    Hash Hide Identify Implement Infer Instantiate Judge Keep Leave Let Limit List Make Measure Merge \
+    Model Move Name Neither Offer Optimize Pass Poll Port Predict Probe Process Provide Put Raise \
+    Read Receive Recognize Record Remove Report Represent Resolve Restart Restore Reuse Run Scope Send \
     Serve Shard Share Signal Size Split Start State Store Test Track Treat Use Write";
 
 /// A decision: a page, or a section of the page of a subject.

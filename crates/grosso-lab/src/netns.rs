@@ -1,4 +1,6 @@
 //! The hosts and the wire between them.
+//!
+//! Longer than 600 lines: hosts and the wire are set up and taken down in an order that one file shows.
 
 use core::fmt;
 use std::{

@@ -91,8 +91,8 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
 }
 
-/// Declares the commands: their arguments, help, functions, systems, cargo features, capabilities and the pages of their
-/// schemas. Without `needs`, a command needs no capability, or only one that its failures name.
+/// Declares the commands: their arguments, help, functions, systems, cargo features, capabilities and the pages of
+/// their schemas. Without `needs`, a command needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*

@@ -142,8 +142,8 @@ impl PacketSocketBuilder {
     }
 
     /// Opens a receive ring for the packets of all interfaces of the calling thread's network namespace, including
-    /// those created later: [`RingFrame::interface`](super::RingFrame::interface) tells them apart. No interface becomes
-    /// promiscuous.
+    /// interfaces created later; [`RingFrame::interface`](super::RingFrame::interface) distinguishes them. No interface
+    /// becomes promiscuous.
     ///
     /// # Errors
     ///
