@@ -318,14 +318,15 @@ fn a_consumer_that_stalls_stops_the_reading_and_the_ring_drops_by_name() {
     // The frames of one poll may wait for room. The path reads no further frames, so no others are queued.
     assert!(before.rx_frames <= 16 && after.rx_frames == before.rx_frames, "{after:?}");
     has_room.store(true, Ordering::Relaxed);
-    until(|| taken().tx_frames == taken().rx_frames && taken().rx_frames >= 64);
+    until(|| taken().tx_frames == taken().rx_frames && taken().rx_frames > before.rx_frames);
     let mut end = path.stop();
     let (full, share) = (LiveEvent::ReceiveRingFull, LiveEvent::ReceiveRingShare);
     let stats = end.left.stats().unwrap();
     let dropped = stats.events(full) + stats.events(share);
     let passed = end.snapshot.left_to_right.tx_frames;
-    // The count includes packets of other protocols that the hosts sent.
-    assert!(dropped >= 4000 && dropped + passed >= 5001, "{dropped} dropped, {passed} passed");
+    // The count includes packets of other protocols that the hosts sent. At most one ring of frames is unread.
+    assert!(dropped >= 4000, "{dropped} dropped");
+    assert!(dropped + passed + 64 >= 5001, "{dropped} dropped, {passed} passed");
 }
 
 #[test]
