@@ -62,7 +62,7 @@ fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // If a header is missing, the reason is that of the following header, which also contains numbers.
+        // A packet without a header may be refused for the contents of the next header: any refusal is the same here.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }

@@ -49,8 +49,8 @@ pub struct EspEnd {
     pub policies: usize,
 }
 
-/// Finds the two associations of this endpoint with the only peer, or with the given one. `is_shared` accepts one key
-/// for both directions.
+/// Finds the two associations of this endpoint with the only peer, or with the given peer. Both directions may have the
+/// same key if `is_shared` is true.
 ///
 /// # Errors
 /// Returns the first option that is unknown, or that a port does not support, with its line.

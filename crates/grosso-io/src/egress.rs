@@ -17,8 +17,8 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Transmits to one port or any other [`Transmit`]: segments and completes checksums as its features require, and
-/// queues frames while it has no room.
+/// Transmits to one port or any other [`Transmit`]: segments superframes and completes checksums as its features
+/// require, and queues frames while it has no room.
 ///
 /// The queue holds the rejected frames of one call. It grows if the caller sends more before [`Egress::drain`] has
 /// emptied it.

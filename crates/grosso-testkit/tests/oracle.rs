@@ -543,7 +543,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Tests that trains of hostile traffic end for every reason: some packet violates each law.
+/// Tests that trains of hostile traffic end for every reason: each law is violated by at least one packet.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

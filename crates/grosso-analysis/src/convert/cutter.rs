@@ -27,7 +27,7 @@ pub struct How {
     pub gso: Gso,
     /// Link type used to parse the frame.
     pub link: LinkType,
-    /// UDP ports of the tunnels outside of the last header that every segment repeats.
+    /// UDP ports of the tunnels whose headers every segment repeats.
     pub ports: Ports,
 }
 

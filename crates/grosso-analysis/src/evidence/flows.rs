@@ -56,7 +56,7 @@ pub(super) struct Flow {
 pub(super) struct Era {
     /// Number of the era's first packet.
     from: u64,
-    /// Last frame whose identifications belong to the era.
+    /// Last frame whose identifications are certain to be part of the era.
     known: u64,
     /// Whether only identifications distinguish the era from the one before, so that frames in between may belong to
     /// either.

@@ -91,7 +91,7 @@ pub trait PortDevice {
         None
     }
 
-    /// Returns whether another path should not have the same interface.
+    /// Returns whether only one path may have the interface.
     fn is_claimed(&self) -> bool {
         false
     }

@@ -45,8 +45,8 @@ pub struct Layout {
     /// Size in bytes of the pages in which the data path that is the receiver's NIC receives, several packets in each;
     /// `None` for buffers of one packet.
     pub page_bytes: Option<usize>,
-    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise they have
-    /// partial ones, which need no verification, as after a NIC that verified them.
+    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise their
+    /// checksums are partial and need no verification, as if a NIC had verified them.
     pub full_checksums: bool,
     /// Whether the sender's TCP is configured so that it does not mistake a pause of the data path's thread, caused by
     /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel

@@ -62,8 +62,8 @@ fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     })
 }
 
-/// Returns the round trips of senders that count in three ways: the minimum of several runs, because other load on the
-/// host delays a reader, whose kernel then acknowledges less often.
+/// Returns the number of round trips that a transfer takes for each way in which a sender counts acknowledgments. It is
+/// the minimum of several runs: other load on the host delays the reader, and its kernel acknowledges less often.
 fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
     let settings = COUNTINGS.map(|counting| setting(device, traffic, profile.clone(), counting));
     let mut fewest = [u64::MAX; 3];

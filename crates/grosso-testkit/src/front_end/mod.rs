@@ -81,7 +81,7 @@ impl FrontEnd {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
 
-    /// Connects over a connected socket. `serve` lets the back end work.
+    /// Connects to the back end through a socket that is already connected. `serve` lets the back end work.
     ///
     /// # Errors
     /// Errors from [`FrontEnd::connect`].

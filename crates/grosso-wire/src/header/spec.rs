@@ -208,7 +208,7 @@ impl Field {
         Self { name, bytes, role, law, pinned: 0, notation }
     }
 
-    /// Creates a field that is equal along a train.
+    /// Creates a field that has the same value in all packets of a train.
     #[must_use]
     pub const fn equal(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
         Self::new(name, bytes, role, Law::Equal)

@@ -278,7 +278,7 @@ fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> 
     Some(())
 }
 
-/// Writes the ICMP error fragmentation needed (RFC 1191 section 4) or packet too big (RFC 4443 section 3.2).
+/// Writes the ICMP error "fragmentation needed" (RFC 1191 section 4) or "packet too big" (RFC 4443 section 3.2).
 fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     let pseudo = match ends {
         OuterEnds::V4 { .. } => {

@@ -1,4 +1,4 @@
-//! The names of `ethtool` for groups of features, which are older than the kernel's names.
+//! `ethtool`'s names for feature groups. They are older than the kernel's names of features.
 
 /// A group of features under one name.
 pub(super) struct Group {
