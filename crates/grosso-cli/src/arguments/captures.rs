@@ -217,8 +217,8 @@ pub(crate) struct Waiting {
     /// Limit the memory for incomplete datagrams, for example 8M or 1G; at least 128K
     #[arg(long, value_name = "SIZE", default_value = fragments::Waiting::MEMORY, value_parser = parse_memory)]
     pub(crate) memory: usize,
-    /// Discard an IPv4 datagram once more than N other fragments from its source have arrived since its last
-    /// fragment (Linux: 64); 0 means no limit
+    /// Discard an IPv4 datagram once N other fragments from its source have arrived since its last fragment
+    /// (Linux: 64); 0 means no limit
     #[arg(long, value_name = "N", default_value = fragments::Waiting::DISTANCE, hide_short_help = true)]
     pub(crate) distance: u32,
 }
