@@ -112,7 +112,9 @@ impl Report for WireReport {
         text.push_str(&format!("{left} left unchanged\n"));
         if self.guessed > 0 {
             let frames = units::count(self.guessed, "packet");
-            text.push_str(&format!("{frames} split by a guess (--strict leaves them unchanged)\n"));
+            text.push_str(&format!(
+                "{frames} split with a guessed segment size (--strict leaves them unchanged)\n"
+            ));
         }
         text.push_str(&count_lines("left", &self.left));
         text

@@ -606,10 +606,11 @@ Examples:
 const RUN_HELP: &str = "\
 The command finds the hosts' addresses in its environment: GROSSO_A and GROSSO_B,
 for IPv6 GROSSO_A6 and GROSSO_B6; GROSSO_HOST is a or b. When the command ends, its
-child processes are ended too. Packets from a cross the link to Grosso, which acts
-as the NIC of b: it merges packets for b and sends packets from b back. A file can
-describe other hosts, links and paths, and settings to compare. --cpus pins the
-path and the built-in stream; use taskset for your command, and `cpus` in a file.
+child processes are ended too. Packets that host a sends cross the link to Grosso,
+which acts as the NIC of host b: it merges them for b, and sends b's packets back.
+A file can describe other hosts, links and paths, and settings to compare. --cpus
+pins the path and the built-in stream; use taskset for your command, and `cpus`
+in a file.
 
 Examples:
   grosso lab run --config examples/lab/lro-in-the-middle.toml

@@ -109,10 +109,7 @@ impl CustomNetwork {
         for name in devices() {
             is_name(name)?;
             if ![&ends, &made].iter().any(|names| names.contains(&name)) {
-                return wrong(
-                    name,
-                    format!("{name} is not an end of a wire, and no path creates it"),
-                );
+                return wrong(name, format!("no wire ends at {name}, and no path creates it"));
             }
         }
         for (what, names) in [
@@ -188,7 +185,7 @@ impl CustomNetwork {
         let mut spots = Vec::new();
         for name in opens {
             if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
-                return wrong(name, format!("{name} is not an end of a wire"));
+                return wrong(name, format!("no wire ends at {name}"));
             }
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
@@ -503,9 +500,9 @@ mod tests {
                 "more than one wire ends at a0",
                 "no host has e0, and no path opens it",
                 "a path creates b1, but no host has it",
-                "x0 is not an end of a wire",
+                "no wire ends at x0",
                 "no host has 10.9.0.1, the local address of a tunnel",
-                "a0 is not an end of a wire, and no path creates it",
+                "no wire ends at a0, and no path creates it",
                 "a has 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
                 "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",

@@ -452,8 +452,8 @@ const fn nic(ratio: f64) -> Published {
 
 /// Causes of a missing gain.
 const DEARER: &str = "\
-receiving a packet costs more here than in the source, because it is copied into a userspace device; or \
-    other work on the CPU delays single packets, so that they too arrive in batches";
+receiving a packet costs more here than in the publication, because it is copied into a userspace device; or \
+    packets arrive in batches even without coalescing, because other work on the CPU delays them";
 /// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
 /// Ratio of generic coalescing into pages to generic coalescing into packet buffers, in the source: 8.8 Gb/s at 77 %
