@@ -148,6 +148,8 @@ impl TapPort {
         let reader = TapReader {
             tun: Arc::clone(&tun),
             receive,
+            // No limit of packets: a call that returns fewer frames than requested has emptied the device, which
+            // `grosso-tun` relies on.
             receiver: FrameReceiver::new(incoming, options.frame_bytes_max, usize::MAX),
             stats: LiveStats::default(),
         };

@@ -120,7 +120,7 @@ mod linux {
     }
 
     /// Trials that mostly wait for their wires and only compare bytes, so that no rate and no timeout affects them.
-    /// They share the CPUs, and start before the trials that measure.
+    /// These trials share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",

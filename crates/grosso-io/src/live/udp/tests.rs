@@ -146,8 +146,8 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
             inner.udp(|udp| udp).payload_len(payload).build()
         };
         let inside = 8 + 14 + 20 + 8;
-        // Three cases: one datagram with a superframe, ten datagrams of 1000 bytes, and ten datagrams of which the
-        // first declares more bytes than all ten have.
+        // Three cases: one datagram with a superframe, ten datagrams of 1000 bytes, and ten datagrams. In the third,
+        // the first header declares more bytes than all ten datagrams have.
         let merged = [inner(1000 - inside), inner(1000 - inside)].concat().repeat(5);
         let claimed = [inner(20_000)[..1000].to_vec(), vec![7; 9000]].concat();
         let cases = [(inner(10_000 - inside), 1000, 1), (merged, 1000, 10), (claimed, 1000, 10)];
