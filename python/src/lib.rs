@@ -2,8 +2,8 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `stream` | tables that a separate thread reads, as streams of record batches |
-//! | `words` | the arguments of the package's Python part as calls of the library |
+//! | `stream` | tables as streams of record batches, which a separate thread reads |
+//! | `words` | conversion of Python arguments to calls of the library |
 #![deny(unsafe_code)]
 
 mod stream;

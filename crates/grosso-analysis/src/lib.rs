@@ -12,8 +12,8 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`capture`] | captures read as one, with cancellation, hash and provenance; the trait of all commands on captures |
-//! | [`inspect`] | whether a capture shows the wire |
+//! | [`capture`] | several captures read as one, with cancellation, hash and provenance; the trait of all capture commands |
+//! | [`inspect`] | a report of whether a capture shows wire packets |
 //! | [`convert`] | conversion of captures: `wire`, `coalesce`, `segment`, tunnels, fragments, checksums |
 //! | [`replay`] | replay of a capture's packets through coalescers, at the captured times |
 //! | [`explain`], [`whatif`] | why a packet was merged or not; the effect of other settings |
@@ -21,19 +21,19 @@
 //! | `export` | these tables in Parquet files (feature `tables`) |
 //! | [`evidence`] | the classification of a frame as a wire packet or a superframe, and its segment size |
 //! | [`checksums`] | a verdict for every checksum of a packet, and the correction of wrong ones |
-//! | [`slowdown`] | causes that slow a TCP direction: loss, reordering, windows, path MTU, with evidence and remedy |
+//! | [`slowdown`] | causes that slow a TCP direction (loss, reordering, windows, path MTU), with evidence and remedy |
 //! | [`suspicion`] | hints about UDP datagrams that look like a tunnel on an unknown port |
 //! | [`headers`] | offsets and fields of packets |
-//! | [`links`] | the link type with which a packet is parsed |
+//! | [`links`] | the link type that determines how a packet is parsed |
 //! | [`meta`] | conversion of packet metadata between captures and the engine |
-//! | [`profile`] | profiles that users name or write: a built-in name, or a file with the differences from a built-in profile |
+//! | [`profile`] | profiles: a built-in profile by name, or a file that lists the differences from a built-in profile |
 //! | [`fragments`] | reassembly of the IP fragments in a capture, and the reasons why datagrams stay incomplete |
 //! | [`line`](mod@line) | departure times of packets on a link of a given rate |
-//! | [`shard`] | division of the flows into shards, so that each run writes the rows of one shard |
+//! | [`shard`] | division of flows into shards; each run writes the rows of one shard |
 //! | [`digest`] | the SHA-256 of the input |
-//! | [`keywords`] | commands by name with keyword options, for other languages |
+//! | [`keywords`] | commands called by name with keyword options, for other languages |
 //! | [`values`] | option values as users write them |
-//! | [`reports`] | the report of each command on captures |
+//! | [`reports`] | the report of each capture command |
 //! | [`distribution`] | the distribution of values, in bounded memory |
 //!
 //! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the

@@ -7,7 +7,7 @@
 //! | `guard` | the C boundary: catches panics and rejects re-entrant calls |
 //! | `lent` | a buffer that the caller has lent to the library |
 //! | `sink` | delivery of frames to the caller's callbacks |
-//! | [`coalescer`], [`reassembler`] | handles |
+//! | [`coalescer`], [`reassembler`] | handles of coalescers and reassemblers |
 //! | [`packet`] | functions without a handle: segmentation, checksums |
 //!
 //! Every function of the header is `unsafe`, because C passes pointers. Only `guard`, [`types`], `lent` and [`packet`]

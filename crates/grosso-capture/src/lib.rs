@@ -16,10 +16,10 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `reader`, `writer` | files to entries and back; the only modules that do IO |
+//! | `reader`, `writer` | conversion of files to entries and back; only these modules perform IO |
 //! | `pcap`, `pcapng` | the two formats as state machines over bytes |
 //! | `magic` | detection of formats by their first bytes |
-//! | `merge` | merging of several captures in order of time |
+//! | `merge` | merging of several captures in time order |
 //! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
 //! | `layout` | layout of a record in a buffer, as found by the decoder of a format |
 //! | `entry` | packets and blocks, borrowed from the reader's buffer |
@@ -27,7 +27,7 @@
 //! | `metadata`, `offload_option` | metadata of packets |
 //! | `tunnel_port` | UDP ports of the tunnels in a packet |
 //! | `format`, `order` | formats, interfaces, timestamp units, byte order |
-//! | `identity` | whether two paths lead to one file |
+//! | `identity` | a check of whether two paths lead to the same file |
 //! | `error` | capture errors |
 //!
 //! # Contents of a copy

@@ -3,15 +3,14 @@
 //! | module | job |
 //! |---|---|
 //! | `arguments`, `arg_order` | the grammar of the command line |
-//! | `commands` | one module per command; the commands on captures share `captures`, and the library does their work |
-//! | `fuzzing` | the parsers of untrusted and of user input, for the fuzz targets |
-//! | `session` | the common state of commands, and the console that observes the reading of captures |
+//! | `commands` | one module per command; the capture commands share `captures`, and [`grosso_analysis`] does their work |
+//! | `fuzzing` | access to the parsers of untrusted input, for the fuzz targets |
+//! | `session` | the state that commands share, and console output while captures are read |
 //! | `pages` | the manual pages and completions of packages |
-//! | `usage` | messages about a wrong command line |
+//! | `usage` | messages about errors in the command line |
 //!
-//! Most of the work is in other crates: [`grosso_report`] has reports, failures and printing, [`grosso_conform`] has
-//! the test of other coalescers, [`grosso_analysis`] has the commands on captures, and [`grosso_daemon`] runs data
-//! paths.
+//! Most of the work is in other crates: [`grosso_report`] has reports, failures and printing, [`grosso_conform`]
+//! tests other coalescers, [`grosso_analysis`] has the capture commands, and [`grosso_daemon`] runs data paths.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

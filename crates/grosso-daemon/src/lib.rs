@@ -1,11 +1,11 @@
-//! Data paths as a service: paths from files, tunnels, confinement, counters and their control socket, and the events
-//! of a process while its paths run.
+//! Data paths as a service: paths from files, tunnels, confinement, counters with their control socket, and the events
+//! that a process handles while its paths run.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`config`] | paths from a file |
-//! | [`port`] | one endpoint of a path: its device and its options; a module for each kind of port |
-//! | [`definition`] | a tunnel with its device, from the file of its path |
+//! | [`port`] | one endpoint of a path, with its device and options; one module for each kind of port |
+//! | [`definition`] | the definition of a tunnel and its device, read from the configuration file of its path |
 //! | `feature` | device features and the names that users see |
 //! | [`stages`] | the stages of a port: fragments and ESP |
 //! | [`keys`] | keys of ESP, from a file or a descriptor |
@@ -16,17 +16,17 @@
 //! | [`tunnel_end`] | a tunnel as an endpoint of a path |
 //! | [`path`] | a running path |
 //! | [`paths`] | all paths of the process, and their counters |
-//! | `routes` | routes of tunnels that lead back into them |
+//! | `routes` | tunnel routes that lead back into their tunnel |
 //! | [`device`] | interfaces named by the user, and failures to open or change them |
 //! | [`refusal`] | the reason why a device cannot be opened, and the remedy |
 //! | [`recorder`] | the helper process that writes the sequence number files |
 //! | [`notices`] | notices from the threads of a path |
-//! | [`events`] | the events of a process while its paths run |
+//! | [`events`] | the events that a process handles while its paths run |
 //! | [`restarts`] | restarts of paths after a panic |
 //! | [`confinement`] | the privileges that each thread of running data paths gives up |
 //! | [`observe`] | the counters of running data paths, for people and for programs |
-//! | [`acceptor`] | accepting clients of listeners, with bounds |
-//! | [`manager`] | messages to a service manager |
+//! | [`acceptor`] | limited acceptance of clients at listeners |
+//! | [`manager`] | notifications to a service manager such as systemd |
 //!
 //! Systems other than Linux have only [`tunnel`]. The crate parses no command line and does not exit: failures are
 //! values of [`grosso_report`], and notes go to the console that the caller passes.

@@ -1,8 +1,8 @@
 //! Ports for the Grosso engine: sources and sinks of packets.
 //!
 //! A [`Port`] is a device, a capture or a queue in memory. A data path connects two ports and does the work that their
-//! features require: it coalesces towards a port that accepts superframes, and segments and completes checksums towards
-//! one that does not.
+//! features require: for a port that accepts superframes, it coalesces packets; for any other port, it segments
+//! superframes and completes checksums.
 //!
 //! ```
 //! use grosso::{LinkType, Meta, features::{Device, Features}};
@@ -25,8 +25,8 @@
 //! | [`capture_port`] | a port that reads from one capture and writes to another |
 //! | [`impair`] | any port behind an impaired link, reproducible from a seed |
 //! | [`record`] | any port, with a capture of its frames |
-//! | [`stage`] | any port with fragmentation and reassembly, with ESP, or with a tunnel |
-//! | [`coalescer`] | the coalescer for packets in ports' buffers |
+//! | [`stage`] | stages around any port: fragmentation and reassembly, ESP, or a tunnel |
+//! | [`coalescer`] | the coalescer for packets in the buffers of ports |
 //! | [`path`] | one direction of a data path between two ports |
 //! | [`egress`] | segmentation and checksums for a transmit port, and its queue |
 //! | [`framing`] | frames in a byte stream, as used by VMs |

@@ -21,16 +21,16 @@
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
-//! | [`vms`] | comparison of the transports of a virtual machine's frames |
+//! | [`vms`] | comparison of transports for the frames of a virtual machine |
 //! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
-//! | [`network`] | the hosts for the user's own commands, and the link between them, which may be impaired |
-//! | [`custom`] | custom experiments, with any hosts, links and paths, in several settings |
-//! | [`experiment`] | the common part of all experiments: alternating trials that answer a question |
+//! | [`network`] | the hosts on which users run their own commands, and the link between them, which may be impaired |
+//! | [`custom`] | custom experiments that compare settings, with any hosts, links and paths |
+//! | [`experiment`] | the common part of all experiments: trials that alternate between settings to answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
-//! | [`offload`] | the gain of coalescing and of superframes: each on and off |
-//! | [`fragments`] | fragments inside ESP, to a NIC with few receive buffers |
+//! | [`offload`] | the gain of coalescing and of superframes, each measured on and off |
+//! | [`fragments`] | fragments inside ESP that arrive at a NIC with few receive buffers |
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

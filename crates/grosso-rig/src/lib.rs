@@ -1,14 +1,15 @@
-//! Helpers for the tests that span several crates, optimized because they loop over packets (ADR 0196).
+//! Helpers for tests that span several crates. This crate is compiled with optimization, because the helpers loop over
+//! packets (ADR 0196).
 //!
 //! | module | content |
 //! |---|---|
 //! | [`allocator`] | an allocator that counts |
 //! | [`damage`] | almost valid frames, for property tests |
-//! | [`engine`] | the engine as a function from frames to frames, checked |
-//! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
+//! | [`engine`] | the engine as a function from frames to frames, with checks of its output |
+//! | [`fragments`] | IP fragments, the reassembler as a function, and an oracle for it |
 //! | [`frames`] | one connection, in which a test changes one field at a time |
 //! | [`instructions`] | the work of a test, counted by valgrind |
-//! | [`session`] | one run of the engine with numbered buffers and a given time |
+//! | [`session`] | one run of the engine, with numbered buffers and a clock that the test sets |
 //! | [`superframe`] | superframes as senders pass them to a device |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 

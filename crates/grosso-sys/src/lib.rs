@@ -38,10 +38,10 @@
 //! | [`closer`] | a thread that closes descriptors received from other programs, because closing may block |
 //! | [`helper`] | a helper process for work that may block forever |
 //! | [`errno`] | classes of errors on the packet path |
-//! | [`calendar`] | local time as text, by the C library |
+//! | [`calendar`] | local time as text, formatted by the C library |
 //! | [`calls`] | observation of the system calls of the packet path |
 //! | [`eventfd_signal`] | signaling the eventfd of another program without blocking |
-//! | [`wait`] | waiting for a descriptor, a time or another thread |
+//! | [`wait`] | waiting for a descriptor, a deadline or another thread |
 //! | [`interface`] | interface names, state, MTU, addresses, bridges, device attributes in sysfs |
 //! | [`ethtool`] | device features by the names of `ethtool -k`, interrupt coalescing, rings, channels |
 //! | [`netlink`] | links, veth pairs across namespaces, addresses, routes, neighbors |

@@ -8,13 +8,13 @@
 //! | [`flows`] | invariants between input and output |
 //! | `front_end` | a vhost-user front end: a VM without a CPU (Linux) |
 //! | `processor` | an exclusive CPU for each test that measures (Linux) |
-//! | [`oracle`] | expected results and the flow of a frame, computed slowly and literally |
+//! | [`oracle`] | slow, literal computations of the expected results, and of the flow of a frame |
 //! | [`originals`] | literal models of published receive offloads |
 //! | [`stack`] | header stacks, nested |
 //! | [`transfer`] | a TCP transfer over a path with one fault, captured at both endpoints |
-//! | [`Traffic`] | seeded flows with deviations |
+//! | [`Traffic`] | flows with deviations, generated from a seed |
 //! | [`strategy`] | the same flows as strategies for `proptest` |
-//! | [`Watchdog`] | a bound for tests that wait |
+//! | [`Watchdog`] | a time limit for tests that might wait forever |
 //! | [`workloads`] | the traffic of the benchmarks, by name |
 //! | [`random`] | seeded random numbers |
 //!

@@ -21,7 +21,7 @@
 //! | [`features`] | feature bits of the device and of the protocol |
 //! | [`memory`] | shared memory, accessed as atomic words and by copies |
 //! | `dirty` | the dirty log for live migration |
-//! | `mapping`, `sigbus` | mapped files, and recovery if a file becomes shorter; all `unsafe` code is here and in the two modules above |
+//! | `mapping`, `sigbus` | mapped files, and recovery if a file is truncated; these modules and the two above contain all `unsafe` code |
 //! | `vring` | a split or packed virtqueue, as both sides see it |
 //! | [`ring`] | the device's side: frames from the guest, and buffers for frames to it |
 //! | [`driver`] | the driver's side, in its own memory |
