@@ -93,7 +93,7 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // A datagram of 64 KB with the longest IP header has 8185 fragments on the smallest link that IPv4 allows
+            // A datagram of 64 KB with the longest IP header has 8185 fragments at the smallest MTU that IPv4 allows
             // (68 bytes).
             fragments: 8192,
             memory_bytes: 4 << 20,

@@ -89,7 +89,7 @@ impl Pages {
     pub(crate) const NONE: Self = Self([NONE; PAGES_MAX]);
 }
 
-/// A walk over the starts of fragments.
+/// State of an iteration over the starts of fragments.
 #[derive(Clone, Debug)]
 pub(crate) struct Starts {
     pages: Pages,
@@ -105,7 +105,7 @@ pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
 
-/// Returns the byte of the datagram that a unit starts with.
+/// Returns the offset in the datagram at which a unit starts.
 pub(crate) fn offset_of(unit: u32) -> u32 {
     unit.saturating_sub(HEADER_UNITS) * UNIT
 }
@@ -223,7 +223,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// Returns a walk over the starts of `fragments` fragments from unit `from` on, in order.
+    /// Starts an iteration over the starts of `fragments` fragments in order, beginning at unit `from`.
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
         let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
@@ -282,7 +282,7 @@ impl<B> Store<B> {
                 return sum;
             };
             if summed {
-                // Pages and units have even lengths, so no sum has to be swapped.
+                // Pages and units have even lengths, so no sum has to be byte-swapped.
                 sum += grosso_checksum::copy(now, place);
             } else {
                 place.copy_from_slice(now);

@@ -99,7 +99,7 @@ pub fn fit(
 /// tunnel's packet (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
-    // The Ethernet header, which does not count, is longer than a tag in the metadata.
+    // A frame that fits even with its Ethernet header also fits with a VLAN tag from the metadata, which is shorter.
     if meta.gso.is_none() && len <= mtu.behind(0) {
         return true;
     }

@@ -287,9 +287,9 @@ const PROBES_MAX: u8 = 3;
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
-/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time that
-/// the path is as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths that
-/// become narrower still; here the same probes detect both.
+/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time the
+/// path is found to be as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths
+/// that become narrower still; here the same probes detect both.
 const RAISE_TIMER_NS: u64 = 5_000_000_000;
 const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
 /// Interval until a host that never answered is probed again.

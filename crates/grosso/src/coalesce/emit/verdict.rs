@@ -14,8 +14,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// The packet cannot be merged and was delivered unchanged.
     Passed(Pass),
-    /// The packet is queued in a [`Batch`] or for the repair of reordering ([`Reorder`]). Its later fate appears only
-    /// in the counters.
+    /// The packet is queued in a [`Batch`] or by reordering repair ([`Reorder`]). Its later fate appears only in the
+    /// counters.
     ///
     /// [`Batch`]: crate::coalesce::Batch
     /// [`Reorder`]: crate::coalesce::Reorder

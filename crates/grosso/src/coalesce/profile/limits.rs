@@ -20,8 +20,8 @@ pub struct Limits {
     /// train with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] may be longer.
     pub hold_ns: u64,
     /// Maximum time that a train outlasts polls that used their whole budget, in nanoseconds from its first packet, if
-    /// all trains have the same hold time (rule G72). The next packets have already arrived then, so the train adds no
-    /// delay. Effective only if longer than [`Self::hold_ns`]; 0 disables it.
+    /// all trains have the same hold time (rule G72). When such a poll ends, the next packets have already arrived, so
+    /// the train adds no delay. Effective only if longer than [`Self::hold_ns`]; 0 disables it.
     pub full_poll_ns: u64,
 }
 

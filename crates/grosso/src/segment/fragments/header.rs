@@ -23,7 +23,7 @@ pub(super) struct FragmentHeader {
     pub(super) data_start: usize,
     /// Offset of the data in the whole datagram: greater than 0 if the packet is itself a later fragment.
     offset: usize,
-    /// Whether more fragments follow the packet, which is itself a fragment.
+    /// Whether the packet is itself a fragment that is followed by more fragments.
     more: bool,
 }
 

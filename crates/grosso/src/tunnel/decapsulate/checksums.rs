@@ -165,7 +165,7 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// Returns the sum that a checksum covers apart from the tunnel's payload: the headers from its own on, and the
+/// Returns the sum that a checksum covers apart from the tunnel's payload: the headers starting with its own, and the
 /// pseudo-header. If the checksum is right, the sum of the payload is the negative of this one.
 fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: usize) -> Sum {
     let from = usize::from(covering.start);

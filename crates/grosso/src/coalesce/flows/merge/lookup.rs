@@ -240,7 +240,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         padding == Padding::Trim && !acknowledgments.are_gathered()
     }
 
-    /// Processes a packet that was just dissected and has padding, like one without padding if its headers end in TCP.
+    /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the padding is
+    /// removed.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_padded(

@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes packets above the limits.
+    /// Flushes queued packets while a limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
