@@ -61,7 +61,7 @@ impl Readiness {
                 match attempt()? {
                     Attempt::Done(result) => return Poll::Ready(Ok(result)),
                     Attempt::Drained(result) => {
-                        // An event since the guard was created sets the readiness again.
+                        // If an event arrived since the guard was created, the readiness stays set.
                         guard.clear_ready();
                         return Poll::Ready(Ok(result));
                     }
@@ -97,8 +97,7 @@ enum Attempt<T> {
 }
 
 impl Attempt<usize> {
-    /// Describes a receive call of the device that took `received` of at most `limit` frames: fewer are all that the
-    /// queue had.
+    /// Classifies a receive call that returned `received` frames: fewer than `limit` mean that the queue is now empty.
     fn received(received: usize, limit: usize) -> Self {
         match received {
             0 => Self::NotReady,

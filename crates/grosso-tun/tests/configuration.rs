@@ -172,7 +172,7 @@ fn one_frame_at_a_time_and_one_copy_into_contiguous_buffers() {
     for (packet, payload) in packets.iter().zip(payloads.iter().chain(&payloads)) {
         assert_eq!(packet[28..], payload[..]);
     }
-    // The buffers are messages for another socket.
+    // Each buffer is sent to another socket as one segmented message.
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     for (buffer, stride) in &sealed {
@@ -294,7 +294,7 @@ fn sockets_share_a_port_and_keep_to_a_device() {
     let error = bind(&UdpOptions::new(), one.local()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     let any = "0.0.0.0:0".parse().unwrap();
-    // No route leads to this address, but a socket of the device needs none.
+    // No route leads to this address, but a socket bound to the device needs none.
     let nowhere = SocketAddr::new([192, 0, 2, 1].into(), 9);
     for (options, sent) in [(UdpOptions::new(), 0), (UdpOptions::new().device("tun0").mark(7), 1)] {
         let mut socket = bind(&options, any).unwrap();

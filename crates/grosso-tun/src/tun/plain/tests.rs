@@ -46,7 +46,7 @@ fn writer(device: &Arc<Utun>, wanted: Features) -> Merger<Vec<u8>, PlainWriter<U
     Merger::new(LinkType::Raw, writer, Trust::Verify)
 }
 
-/// Returns 20 TCP packets of one flow with 100 bytes each, between datagrams.
+/// Returns 20 TCP packets of one flow with 100 bytes each, interleaved with UDP datagrams.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
