@@ -383,7 +383,7 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Length of the frame check sequence of a packet, from the packet's own flags or else from its interface.
+/// Returns the length of a packet's frame check sequence, from the packet's own flags or else from its interface.
 #[inline]
 fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
     let flags = options.find(code::PACKET_FLAGS).and_then(|value| value.first_chunk());
