@@ -66,7 +66,7 @@ fn hand_over(number: RawFd) -> bool {
 /// Starts the closing thread, once per process: `spawn` must start a thread that runs the given work.
 ///
 /// # Errors
-/// Errors from `pipe(2)` and of `spawn`.
+/// Errors from `pipe(2)` and `spawn`.
 pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> io::Result<()> {
     if QUEUE.get().is_some() {
         return Ok(());

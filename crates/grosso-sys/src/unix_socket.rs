@@ -348,8 +348,8 @@ pub const PATH_BYTES_MAX: usize = 107;
 pub const PASSED_MAX: usize = 8;
 /// `SCM_MAX_FD` on Linux: maximum number of descriptors that can arrive at once.
 const FILES_MAX: usize = 253;
-/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit during the
-/// call.
+/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit, which may
+/// block the call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 /// Size of the control message with a datagram's sender.
 const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));

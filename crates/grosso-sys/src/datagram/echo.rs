@@ -51,7 +51,7 @@ impl EchoSocket {
         Ok(Self { file, local, secret: secret.to_be_bytes(), packet: Vec::new() })
     }
 
-    /// Sends echo request `number` of `length` bytes from its IP header on.
+    /// Sends echo request `number` in a packet of `length` bytes, including the IP header.
     ///
     /// # Errors
     ///

@@ -219,7 +219,7 @@ impl PacketSocketBuilder {
         if self.ignore_outgoing {
             set_option(&file, abi::PACKET_IGNORE_OUTGOING, &on)?;
             if self.fanout.is_some() {
-                // An older kernel ignores this flag of a group.
+                // Older kernels do not support this flag for a group, so a filter refuses the packets.
                 filter::refuse_outgoing(&file)?;
             }
         }

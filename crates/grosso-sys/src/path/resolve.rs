@@ -239,7 +239,7 @@ fn check_link(
     directory: &OwnedFd,
     path: &Path,
 ) -> io::Result<()> {
-    // Only the kernel creates links in procfs. In a container its root user may have no ID.
+    // Only the kernel creates links in procfs. In a container, the root user who owns them may have no ID.
     let is_own = match is_kernel_link {
         true => is_trusted(link) || link.st_uid == OVERFLOW_USER,
         false => is_trusted(link) && is_trusted(&fstat(directory)?),

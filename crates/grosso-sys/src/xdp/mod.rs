@@ -223,7 +223,7 @@ impl XdpSocket {
         }
         self.reap();
         let room = (self.transmit.room() as usize).min(frames.len());
-        // The packets end at the last frame within the room that does not continue.
+        // The last whole packet ends at the last frame, within the room, that does not continue in another frame.
         let whole = frames[..room].iter().rposition(|frame| !frame.continues());
         let count = whole.map_or(0, |last| last + 1);
         for frame in frames.drain(..count) {

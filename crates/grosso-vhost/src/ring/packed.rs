@@ -224,8 +224,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Returns the next entry to take after a device that may have died at any time. If it died while marking a frame,
-/// completes the marks.
+/// Finds the next entry to take after a previous device, which may have died at any time. If it died while marking a
+/// frame, completes the marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
