@@ -174,13 +174,13 @@ pub(crate) struct PacketBlocksRequest {
     pub(crate) features: u32,
 }
 
-/// Bytes of `struct tpacket_block_desc` of linux/if_packet.h, with which a block starts.
+/// Length in bytes of `struct tpacket_block_desc` of linux/if_packet.h, at the start of each block.
 pub(crate) const PACKET_BLOCK_HEADER_BYTES: usize = 48;
 /// Offset of the field `block_status` in a block.
 pub(crate) const PACKET_BLOCK_STATUS: usize = 8;
 /// The fields `num_pkts`, `offset_to_first_pkt` and `blk_len` of a block, each of 32 bits.
 pub(crate) const PACKET_BLOCK_FIELDS: Range<usize> = 12..24;
-/// Bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
+/// Length in bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
 pub(crate) const PACKET_BLOCK_PACKET_BYTES: usize = 48;
 
 /// `struct packet_mreq` of linux/if_packet.h.
@@ -193,7 +193,7 @@ pub(crate) struct PacketMembership {
     pub(crate) address: [u8; 8],
 }
 
-/// Bytes of `struct tpacket2_hdr` of linux/if_packet.h.
+/// Length in bytes of `struct tpacket2_hdr` of linux/if_packet.h.
 pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;

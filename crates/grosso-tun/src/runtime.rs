@@ -55,7 +55,7 @@ impl Readiness {
                 self.waiting = None;
                 result?;
             }
-            // After a wait this is ready at once, because only an attempt clears the readiness.
+            // After a wait this is ready immediately, because only an attempt clears the readiness.
             if let Poll::Ready(guard) = pin!(self.file.ready(self.interest)).poll(cx) {
                 let mut guard = guard?;
                 match attempt()? {

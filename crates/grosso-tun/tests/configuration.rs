@@ -35,7 +35,7 @@ fn a_device_is_opened_with_mtu_addresses_and_state() {
         let tun: Tun = host.run(|| Tun::open("vpn%d", &options)).unwrap().unwrap();
         let interface = tun.interface();
         assert_eq!((tun.name(), interface.mtu().unwrap()), ("vpn0", 1420));
-        // Both addresses are usable at once.
+        // Both addresses are usable immediately.
         for address in [IpAddr::V4(A), "fd00::1".parse().unwrap()] {
             host.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
         }
@@ -268,7 +268,7 @@ fn adopted_and_connected_sockets_work() {
     udp.recv(|datagram| assert_eq!(datagram.payload, b"from the peer")).unwrap();
     let error = udp.connect("[::1]:9".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // No socket listens there any more. The ICMP error for one datagram must not cause the loss of another one.
+    // No socket listens there any longer. The ICMP error for one datagram must not cause the loss of another one.
     let gone = peer.local_addr().unwrap();
     drop(peer);
     udp.send(&mut &[Datagram::new(b"lost in vain", gone)][..]).unwrap();

@@ -23,7 +23,7 @@ pub enum Checksum {
     None,
     /// The outermost `levels` + 1 transport and tunnel checksums are verified (`CHECKSUM_UNNECESSARY`).
     Unnecessary {
-        /// Number of verified checksums besides the outermost.
+        /// Number of verified checksums in addition to the outermost.
         levels: u8,
     },
     /// The one's-complement sum of the packet, starting at its first network header (`CHECKSUM_COMPLETE`).
@@ -31,9 +31,9 @@ pub enum Checksum {
         /// The sum, folded and not complemented.
         sum: u16,
     },
-    /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet from
-    /// `start` on and stores the complement at `start + offset`. This checksum and the checksums of outer headers count
-    /// as valid; the state of inner checksums is unknown.
+    /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet,
+    /// starting at `start`, and stores the complement at `start + offset`. This checksum and the checksums of outer
+    /// headers count as valid; the state of inner checksums is unknown.
     Partial {
         /// Start of the sum, in bytes from the start of the frame.
         start: u16,

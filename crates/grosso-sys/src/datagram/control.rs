@@ -1,4 +1,4 @@
-//! Control messages: the properties of a datagram besides its bytes.
+//! Control messages: the properties of a datagram other than its content.
 
 use core::ffi::{c_int, c_void};
 

@@ -129,8 +129,8 @@ impl EchoSocket {
     }
 }
 
-/// Returns a filter that accepts only answers with this secret. IPv4 raw sockets filter from the IP header on, IPv6 raw
-/// sockets from the ICMP header on.
+/// Returns a filter that accepts only answers with this secret. For IPv4 raw sockets the filter starts at the IP
+/// header, for IPv6 raw sockets at the ICMP header.
 fn answers_with(secret: u64, is_ipv4: bool) -> [libc::sock_filter; 9] {
     let (index, answer) = match is_ipv4 {
         true => (INDEX_OF_IPV4, ECHO_REPLY),

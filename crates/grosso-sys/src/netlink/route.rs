@@ -20,7 +20,7 @@ struct Route {
 pub struct RouteFacts {
     /// Index of the output link.
     pub link: u32,
-    /// MTU of the link, or a lower one of the route, in bytes from the IP header on.
+    /// MTU of the link, or of the route if that is lower, in bytes including the IP header.
     pub mtu: usize,
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Users besides root and the caller who can replace a name.
+/// Users other than root and the caller who can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// No other user can replace it.
@@ -218,7 +218,7 @@ fn start(path: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)
 }
 
-/// Pushes the names of a path so that the first is on top. A trailing slash stands for a directory.
+/// Pushes the names of a path so that the first is on top. A trailing slash denotes a directory.
 fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         pending.push(".".into());

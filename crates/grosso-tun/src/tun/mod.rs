@@ -71,8 +71,8 @@ pub struct Tun<B = Vec<u8>> {
 impl<B: AsRef<[u8]>> Tun<B> {
     /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
     /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; any
-    /// other name on macOS must be `utun` followed by a number. On these systems the device is brought up at once, has
-    /// one queue, and carries only IP packets; Windows needs `wintun.dll`.
+    /// other name on macOS must be `utun` followed by a number. On these systems the device is brought up immediately,
+    /// has one queue, and carries only IP packets; Windows needs `wintun.dll`.
     ///
     /// # Errors
     /// Returns `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface

@@ -17,7 +17,7 @@ pub(super) struct PackedRing {
     parts: PackedParts,
     /// Position of the next descriptor to take.
     next: Cursor,
-    /// Number of descriptors from `next` on that are known to be available.
+    /// Number of descriptors, starting at `next`, that are known to be available.
     known: u16,
     /// Number of descriptors taken since the last publish, and how many of them precede the current frame.
     taken: u16,

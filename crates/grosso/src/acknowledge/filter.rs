@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// Keeps one redundant acknowledgment besides the newest (`ack-filter` of CAKE).
+    /// Keeps one redundant acknowledgment in addition to the newest (`ack-filter` of CAKE).
     #[default]
     Conservative,
     /// Keeps only the newest (`ack-filter-aggressive` of CAKE).

@@ -198,7 +198,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only the trains whose
-    /// hold time is over, and with [`Hold::Controlled`] also the trains whose next packet is not expected in time.
+    /// hold time has elapsed. With [`Hold::Controlled`], also delivers the trains whose next packet is not expected in
+    /// time.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
@@ -221,7 +222,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
 
-    /// Delivers the trains whose hold time is over, in the order of their deadlines.
+    /// Delivers the trains whose hold time has elapsed, in the order of their deadlines.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};

@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        // A datagram that is complete at once takes no slot from waiting datagrams.
+        // An atomic fragment is a complete datagram, so it takes no slot from waiting datagrams.
         if !key.is_atomic
             && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()

@@ -472,7 +472,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Returns the available part of a datagram's first fragment, from its IP header on.
+/// Returns the available part of a datagram's first fragment, starting with its IP header.
 fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
     if contents.flow.is_none() || contents.is_released {
         return None;

@@ -20,8 +20,8 @@ pub struct ReassemblyRules {
 /// Processing mode (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyMode {
-    /// Copies the data into one buffer and returns the original buffers at once: for local delivery, and for receivers
-    /// with few buffers.
+    /// Copies the data into one buffer and returns the original buffers immediately: for local delivery, and for
+    /// receivers with few buffers.
     Coalesce,
     /// Keeps the buffers and delivers the datagram as a view of them: for forwarding, because the original fragments
     /// can be transmitted.

@@ -69,7 +69,7 @@ struct Page {
 /// One bit for each unit of a page.
 type Bits = [u64; WORDS];
 
-/// Property of a unit, for which a page has a bit.
+/// Property of a unit, stored as one bit in its page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
     /// The unit is present.
@@ -202,7 +202,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the first unit from `from` on whose bit is `is_set`.
+    /// Returns the first unit at or after `from` whose bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
         let flip = if is_set { 0 } else { u64::MAX };
         let mut at = from as usize;

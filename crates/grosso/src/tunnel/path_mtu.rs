@@ -108,7 +108,7 @@ pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: Tunn
 }
 
 /// Parses an ICMPv6 message about the path MTU. Returns the destination of the quoted packet, the MTU in bytes, and the
-/// quoted packet from its IP header on, possibly truncated. The content is unauthenticated.
+/// quoted packet, which starts with its IP header and may be truncated. The content is unauthenticated.
 #[must_use]
 pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
@@ -148,8 +148,8 @@ impl Longest {
     }
 }
 
-/// Returns the length of the longest packet in bytes from its IP header `ip` on; the frame has `rest` bytes from the
-/// start of that header.
+/// Returns the length of the longest packet in bytes, starting with its IP header `ip`; the frame has `rest` bytes from
+/// the start of that header.
 fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &Meta) -> usize {
     let start = usize::from(ip.offset);
     let Some(gso) = meta.gso else {

@@ -11,8 +11,8 @@
 //!
 //! Each probe is sent together with a packet of the base length, which distinguishes a lost probe from a host that
 //! never answers (section 4.3). The prober has neither clock nor socket: times are arguments in monotonic nanoseconds,
-//! lengths are in bytes from the IP header on, and the caller sends echo requests with DF set and reports the numbers
-//! of the answers.
+//! lengths are in bytes and include the IP header, and the caller sends echo requests with DF set and reports the
+//! numbers of the answers.
 
 /// Path MTU discovery for one remote endpoint.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub enum Measured {
     Narrow(usize),
 }
 
-/// Echo requests to send: number and length in bytes from the IP header on.
+/// Echo requests to send: the number of each, and its length in bytes including the IP header.
 pub type Asked = [(u64, usize); 2];
 
 /// Probes of one length.

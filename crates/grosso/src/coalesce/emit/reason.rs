@@ -170,7 +170,7 @@ reasons! {
         Finish = "fin",
         /// A shorter packet ended the train (rules G39, U12).
         ShortSegment = "short_segment",
-        /// The train reached its maximum number of packets (rule U13), or a limit that ends trains at once.
+        /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
         SegmentLimit = "segment_limit",
         /// The train has as many packets as it may have without starving the sender of acknowledgments.
         AcknowledgmentClock = "ack_clock",

@@ -7,7 +7,7 @@ use crate::coalesce::emit::reason::{NoMerge, Pass};
 pub enum Verdict {
     /// The packet started a train.
     Held,
-    /// The packet was appended to the train of its flow. The train may have been delivered at once.
+    /// The packet was appended to the train of its flow. The train may have been delivered immediately.
     Joined,
     /// The packet did not fit the held train of its flow. The train was delivered; the packet starts the next one or
     /// was delivered after it.

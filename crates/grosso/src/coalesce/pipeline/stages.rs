@@ -277,8 +277,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Delivers an unmergeable packet, after all queued packets of its flow in the stages from `first` on. The stages
-    /// before `end` have already examined it.
+    /// Delivers an unmergeable packet, after all queued packets of its flow in stage `first` and the stages after it.
+    /// The stages before `end` have already examined it.
     #[inline(always)]
     fn pass(
         &mut self,

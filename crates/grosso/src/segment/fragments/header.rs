@@ -79,7 +79,7 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Returns the length in bytes from the IP header on, which counts towards the MTU.
+    /// Returns the length in bytes, starting with the IP header, that counts toward the MTU.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }

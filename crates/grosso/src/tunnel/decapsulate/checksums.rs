@@ -156,8 +156,8 @@ fn check_partial(
     if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
 }
 
-/// Returns the sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in
-/// between has an even length (rule C22).
+/// Returns the sum of a tunnel's payload, derived from the sum of the outermost IP header and everything after it.
+/// Every header in between has an even length (rule C22).
 fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
@@ -173,7 +173,7 @@ fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: us
     headers + pseudo_of(covering, frame, outer.end.saturating_sub(from))
 }
 
-/// Returns the sum of the bytes from `end` on, as part of a block that starts at `start`.
+/// Returns the sum of the bytes at and after `end`, as part of a block that starts at `start`.
 fn trailer(frame: &[u8], start: usize, end: usize, behind: usize) -> Sum {
     let sum = frame.get(end..behind).map_or(Sum::ZERO, Sum::of);
     if end.wrapping_sub(start) % 2 == 1 { sum.at_odd_offset() } else { sum }

@@ -1,6 +1,6 @@
 //! Decapsulation of packets, one tunnel at a time.
 //!
-//! Only the link header is moved, towards the inner packet; no other bytes are copied, and no memory is allocated.
+//! Only the link header is moved, toward the inner packet; no other bytes are copied, and no memory is allocated.
 //! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
 //! reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
@@ -176,7 +176,7 @@ pub struct Path {
     pub identifier: Option<u32>,
 }
 
-/// Contents of a tunnel header besides the identity of the tunnel.
+/// Contents of a tunnel header other than the identity of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {

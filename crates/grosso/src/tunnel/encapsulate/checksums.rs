@@ -68,8 +68,8 @@ pub(super) fn seal(
     state
 }
 
-/// Returns the sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to
-/// the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
+/// Returns the sum of the inner packet once its partial checksum is completed: the part that starts at `start` then
+/// sums to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));

@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            // One flush releases the packets up to the next hole; the packets after the hole are released at once if
-            // the profile does not wait for holes.
+            // One flush releases the packets up to the next hole; the packets after the hole are released immediately
+            // if the profile does not wait for holes.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
