@@ -266,7 +266,7 @@ impl<R: Read> CaptureReader<R> {
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // Truncation inside a record is more precise than truncation of the compressed data.
+            // "Truncated inside a record" is a more precise error than "compressed data truncated".
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }

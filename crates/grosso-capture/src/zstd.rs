@@ -211,7 +211,7 @@ impl FrameHeader {
         let content = fields.get(descriptor.dictionary_bytes()..descriptor.field_bytes())?;
         let mut number = [0; 8];
         number[..content.len()].copy_from_slice(content);
-        // Content sizes of two bytes are stored minus 256.
+        // A content size of two bytes is stored as the size minus 256.
         let offset = if content.len() == 2 { 256 } else { 0 };
         Some(u64::from_le_bytes(number).saturating_add(offset))
     }

@@ -202,7 +202,7 @@ impl UnixSocket {
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        // The space exceeds the size of the files by the bytes that alignment may take.
+        // The space is larger than the files require, to allow for alignment.
         let fits = files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(files));
         if files.len() > PASSED_MAX || !fits {
             return Err(io::ErrorKind::InvalidInput.into());

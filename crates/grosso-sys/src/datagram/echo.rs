@@ -81,7 +81,7 @@ impl EchoSocket {
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
-            // An error of the socket does not affect the paths.
+            // A socket error says nothing about the paths.
             let Ok((length, _, Some(source))) =
                 recvfrom(&self.file, &mut buffer[..], RecvFlags::empty())
             else {

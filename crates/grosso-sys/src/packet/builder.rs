@@ -261,7 +261,7 @@ impl PacketSocketBuilder {
             };
             set_option(&socket.file, abi::PACKET_ADD_MEMBERSHIP, &membership)?;
         }
-        // The kernel accepts only a receiving socket into a group.
+        // The kernel adds only receiving sockets to a group.
         match self.fanout {
             Some(fanout) => {
                 set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument(self.ignore_outgoing))

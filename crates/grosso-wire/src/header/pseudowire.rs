@@ -73,7 +73,7 @@ pub(super) fn deciding(content: &[u8]) -> u16 {
         [] => 0,
         [0, ..] => 0xffff,
         [first, ..] if *first < 16 => 0xff00,
-        // The first four bits are the version of an IP header, a channel, or the start of any other address.
+        // The first four bits suffice: an IP version, an associated channel, or the start of a destination address.
         _ => 0xf000,
     }
 }

@@ -108,7 +108,7 @@ impl Pace {
             None => hold_ns_max,
         };
         let fill_ns = match self.gap {
-            // One gap is added, because a burst does not begin together with a poll.
+            // One gap is added, because a burst does not start at the same time as a poll.
             Some(gap) if self.bytes > 0 => {
                 (SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes).saturating_add(gap / WEIGHT)
             }
@@ -214,7 +214,7 @@ mod tests {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
-        // 32 packets in 40 us are 64 KiB in 56 us; one more poll is added.
+        // At 32 packets per 40 us, 64 KiB take 56 us; the time of one poll is added.
         assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 

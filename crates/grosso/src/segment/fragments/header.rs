@@ -161,7 +161,7 @@ impl FragmentHeader {
         }
         let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
         let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
-            // Bytes in further slices are not a known header.
+            // The first slice contains all known headers, so headers in further slices do not count.
             None if data.len() < data_len => 0,
             chain => chain?,
         };

@@ -56,7 +56,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // If the outermost checksum is hidden, it is the first verified level.
+        // If the outermost checksum is not visible, it counts as the first verified level.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
@@ -66,7 +66,7 @@ pub(super) fn verify(
     let unverified = covers.get(verified..).unwrap_or_default();
     let sum = match *state {
         Checksum::Complete { sum } => Some(sum_of_payload(frame, outer, sum, start)),
-        // A device that merged packets verified the checksum of each, and no checksum of the superframe.
+        // A device that merged packets verified the checksum of each packet, but no checksum of the superframe.
         Checksum::Unnecessary { .. } if verified == covers.len() && meta.gso.is_none() => covers
             .last()
             .map(|(covering, _)| Sum::ZERO.subtract(sum_around(frame, outer, covering, start))),

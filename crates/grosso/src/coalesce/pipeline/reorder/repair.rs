@@ -247,7 +247,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.hand_on(why, next);
         let closes = match why {
             Release::HoleTime | Release::TotalTime => Close::HoldTime,
-            // The packets were held as long as a train may be.
+            // The packets have already waited for the maximum hold time of a train.
             Release::Begun if self.level() == Level::Holes => Close::HoldTime,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
             // An eviction ends no train: otherwise many flows in a small table would end each other's trains.
