@@ -85,8 +85,8 @@
 #define GROSSO_TRUSTED 2
 
 /*
- Maximum number of pieces per take callback: with one more piece of the caller in front, the maximum of writev()
- (IOV_MAX).
+ Maximum number of pieces per take callback: one less than writev() accepts (IOV_MAX), so that the caller can put a
+ piece in front.
  */
 #define GROSSO_PIECES_MAX 1023
 

@@ -303,7 +303,7 @@ pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
 pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
 pub(crate) const IFLA_GSO_MAX_SEGS: u16 = 40;
 pub(crate) const IFLA_GSO_MAX_SIZE: u16 = 41;
-/// Since Linux 5.19: bytes, for IPv6 only since 6.3.
+/// Since Linux 5.19: length in bytes; since 6.3, for IPv6 only.
 pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// Since Linux 6.3.
 pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;

@@ -107,7 +107,7 @@ impl DatagramSocket {
         Ok(rustix::net::connect(&self.file, &self.mapped(remote))?)
     }
 
-    /// Returns another value for the same socket, for example for the other direction on another thread.
+    /// Returns another handle for the same socket, for example for the other direction on another thread.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self { file: Arc::clone(&self.file), addresses: Vec::new(), controls: Vec::new(), ..*self }

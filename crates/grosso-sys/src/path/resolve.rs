@@ -40,9 +40,9 @@ pub(super) enum Last {
 /// Users other than root and the caller who can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
-    /// No other user can replace it.
+    /// No other user can replace the name.
     Own,
-    /// The owner of a directory on the path can replace it, or every user with write permission.
+    /// The owner of a directory on the path, or every user with write permission there, can replace the name.
     Others {
         /// Directory in which other users can replace the name.
         directory: PathBuf,

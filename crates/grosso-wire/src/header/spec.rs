@@ -220,7 +220,7 @@ impl Field {
         Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
     }
 
-    /// Returns the field with `bits` that must stay equal in every profile.
+    /// Returns the field with these bits pinned: they must be equal in every profile.
     #[must_use]
     pub const fn pinning(mut self, bits: u64) -> Self {
         self.pinned = bits;

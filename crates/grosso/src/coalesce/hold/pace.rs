@@ -15,9 +15,9 @@ pub(super) struct Common {
 pub(super) struct Pace {
     /// Time of the latest packet.
     last_ns: u64,
-    /// Average time between arrivals within a burst in nanoseconds, times [`WEIGHT`].
+    /// Average time between arrivals within a burst in nanoseconds, multiplied by [`WEIGHT`].
     gap: Option<u64>,
-    /// Average payload bytes of an arrival that is followed by another in its burst, times [`WEIGHT`].
+    /// Average payload bytes of an arrival that is followed by another in its burst, multiplied by [`WEIGHT`].
     bytes: u64,
     /// Number of consecutive pauses up to now.
     pauses: u8,
@@ -93,7 +93,7 @@ impl Pace {
     }
 
     /// Returns the time at which the next packet is due: one gap after the latest packet. Most packets arrive by then.
-    /// `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
+    /// Returns `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
