@@ -136,9 +136,9 @@ struct grosso_vnet {
 };
 
 /*
- Callback that receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its
- virtio header. The memory is valid only during the call. A frame that no virtio header can describe, for example a
- superframe whose checksums were not verified, is delivered as separate packets.
+ Callback that receives a frame and its virtio header. The frame has at most `GROSSO_PIECES_MAX` pieces; the first
+ contains all headers. The memory is valid only during the call. A frame that no virtio header can describe, for
+ example a superframe whose checksums were not verified, is delivered as separate packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,

@@ -154,7 +154,7 @@ pub(crate) struct PacketStatistics {
     pub(crate) drops: u32,
 }
 
-/// `struct tpacket_req` of linux/if_packet.h, which calls slots frames.
+/// `struct tpacket_req` of linux/if_packet.h, in which slots are called frames.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketRingRequest {

@@ -202,7 +202,7 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// Runs a test with a silent veth pair: one end by its index, the other as a packet socket.
+/// Runs a test with a veth pair without other traffic: one end is passed as its index, the other as a packet socket.
 fn with_pair(
     mtu: u32,
     queues: u32,

@@ -52,7 +52,7 @@ reasons! {
         Unknown = "unknown",
         /// The headers are truncated, or are not a single IP header and TCP.
         Headers = "headers",
-        /// A flag other than ACK, PSH, ECE and CWR is set (rule 3 of section 2.3).
+        /// A flag other than ACK, PSH, ECE and CWR is set.
         Flags = "flags",
         /// The packet has payload, which must not be sent twice.
         Payload = "payload",
@@ -87,8 +87,8 @@ impl<'a> Expansion<'a> {
     /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
     ///
     /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
-    /// delivered trains, in order. At most one acknowledgment per two packets is created, at such an end, so no peer
-    /// can make the sender count more packets than there were.
+    /// delivered trains, in order. Creates at most one acknowledgment per two packets, each at such an end, so that no
+    /// peer can make the sender count more packets than there were.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,

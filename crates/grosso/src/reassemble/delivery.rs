@@ -197,8 +197,8 @@ impl core::fmt::Debug for Discarded<'_> {
 }
 
 impl Discarded<'_> {
-    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything from
-    /// [`reach`](Self::reach) on is missing as well.
+    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything at and after
+    /// [`reach`](Self::reach) is missing as well.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.end.unwrap_or(self.reach);
         let limit = units(0, end).end;

@@ -268,8 +268,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// Returns the sum of the data of a frame, from the sum of everything after its link layer. Every header in between has
-/// an even length (rule C22).
+/// Returns the sum of the data of a frame, derived from the sum of everything after its link layer. Every header in
+/// between has an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);

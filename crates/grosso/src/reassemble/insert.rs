@@ -377,7 +377,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` holds its first bytes after the headers, out of `len` bytes.
+    /// checksum. `data` holds the first of its `len` bytes after the headers.
     fn checksums(
         &self,
         contents: &Contents,

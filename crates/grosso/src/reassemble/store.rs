@@ -370,7 +370,7 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
     })
 }
 
-/// Returns the words of the bits of some units of a page, each with the mask of those bits.
+/// Returns the indexes of the words that hold the bits of some units of a page, each with the mask of those bits.
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (words, head, tail) = masks(units);
     let (first, last) = (words.start, words.end.saturating_sub(1));

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Portion of the stored packet, whose payload length all packets have.
+    /// Portion of the stored packet. All packets derived from it have the same payload length.
     portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,

@@ -244,7 +244,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     }
 }
 
-/// Returns whether the packet is an ICMP message that must not be answered by an error.
+/// Returns whether the packet is an ICMP message that must not be answered with an error.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {

@@ -17,7 +17,7 @@ pub(super) struct FragmentHeader {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
-    /// Start of a PPPoE header before the IP header, which has its own length (rule G5a).
+    /// Start of a PPPoE header before the IP header; the PPPoE header has a length field of its own (rule G5a).
     pppoe: Option<usize>,
     /// Start of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,

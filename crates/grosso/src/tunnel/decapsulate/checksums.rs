@@ -166,7 +166,7 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
 }
 
 /// Returns the sum that a checksum covers apart from the tunnel's payload: the headers starting with its own, and the
-/// pseudo-header. If the checksum is right, the sum of the payload is the negative of this one.
+/// pseudo-header. If the checksum is right, the sum of the payload is the negative of this sum.
 fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: usize) -> Sum {
     let from = usize::from(covering.start);
     let headers = frame.get(from..start).map_or(Sum::ZERO, Sum::of);

@@ -81,8 +81,8 @@ pub struct DecapsulationRules {
     /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
     /// such packets.
     pub completes_left_open: bool,
-    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses them (rule W30).
-    /// [`Details::reserved_bits`] reports them.
+    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses packets in which such a
+    /// bit is set (rule W30). [`Details::reserved_bits`] reports whether one is set.
     pub reserved_bits: bool,
 }
 
