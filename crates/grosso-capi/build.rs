@@ -1,4 +1,4 @@
-//! Sets the name by which programs find the shared library.
+//! Sets the name under which programs find the shared library (`SONAME`).
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {

@@ -85,8 +85,8 @@
 #define GROSSO_TRUSTED 2
 
 /*
- Maximum number of pieces per take callback: with one more piece of the caller in front, the maximum of writev()
- (IOV_MAX).
+ Maximum number of pieces per take callback: one less than writev() accepts (IOV_MAX), so that the caller can put a
+ piece in front.
  */
 #define GROSSO_PIECES_MAX 1023
 
@@ -136,9 +136,9 @@ struct grosso_vnet {
 };
 
 /*
- Callback that receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its
- virtio header. The memory is valid only during the call. A frame that no virtio header can describe, for example a
- superframe whose checksums were not verified, is delivered as separate packets.
+ Callback that receives a frame and its virtio header. The frame has at most `GROSSO_PIECES_MAX` pieces; the first
+ contains all headers. The memory is valid only during the call. A frame that no virtio header can describe, for
+ example a superframe whose checksums were not verified, is delivered as separate packets.
  */
 typedef void (*grosso_take)(void *context,
                             const struct iovec *pieces,
@@ -256,8 +256,8 @@ int grosso_coalescer_free(struct grosso_coalescer *coalescer);
 int grosso_reassembler_new(const struct grosso_options *options, struct grosso_reassembler **out);
 
 /*
- Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s over
- IPv4 and 60 s over IPv6 of the caller's clock, and are then released. Use it for frames from a wire: it supports
+ Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s
+ (IPv4) or 60 s (IPv6) by the caller's clock, and are then released. Use it for frames from a wire: it supports
  neither superframes nor partial checksums, and delivers frames without such metadata.
 
  # Safety
@@ -325,7 +325,7 @@ int grosso_checksum_open(uint32_t link_type,
                          struct grosso_vnet *vnet);
 
 /*
- Completes a partial checksum: sums the packet from `start` on and stores the checksum at `start + offset`.
+ Completes a partial checksum: sums the packet, starting at `start`, and stores the checksum at `start + offset`.
 
  # Safety
  `packet` must point to `len` bytes.

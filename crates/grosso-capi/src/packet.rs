@@ -142,7 +142,7 @@ pub unsafe extern "C" fn grosso_checksum_open(
     })
 }
 
-/// Completes a partial checksum: sums the packet from `start` on and stores the checksum at `start + offset`.
+/// Completes a partial checksum: sums the packet, starting at `start`, and stores the checksum at `start + offset`.
 ///
 /// # Safety
 /// `packet` must point to `len` bytes.

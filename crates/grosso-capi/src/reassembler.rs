@@ -92,8 +92,8 @@ pub unsafe extern "C" fn grosso_reassembler_new(
     unsafe { give(out.cast(), || Gathering::new(&options?)) }
 }
 
-/// Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s over
-/// IPv4 and 60 s over IPv6 of the caller's clock, and are then released. Use it for frames from a wire: it supports
+/// Pushes a frame as `grosso_coalescer_push` does. Fragments wait for the rest of their datagram for at most 30 s
+/// (IPv4) or 60 s (IPv6) by the caller's clock, and are then released. Use it for frames from a wire: it supports
 /// neither superframes nor partial checksums, and delivers frames without such metadata.
 ///
 /// # Safety

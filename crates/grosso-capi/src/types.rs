@@ -20,8 +20,8 @@ pub const GROSSO_UDP: u32 = 1;
 /// Skip checksum verification of frames without a virtio header, for example because an AEAD has authenticated them.
 pub const GROSSO_TRUSTED: u32 = 2;
 
-/// Maximum number of pieces per take callback: with one more piece of the caller in front, the maximum of writev()
-/// (IOV_MAX).
+/// Maximum number of pieces per take callback: one less than writev() accepts (IOV_MAX), so that the caller can put a
+/// piece in front.
 pub const GROSSO_PIECES_MAX: usize = 1023;
 
 /// `struct virtio_net_hdr_mrg_rxbuf`: 12 bytes in native byte order.
@@ -45,9 +45,9 @@ pub struct Vnet {
     pub buffers: u16,
 }
 
-/// Callback that receives a frame as pieces, at most `GROSSO_PIECES_MAX`, with all headers in the first piece, and its
-/// virtio header. The memory is valid only during the call. A frame that no virtio header can describe, for example a
-/// superframe whose checksums were not verified, is delivered as separate packets.
+/// Callback that receives a frame and its virtio header. The frame has at most `GROSSO_PIECES_MAX` pieces; the first
+/// contains all headers. The memory is valid only during the call. A frame that no virtio header can describe, for
+/// example a superframe whose checksums were not verified, is delivered as separate packets.
 pub type Take = Option<
     unsafe extern "C" fn(
         context: *mut c_void,

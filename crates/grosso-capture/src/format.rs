@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn ticks_of_known_units_are_nanoseconds() {
-        // One second and a half, expressed in each unit.
+        // One and a half seconds, expressed in each unit.
         for (byte, ticks) in
             [(0, 1), (3, 1500), (6, 1_500_000), (9, 1_500_000_000), (12, 1_500_000_000_000)]
         {

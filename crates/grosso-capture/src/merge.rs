@@ -2,8 +2,8 @@
 //!
 //! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
 //! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time is
-//! written immediately. Unlike `mergecap`, if one capture ends at the time at which another begins, the first is read
-//! to its end, as if a single capture had been split there.
+//! written immediately. There is one difference: if one capture ends at the time at which another begins, the first is
+//! read to its end, as if a single capture had been split there.
 
 mod devices;
 
@@ -63,7 +63,7 @@ pub struct Outcome {
     /// Selected packets without a time, which get time 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
-    /// Origins of packets that have not been requested yet; `None` if origins are not recorded.
+    /// Origins that have not been requested yet; `None` if origins are not recorded.
     origins: Option<VecDeque<Origin>>,
 }
 
@@ -86,8 +86,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the first interface of the device behind `interface`. An interface continues an earlier one if its
-    /// capture begins after the earlier capture has ended, and both interfaces have the same properties.
+    /// Returns the first interface of the device to which `interface` belongs. An interface continues an earlier one if
+    /// its capture begins after the earlier capture has ended, and both interfaces have the same properties.
     #[must_use]
     pub fn device(&self, interface: u32) -> u32 {
         self.devices.of(interface)
@@ -395,8 +395,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface: the original ones that the byte order allows, and a comment that names the
-/// original capture.
+/// Returns the options of an interface: the original ones that do not depend on the byte order, and a comment that
+/// names the original capture.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;

@@ -1,6 +1,6 @@
 //! Encoding of Grosso's custom option, which stores offload metadata in pcapng.
 //!
-//! `docs/pcapng-option.md` is the specification. All numbers are big-endian in either byte order of the section,
+//! `docs/pcapng-option.md` is the specification. All numbers are big-endian, whatever the byte order of the section,
 //! because tools that convert a section to the other byte order cannot convert an unknown value. Only the enterprise
 //! number before the value has the byte order of the section.
 

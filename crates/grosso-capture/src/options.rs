@@ -57,7 +57,7 @@ impl<'a> Options<'a> {
 
     /// Returns the options up to the end marker, in file order.
     ///
-    /// Damage is returned as an item and ends the iteration.
+    /// If the options are damaged, the iterator returns the damage as its last item.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, order: self.order }

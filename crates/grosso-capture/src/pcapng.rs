@@ -359,7 +359,7 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     })
 }
 
-/// Returns the fixed fields of a block that also has room for the trailer.
+/// Returns the fixed fields of a block, if the block has room for them and the trailer.
 #[inline]
 fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     let body = block.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(body, _)| body);

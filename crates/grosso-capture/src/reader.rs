@@ -266,7 +266,7 @@ impl<R: Read> CaptureReader<R> {
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // Truncation inside a record is more precise than truncation of the compressed data.
+            // "Truncated inside a record" is a more precise error than "compressed data truncated".
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }
@@ -383,7 +383,7 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Length of the frame check sequence of a packet, from the packet's own flags or else from its interface.
+/// Returns the length of a packet's frame check sequence, from the packet's own flags or else from its interface.
 #[inline]
 fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
     let flags = options.find(code::PACKET_FLAGS).and_then(|value| value.first_chunk());

@@ -211,7 +211,7 @@ impl FrameHeader {
         let content = fields.get(descriptor.dictionary_bytes()..descriptor.field_bytes())?;
         let mut number = [0; 8];
         number[..content.len()].copy_from_slice(content);
-        // Content sizes of two bytes are stored minus 256.
+        // A content size of two bytes is stored as the size minus 256.
         let offset = if content.len() == 2 { 256 } else { 0 };
         Some(u64::from_le_bytes(number).saturating_add(offset))
     }
@@ -252,7 +252,7 @@ impl WindowMemory {
     ///
     /// # Errors
     ///
-    /// [`NoWindowMemory`] if the windows of all readers would be longer than [`WINDOWS_BYTES_MAX`].
+    /// [`NoWindowMemory`] if the windows of all readers together would exceed [`WINDOWS_BYTES_MAX`].
     fn take(bytes: u64) -> io::Result<Self> {
         let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)

@@ -154,7 +154,7 @@ pub(crate) struct PacketStatistics {
     pub(crate) drops: u32,
 }
 
-/// `struct tpacket_req` of linux/if_packet.h, which calls slots frames.
+/// `struct tpacket_req` of linux/if_packet.h, in which slots are called frames.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PacketRingRequest {
@@ -174,13 +174,13 @@ pub(crate) struct PacketBlocksRequest {
     pub(crate) features: u32,
 }
 
-/// Bytes of `struct tpacket_block_desc` of linux/if_packet.h, with which a block starts.
+/// Length in bytes of `struct tpacket_block_desc` of linux/if_packet.h, at the start of each block.
 pub(crate) const PACKET_BLOCK_HEADER_BYTES: usize = 48;
 /// Offset of the field `block_status` in a block.
 pub(crate) const PACKET_BLOCK_STATUS: usize = 8;
 /// The fields `num_pkts`, `offset_to_first_pkt` and `blk_len` of a block, each of 32 bits.
 pub(crate) const PACKET_BLOCK_FIELDS: Range<usize> = 12..24;
-/// Bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
+/// Length in bytes of `struct tpacket3_hdr` of linux/if_packet.h, which precedes each packet of a block.
 pub(crate) const PACKET_BLOCK_PACKET_BYTES: usize = 48;
 
 /// `struct packet_mreq` of linux/if_packet.h.
@@ -193,7 +193,7 @@ pub(crate) struct PacketMembership {
     pub(crate) address: [u8; 8],
 }
 
-/// Bytes of `struct tpacket2_hdr` of linux/if_packet.h.
+/// Length in bytes of `struct tpacket2_hdr` of linux/if_packet.h.
 pub(crate) const PACKET_RING_HEADER_BYTES: usize = 32;
 /// The field `tp_len`.
 pub(crate) const PACKET_RING_LENGTH: Range<usize> = 4..8;
@@ -303,7 +303,7 @@ pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
 pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
 pub(crate) const IFLA_GSO_MAX_SEGS: u16 = 40;
 pub(crate) const IFLA_GSO_MAX_SIZE: u16 = 41;
-/// Since Linux 5.19: bytes, for IPv6 only since 6.3.
+/// Since Linux 5.19: length in bytes; since 6.3, for IPv6 only.
 pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// Since Linux 6.3.
 pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;

@@ -66,7 +66,7 @@ fn hand_over(number: RawFd) -> bool {
 /// Starts the closing thread, once per process: `spawn` must start a thread that runs the given work.
 ///
 /// # Errors
-/// Errors from `pipe(2)` and of `spawn`.
+/// Errors from `pipe(2)` and `spawn`.
 pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> io::Result<()> {
     if QUEUE.get().is_some() {
         return Ok(());
@@ -74,7 +74,7 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     let (queue, sender) = io::pipe()?;
     ioctl_fionbio(&sender, true)?;
     spawn(Box::new(move || close_all(queue)))?;
-    // A second caller's thread ends with its pipe.
+    // If two callers get here, the second one's pipe is closed, which ends its thread.
     let _ = QUEUE.set(sender);
     Ok(())
 }
@@ -91,7 +91,7 @@ fn close_all(mut queue: io::PipeReader) {
     while queue.read_exact(&mut number).is_ok() {
         // SAFETY: `PassedFile` wrote the number of a descriptor that it owned, and gave up its ownership.
         let file = unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)) };
-        // Most descriptors that could block this thread are lingering sockets.
+        // Most descriptors that could block this thread are lingering sockets, so lingering is turned off.
         let _ = set_socket_linger(&file, None);
         drop(file);
         WAITING.fetch_sub(1, Ordering::Relaxed);

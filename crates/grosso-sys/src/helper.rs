@@ -84,7 +84,7 @@ fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io
         // SAFETY: ignoring a signal runs no code of this program.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // Readers of the parent's output must see its end.
+    // The helper must not keep the parent's output open, because its readers wait for the end.
     let null = kernel::open_device("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

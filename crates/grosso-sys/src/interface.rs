@@ -214,8 +214,8 @@ impl Control {
 
     /// Works like [`Control::ethtool`], with guarded memory instead of a known length.
     pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
-        // SAFETY: the kernel reads and writes from the start of the buffer on, and fails after its
-        // end. `Guarded` lends no reference that could observe the change.
+        // SAFETY: the kernel reads and writes from the start of the buffer, and fails after its end. `Guarded` lends no
+        // reference that could observe the change.
         unsafe { self.ethtool_at(name, buffer.address()) }
     }
 

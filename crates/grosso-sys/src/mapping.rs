@@ -169,7 +169,8 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(start, bytes) }
     }
 
-    /// Prefetches `LINES` cache lines from an offset on, which will be read soon. Lines outside the mapping do no harm.
+    /// Prefetches `LINES` cache lines that will be read soon, starting at an offset. Lines outside the mapping do no
+    /// harm.
     #[inline]
     pub(crate) fn fetch<const LINES: usize>(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]

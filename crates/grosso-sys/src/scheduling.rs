@@ -63,7 +63,7 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Errors of reading `/proc`.
+/// Errors from reading `/proc`.
 pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
     for directory in kernel::names("/proc")? {
@@ -90,7 +90,7 @@ pub struct CpuTime {
     pub running: Duration,
     /// Time spent runnable while another thread ran.
     pub waiting: Duration,
-    /// Number of times scheduled.
+    /// Number of times the thread was scheduled.
     pub slices: u64,
 }
 
@@ -108,7 +108,7 @@ pub fn own_thread() -> Pid {
 ///
 /// # Errors
 ///
-/// `NotFound` if the thread is gone or the kernel does not account it (`CONFIG_SCHED_INFO`).
+/// `NotFound` if the thread is gone or the kernel does not keep these statistics (`CONFIG_SCHED_INFO`).
 pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
     // `/proc` has a directory for every thread, though it lists only processes.
     let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());

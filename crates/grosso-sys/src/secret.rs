@@ -15,7 +15,7 @@ use rustix::{
 /// `ENOSYS` if a seccomp filter forbids the call.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // The kernel gives up to 256 bytes at once or not at all.
+    // The kernel returns up to 256 bytes completely or not at all.
     getrandom(&mut bytes[..], GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }

@@ -267,7 +267,7 @@ impl Tun {
     }
 
     /// Sets the length of the virtio header in bytes: 10, 12, 20 and 24 are the defined formats, and the kernel accepts
-    /// any length from 10 on (rule V31).
+    /// any length of at least 10 (rule V31).
     ///
     /// # Errors
     ///

@@ -202,7 +202,7 @@ impl UnixSocket {
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
-        // The space exceeds the size of the files by the bytes that alignment may take.
+        // The space is larger than the files require, to allow for alignment.
         let fits = files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(files));
         if files.len() > PASSED_MAX || !fits {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -348,8 +348,8 @@ pub const PATH_BYTES_MAX: usize = 107;
 pub const PASSED_MAX: usize = 8;
 /// `SCM_MAX_FD` on Linux: maximum number of descriptors that can arrive at once.
 const FILES_MAX: usize = 253;
-/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit during the
-/// call.
+/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit, which may
+/// block the call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 /// Size of the control message with a datagram's sender.
 const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));

@@ -42,7 +42,7 @@ impl Interest {
     /// Readable or writable.
     pub const BOTH: Self = Self(epoll::EventFlags::IN.union(epoll::EventFlags::OUT));
 
-    /// Reports each arrival once, instead of reporting readiness as long as it lasts. For a
+    /// Reports each arrival once, instead of reporting readiness as long as it lasts. Use it for a
     /// [`crate::packet::ReceiveRing`] whose frames are held.
     pub const fn edge_triggered(self) -> Self {
         Self(self.0.union(epoll::EventFlags::ET))

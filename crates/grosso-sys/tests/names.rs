@@ -93,7 +93,7 @@ struct Attack {
     start: AtomicU32,
     /// The socket start for which the attacker is waiting.
     ready: AtomicU32,
-    /// The start in which the attacker has replaced the socket.
+    /// The socket start during which the attacker last replaced the socket.
     struck: AtomicU32,
     over: AtomicBool,
 }

@@ -59,7 +59,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
     const DAC_OVERRIDE: u64 = 1 << 1;
     let number = || rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let own = |role| -> ThreadState {
-        // The other roles must not read the state, so another thread does.
+        // The other roles must not read the state, so another thread reads it.
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = thread::spawn(move || {
@@ -155,7 +155,8 @@ fn landlock_takes_what_a_role_never_needs() {
     let folder = env::temp_dir().join(format!("grosso-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let inside = folder.clone();
-    // The filter permits this call, which removes sockets.
+    // The system call filter permits `unlinkat`, because the role removes sockets, so only Landlock can refuse the
+    // call.
     let work =
         move || enter(Role::Opener).unwrap().then(|| unlinkat(CWD, &inside, AtFlags::REMOVEDIR));
     let removed = thread::spawn(work).join().unwrap();

@@ -55,13 +55,13 @@ impl Readiness {
                 self.waiting = None;
                 result?;
             }
-            // After a wait this is ready at once, because only an attempt clears the readiness.
+            // After a wait this is ready immediately, because only an attempt clears the readiness.
             if let Poll::Ready(guard) = pin!(self.file.ready(self.interest)).poll(cx) {
                 let mut guard = guard?;
                 match attempt()? {
                     Attempt::Done(result) => return Poll::Ready(Ok(result)),
                     Attempt::Drained(result) => {
-                        // An event since the guard was created sets the readiness again.
+                        // If an event arrived since the guard was created, the readiness stays set.
                         guard.clear_ready();
                         return Poll::Ready(Ok(result));
                     }
@@ -97,8 +97,7 @@ enum Attempt<T> {
 }
 
 impl Attempt<usize> {
-    /// Describes a receive call of the device that took `received` of at most `limit` frames: fewer are all that the
-    /// queue had.
+    /// Classifies a receive call that returned `received` frames: fewer than `limit` mean that the queue is now empty.
     fn received(received: usize, limit: usize) -> Self {
         match received {
             0 => Self::NotReady,

@@ -280,5 +280,5 @@ impl phy::TxToken for Departing<'_> {
 
 /// Length of an Ethernet header in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Maximum length of a superframe in bytes from its IP header on, limited by the length field.
+/// Maximum length of a superframe in bytes without the link-layer header, limited by the IP length field.
 const SUPERFRAME_MAX: usize = 65_535;

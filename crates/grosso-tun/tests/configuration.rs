@@ -35,7 +35,7 @@ fn a_device_is_opened_with_mtu_addresses_and_state() {
         let tun: Tun = host.run(|| Tun::open("vpn%d", &options)).unwrap().unwrap();
         let interface = tun.interface();
         assert_eq!((tun.name(), interface.mtu().unwrap()), ("vpn0", 1420));
-        // Both addresses are usable at once.
+        // Both addresses are usable immediately.
         for address in [IpAddr::V4(A), "fd00::1".parse().unwrap()] {
             host.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
         }
@@ -172,7 +172,7 @@ fn one_frame_at_a_time_and_one_copy_into_contiguous_buffers() {
     for (packet, payload) in packets.iter().zip(payloads.iter().chain(&payloads)) {
         assert_eq!(packet[28..], payload[..]);
     }
-    // The buffers are messages for another socket.
+    // Each buffer is sent to another socket as one segmented message.
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut near = Udp::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::new()).unwrap();
     for (buffer, stride) in &sealed {
@@ -268,7 +268,7 @@ fn adopted_and_connected_sockets_work() {
     udp.recv(|datagram| assert_eq!(datagram.payload, b"from the peer")).unwrap();
     let error = udp.connect("[::1]:9".parse().unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // No socket listens there any more. The ICMP error for one datagram must not cause the loss of another one.
+    // No socket listens there any longer. The ICMP error for one datagram must not cause the loss of another one.
     let gone = peer.local_addr().unwrap();
     drop(peer);
     udp.send(&mut &[Datagram::new(b"lost in vain", gone)][..]).unwrap();
@@ -294,7 +294,7 @@ fn sockets_share_a_port_and_keep_to_a_device() {
     let error = bind(&UdpOptions::new(), one.local()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     let any = "0.0.0.0:0".parse().unwrap();
-    // No route leads to this address, but a socket of the device needs none.
+    // No route leads to this address, but a socket bound to the device needs none.
     let nowhere = SocketAddr::new([192, 0, 2, 1].into(), 9);
     for (options, sent) in [(UdpOptions::new(), 0), (UdpOptions::new().device("tun0").mark(7), 1)] {
         let mut socket = bind(&options, any).unwrap();

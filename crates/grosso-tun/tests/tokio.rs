@@ -129,8 +129,8 @@ fn a_device_that_disappears_ends_every_wait() {
     });
 }
 
-/// Datagrams to an address that does not resolve wait in the kernel and count towards the socket's buffer, which is
-/// then full.
+/// Datagrams to an address that does not resolve wait in the kernel and count toward the socket's buffer, which is then
+/// full.
 #[test]
 fn a_cancelled_send_of_datagrams_leaves_exactly_those_that_were_not_sent() {
     const DATAGRAMS: usize = 100;

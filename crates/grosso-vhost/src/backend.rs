@@ -90,7 +90,7 @@ impl BackEnd {
     /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and of [`EventfdSignal::new`].
+    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
@@ -109,7 +109,8 @@ impl BackEnd {
         })
     }
 
-    /// Refuses memory of more than `bytes` bytes from the next memory table on; the default is [`MAPPED_BYTES_MAX`].
+    /// Refuses more than `bytes` bytes of memory, starting with the next memory table; the default is
+    /// [`MAPPED_BYTES_MAX`].
     ///
     /// A guest may name any page of its memory in a ring. The first access to a page allocates it, and the kernel
     /// charges the page to the accessing process. This limit therefore bounds how much a guest can make this process

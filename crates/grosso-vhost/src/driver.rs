@@ -126,9 +126,9 @@ impl DriverRing {
         self.parts.publish(self.next)
     }
 
-    /// Requests a notification for the next used entry; in a ring of frames to the device, for the entry in the middle
-    /// of the outstanding ones, because a notification costs the device more than an entry. Returns whether entries
-    /// were used in the meantime.
+    /// Requests a notification for the next used entry. If the ring carries frames to the device, requests it for the
+    /// entry in the middle of the outstanding entries instead, because a notification costs the device more than an
+    /// entry. Returns whether entries were used in the meantime.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         let out = self.next.wrapping_sub(self.known);

@@ -53,7 +53,7 @@ impl FrontEnd {
     /// Creates a front end whose driver uses these features if a device offers them.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and of [`EventfdSignal::new`].
+    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
     pub fn new(wanted: u64) -> io::Result<Self> {
         Ok(Self {
             wanted,
@@ -109,7 +109,7 @@ impl FrontEnd {
                 letters.extend(self.set_up(self.chosen.ok_or(Refused::Message)?)?);
                 Ok(letters)
             }
-            // Reply to a message that requires only success.
+            // The request only had to succeed; nothing depends on the reply.
             _ if number == 0 => Ok(vec![]),
             _ => Err(Refused::Message),
         }

@@ -24,8 +24,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 /// Returns how many bytes of a file must be mapped from its beginning to include a part of it, rounded up to the file's
-/// page size. Start and end of the part need not be aligned to the page size, and part of a huge page can be neither
-/// unmapped nor replaced.
+/// page size. The part need not begin or end at a page boundary, but a huge page can only be unmapped or replaced as a
+/// whole.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.

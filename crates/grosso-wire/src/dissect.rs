@@ -1,8 +1,9 @@
 //! One bounded pass over the headers of a frame.
 //!
 //! The dissector is a loop over the next header: no recursion, no allocation, and every iteration either appends a
-//! layer or ends, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds it. Declared lengths limit the bytes that later headers
-//! may use: a TCP header must lie inside the IP payload that announces it, not merely inside the frame.
+//! layer or is the last, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared lengths limit
+//! the bytes that later headers may use: a TCP header must lie inside the IP payload that announces it, not merely
+//! inside the frame.
 
 use crate::header::{ipv4, ipv6, ipv6_extension};
 use crate::kind::Kind;

@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Compares the sum with the first segment to 10.9.0.77 via 10.9.0.2 and 10.9.0.7, as sent by Linux 6.18.
+    /// Compares the sum with that of the first segment that Linux 6.18 sends to 10.9.0.77 via 10.9.0.2 and 10.9.0.7.
     #[test]
     fn the_sum_of_linux_is_that_for_the_last_stop() {
         let segment = [

@@ -20,7 +20,7 @@ pub struct Ports {
     l2tp: Option<Pseudowire>,
 }
 
-/// Type of a UDP payload by its destination port.
+/// Type of a UDP payload, determined by the destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UdpPayload {
     /// The payload starts with a header of this kind.

@@ -42,7 +42,7 @@ pub enum Stop {
     Unknown,
     /// The frame ends inside the next header.
     Truncated,
-    /// The next header is malformed, for example by a wrong version or a length below its minimum.
+    /// The next header is malformed, for example because of a wrong version or a length below its minimum.
     Malformed,
     /// [`LAYERS_MAX`] headers were found and another one follows.
     TooDeep,

@@ -30,7 +30,7 @@ pub const HEADER_LEN: usize = 10;
 /// Length of the longest format in bytes.
 pub const LEN_MAX: usize = 24;
 
-/// The checksum must still be computed, from `checksum_start` on.
+/// The checksum must still be computed, starting at `checksum_start`.
 pub const FLAG_NEEDS_CHECKSUM: u8 = 1;
 /// The checksum was verified.
 pub const FLAG_DATA_VALID: u8 = 2;

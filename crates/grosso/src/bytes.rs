@@ -1,7 +1,7 @@
 //! Big-endian words at an offset in a packet.
 //!
-//! Reads beyond the end return zero and writes beyond it are dropped, so that no caller can panic on a hostile length.
-//! Every caller has already checked the length.
+//! Reads beyond the end return zero, and writes beyond it are dropped. Every caller has already checked the length;
+//! this behavior only ensures that no hostile length can cause a panic.
 
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -23,17 +23,17 @@ pub enum Checksum {
     None,
     /// The outermost `levels` + 1 transport and tunnel checksums are verified (`CHECKSUM_UNNECESSARY`).
     Unnecessary {
-        /// Number of verified checksums besides the outermost.
+        /// Number of verified checksums in addition to the outermost.
         levels: u8,
     },
-    /// The one's-complement sum of the packet from its first network header on (`CHECKSUM_COMPLETE`).
+    /// The one's-complement sum of the packet, starting at its first network header (`CHECKSUM_COMPLETE`).
     Complete {
         /// The sum, folded and not complemented.
         sum: u16,
     },
-    /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet from
-    /// `start` on and stores the complement at `start + offset`. This checksum and the checksums of outer headers count
-    /// as valid; the state of inner checksums is unknown.
+    /// One checksum field holds only the pseudo-header sum (`CHECKSUM_PARTIAL`). The transmitter sums the packet,
+    /// starting at `start`, and stores the complement at `start + offset`. This checksum and the checksums of outer
+    /// headers count as valid; the state of inner checksums is unknown.
     Partial {
         /// Start of the sum, in bytes from the start of the frame.
         start: u16,
@@ -82,8 +82,8 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff for every protocol, as Linux does; both values denote the same sum, and only
-/// UDP distinguishes them. Superframes are never completed; their segments are.
+/// A result of zero is stored as 0xffff for every protocol, as in Linux; both values denote the same sum, and only UDP
+/// distinguishes them. Superframes are never completed; their segments are.
 ///
 /// # Errors
 /// [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
@@ -98,7 +98,7 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 }
 
 /// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
-/// for the packet's metadata (rule C3). A stack that leaves checksums to the device calls this.
+/// for the packet's metadata (rule C3). Use it in a stack that leaves checksums to the device.
 ///
 /// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
 /// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the

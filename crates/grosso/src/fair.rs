@@ -133,8 +133,8 @@ impl FairShare {
         place.is_shed
     }
 
-    /// Returns the maximum number of frames per flow, at least one, with which all flows together keep `keep` frames,
-    /// and the number of flows.
+    /// Returns the maximum number of frames per flow (at least one) if all flows together may keep `keep` frames, and
+    /// the number of flows.
     fn level(&mut self, keep: usize) -> (u32, usize) {
         let Self { waiting, counts, .. } = self;
         counts.clear();
@@ -158,8 +158,8 @@ impl FairShare {
 
 /// Number of buckets; two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a single flow leaves room for others after several flows shared the queue, because a
-/// flow with few packets seldom has one in the queue.
+/// Time in nanoseconds after several flows shared the queue during which a single flow still leaves room for others,
+/// because a flow with few packets seldom has one in the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ features! {
     CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
     /// TCP and UDP checksums directly after the fixed IPv6 header.
     CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
-    /// Software segmentation below the caller, which must always be possible.
+    /// Software segmentation after the caller has sent a superframe; needs scatter-gather.
     GENERIC_SEGMENTATION = 4, "tx-generic-segmentation";
     /// TCP segmentation over IPv4.
     TCP_SEGMENTATION = 5, "tx-tcp-segmentation";

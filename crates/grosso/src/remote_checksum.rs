@@ -12,7 +12,7 @@ pub(crate) struct RemoteChecksum {
 }
 
 impl RemoteChecksum {
-    /// Offsets that no transport header has.
+    /// Offsets that match no transport header.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

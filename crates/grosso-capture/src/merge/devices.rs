@@ -1,4 +1,4 @@
-//! Devices behind the interfaces of several captures.
+//! Devices to which the interfaces of several captures belong.
 //!
 //! A capture that was written in parts has an interface in each part, and all of them belong to one device: the packets
 //! of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of the

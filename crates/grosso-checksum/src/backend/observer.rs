@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{CHOSEN, NOT_CHOSEN};
 
-/// Function called for each long block with its length in bytes and the work to do. It must call the work exactly once;
+/// Function called for each long block with its length in bytes and the work to do. It must call `work` exactly once;
 /// the duration of that call is the cost of the checksum.
 pub type Observer = fn(bytes: usize, work: &mut dyn FnMut());
 

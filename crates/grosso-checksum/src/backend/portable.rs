@@ -24,7 +24,7 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // The sum of so few words carries at most into the low bits of the upper half.
+    // With this number of words, carries reach only the low bits of the upper half.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 

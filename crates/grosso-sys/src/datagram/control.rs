@@ -1,4 +1,4 @@
-//! Control messages: the properties of a datagram besides its bytes.
+//! Control messages: the properties of a datagram other than its content.
 
 use core::ffi::{c_int, c_void};
 
@@ -12,7 +12,7 @@ pub(super) struct ControlMessages {
 }
 
 impl ControlMessages {
-    /// Four numbers with their headers are 96 bytes, an address and an interface 40.
+    /// Four numbers with their headers take 96 bytes, an address with an interface takes 40.
     pub(super) const CAPACITY: usize = 160;
 
     pub(super) const fn empty() -> Self {

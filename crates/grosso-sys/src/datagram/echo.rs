@@ -51,7 +51,7 @@ impl EchoSocket {
         Ok(Self { file, local, secret: secret.to_be_bytes(), packet: Vec::new() })
     }
 
-    /// Sends echo request `number` of `length` bytes from its IP header on.
+    /// Sends echo request `number` in a packet of `length` bytes, including the IP header.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl EchoSocket {
     pub fn answers(&mut self, max: usize, mut each: impl FnMut(IpAddr, u64)) {
         let mut buffer = [0; IPV4_BYTES_MAX + ANSWER_BYTES];
         for _ in 0..max {
-            // An error of the socket does not affect the paths.
+            // A socket error says nothing about the paths.
             let Ok((length, _, Some(source))) =
                 recvfrom(&self.file, &mut buffer[..], RecvFlags::empty())
             else {
@@ -129,8 +129,8 @@ impl EchoSocket {
     }
 }
 
-/// Returns a filter that accepts only answers with this secret. IPv4 raw sockets filter from the IP header on, IPv6 raw
-/// sockets from the ICMP header on.
+/// Returns a filter that accepts only answers with this secret. For IPv4 raw sockets the filter starts at the IP
+/// header, for IPv6 raw sockets at the ICMP header.
 fn answers_with(secret: u64, is_ipv4: bool) -> [libc::sock_filter; 9] {
     let (index, answer) = match is_ipv4 {
         true => (INDEX_OF_IPV4, ECHO_REPLY),

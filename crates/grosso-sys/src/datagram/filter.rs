@@ -1,5 +1,4 @@
-//! Filters for the datagrams of a socket: programs that the kernel runs on each datagram from its
-//! UDP header on.
+//! Filters for the datagrams of a socket: programs that the kernel runs on each datagram, starting at its UDP header.
 
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_HALF, RETURN, TAKE, instruction};
 

@@ -49,7 +49,7 @@ pub struct Datagram<'a> {
     pub traffic_class: u8,
     /// TTL or hop limit, not 0. For raw IPv6 it is in the packet instead.
     pub hop_limit: u8,
-    /// Length of each datagram but the last in bytes, into which the kernel segments the message (`UDP_SEGMENT`, Linux
+    /// Length in bytes of each datagram but the last if the kernel is to segment the message (`UDP_SEGMENT`, Linux
     /// 4.18); `None` sends one datagram.
     pub segment_bytes: Option<u16>,
     /// Source address for UDP; `None` for the address of the socket, or the one that the route prefers.
@@ -107,7 +107,7 @@ impl DatagramSocket {
         Ok(rustix::net::connect(&self.file, &self.mapped(remote))?)
     }
 
-    /// Returns another value for the same socket, for example for the other direction on another thread.
+    /// Returns another handle for the same socket, for example for the other direction on another thread.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self { file: Arc::clone(&self.file), addresses: Vec::new(), controls: Vec::new(), ..*self }

@@ -1,4 +1,4 @@
-//! ICMPv6 messages which report that a packet was too long for a path.
+//! ICMPv6 messages that report a packet as too long for a path.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

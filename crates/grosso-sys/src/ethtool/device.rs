@@ -1,4 +1,4 @@
-//! Driver settings besides features: interrupt coalescing, rings, channels.
+//! Driver settings other than features: interrupt coalescing, rings, channels.
 
 use std::io;
 

@@ -124,8 +124,8 @@ impl AsRawFd for NetworkNamespace {
     }
 }
 
-/// Returns the cookie of the calling thread's network namespace, which is unique until reboot (`SO_NETNS_COOKIE`). The
-/// inode number, in contrast, is reused once the namespace is gone.
+/// Returns the cookie of the calling thread's network namespace, which is unique until reboot (`SO_NETNS_COOKIE`). In
+/// contrast, the inode number is reused once the namespace is gone.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::interface::InterfaceName;
 ///
 /// # Errors
 ///
-/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver does not report it, `ENODEV`.
+/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver does not report the setting, `ENODEV`.
 pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(u16, Vec<u8>)>> {
     let socket = Netlink::of(Some(netlink::GENERIC))?;
     let family = family(&socket, "ethtool")?;

@@ -20,7 +20,7 @@ struct Route {
 pub struct RouteFacts {
     /// Index of the output link.
     pub link: u32,
-    /// MTU of the link, or a lower one of the route, in bytes from the IP header on.
+    /// MTU of the link, or of the route if that is lower, in bytes including the IP header.
     pub mtu: usize,
 }
 
@@ -48,7 +48,7 @@ impl Netlink {
         let link = route.link.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
         let of_link = self.link_mtu(link)?;
         let least = route.mtu.filter(|mtu| *mtu > 0).map_or(of_link, |mtu| mtu.min(of_link));
-        // No packet exceeds its length field.
+        // No packet is longer than its length field can express.
         let mtu = usize::try_from(least).unwrap_or(usize::MAX).min(u16::MAX.into());
         Ok(RouteFacts { link, mtu })
     }

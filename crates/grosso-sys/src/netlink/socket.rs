@@ -14,7 +14,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`, for example if the kernel has no such list.
+    /// Errors from `socket(2)`, for example if the kernel cannot list sockets.
     pub(crate) fn of_sockets() -> io::Result<Self> {
         Self::of(Some(netlink::SOCK_DIAG))
     }

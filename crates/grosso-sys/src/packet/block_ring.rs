@@ -17,7 +17,8 @@ use crate::mapping::Mapping;
 
 /// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
-/// Bytes of a block that a packet needs besides its own: the kernel's header and address, a virtio header, and padding.
+/// Bytes of a block that a packet needs in addition to its own: the kernel's header and address, a virtio header, and
+/// padding.
 const PACKET_OVERHEAD_BYTES: usize = 96;
 /// Alignment of the packets in a block in bytes.
 const PACKET_ALIGNMENT: usize = 8;
@@ -236,7 +237,7 @@ impl BlockMemory {
 pub struct ReceivedBlock {
     memory: Arc<BlockMemory>,
     start: usize,
-    /// Range of the packets in the mapping, behind the block's header.
+    /// Range of the packets in the mapping, after the block's header.
     range: Range<usize>,
 }
 

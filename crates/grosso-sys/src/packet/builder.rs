@@ -219,7 +219,7 @@ impl PacketSocketBuilder {
         if self.ignore_outgoing {
             set_option(&file, abi::PACKET_IGNORE_OUTGOING, &on)?;
             if self.fanout.is_some() {
-                // An older kernel ignores this flag of a group.
+                // Older kernels do not support this flag for a group, so a filter refuses the packets.
                 filter::refuse_outgoing(&file)?;
             }
         }
@@ -261,7 +261,7 @@ impl PacketSocketBuilder {
             };
             set_option(&socket.file, abi::PACKET_ADD_MEMBERSHIP, &membership)?;
         }
-        // The kernel accepts only a receiving socket into a group.
+        // The kernel adds only receiving sockets to a group.
         match self.fanout {
             Some(fanout) => {
                 set_option(&socket.file, abi::PACKET_FANOUT, &fanout.argument(self.ignore_outgoing))

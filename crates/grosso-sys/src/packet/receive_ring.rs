@@ -81,7 +81,7 @@ impl ReceiveRing {
         }
     }
 
-    /// Returns a slot whose header points outside the slot.
+    /// Gives a slot back to the kernel unread, because its header points outside the slot.
     #[cold]
     fn return_unread(&mut self, slot: SlotPlace) {
         self.memory.release(slot, abi::TP_STATUS_KERNEL);

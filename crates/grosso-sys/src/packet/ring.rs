@@ -47,8 +47,8 @@ impl RingLayout {
     /// Layout for packets of up to 1500 bytes with their headers.
     pub const PACKETS: Self = Self { slot_bytes: 1664, slots: 4096 };
 
-    /// Returns a layout with slots of at least `slot_bytes` bytes, including the kernel's part, rounded up to whole
-    /// cache lines only, because fewer long slots fit into the cache.
+    /// Returns a layout with slots of at least `slot_bytes` bytes, including the kernel's part, rounded up only to
+    /// whole cache lines, because fewer slots fit into the cache if they are longer.
     #[must_use]
     pub fn fitting(slot_bytes: usize, slots: usize) -> Self {
         let lines = slot_bytes.max(SLOT_BYTES_MIN).next_multiple_of(LINE_BYTES);
@@ -203,7 +203,7 @@ impl RingMemory {
         unsafe { self.mapping.slice_mut(range) }
     }
 
-    /// Releases a slot: a reader of the new status also sees everything written to the slot before.
+    /// Releases a slot: a reader of the new status also sees everything that was written to the slot before.
     #[inline]
     pub(super) fn release(&self, slot: SlotPlace, status: u32) {
         self.status(slot).store(status, Ordering::Release);

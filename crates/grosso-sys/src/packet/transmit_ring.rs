@@ -37,7 +37,7 @@ pub struct TransmitRing {
     memory: RingMemory,
     /// The slot that the kernel will read next.
     next: SlotPlace,
-    /// Number of slots from `next` on that hold packets for which the kernel had no room.
+    /// Number of slots, starting at `next`, with packets for which the kernel had no room.
     waiting: usize,
     /// Whether the kernel had no room for the waiting packets, and has not reported room since.
     is_full: bool,
@@ -55,7 +55,7 @@ impl TransmitRing {
     /// permits.
     ///
     /// `poll(2)` reports room when half of the buffer is free. If slots are free at that moment, a wait ends only when
-    /// a send can succeed; with a larger buffer it would end at once while every slot is still in use.
+    /// a send can succeed; with a larger buffer it would end immediately although every slot is still in use.
     fn bound_send_buffer(&self) -> io::Result<()> {
         // The kernel doubles the value, and `poll` checks half of the result.
         let bytes = self.memory.layout().slots.saturating_mul(PACKET_ACCOUNT_BYTES_MIN);

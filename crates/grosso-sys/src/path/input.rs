@@ -43,7 +43,7 @@ pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Returns the path without links, from the root on.
+/// Returns the absolute path without links.
 ///
 /// # Errors
 /// Errors from `realpath(3)`.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | A path is resolved once, to the descriptor of a directory and a final name; every call acts on that descriptor. | A directory that is renamed or replaced later changes nothing. |
 //! | A symbolic link is followed only if root or the caller owns both the link and its directory. | `/var/run` and the `..data` link of a ConfigMap work; a link that another user made does not redirect the caller. |
-//! | A file is regular unless the caller accepts pipes and devices. | A FIFO never blocks, and `/dev/zero` has an end. |
+//! | A file is regular unless the caller accepts pipes and devices. | Opening a FIFO could block, and `/dev/zero` never ends. |
 //! | A file with several hard links is not written in a directory of another user. | The other name may be a file that its owner cannot write. |
 //! | A socket has its mode before it has its name. | No name is looked up again to change its mode. |
 //! | A socket is connected to through a descriptor whose type and owner were checked. | The name cannot be replaced between check and use. |

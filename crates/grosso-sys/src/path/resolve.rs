@@ -37,12 +37,12 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Users besides root and the caller who can replace a name.
+/// Users other than root and the caller who can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
-    /// No other user can replace it.
+    /// No other user can replace the name.
     Own,
-    /// The owner of a directory on the path can replace it, or every user with write permission.
+    /// The owner of a directory on the path, or every user with write permission there, can replace the name.
     Others {
         /// Directory in which other users can replace the name.
         directory: PathBuf,
@@ -218,7 +218,7 @@ fn start(path: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(CWD, name, DIRECTORY, Mode::empty())?)
 }
 
-/// Pushes the names of a path so that the first is on top. A trailing slash stands for a directory.
+/// Pushes the names of a path so that the first is on top. A trailing slash denotes a directory.
 fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     if path.last() == Some(&b'/') {
         pending.push(".".into());
@@ -239,7 +239,7 @@ fn check_link(
     directory: &OwnedFd,
     path: &Path,
 ) -> io::Result<()> {
-    // Only the kernel creates links in procfs. In a container its root user may have no ID.
+    // Only the kernel creates links in procfs. In a container, the root user who owns them may have no ID.
     let is_own = match is_kernel_link {
         true => is_trusted(link) || link.st_uid == OVERFLOW_USER,
         false => is_trusted(link) && is_trusted(&fstat(directory)?),

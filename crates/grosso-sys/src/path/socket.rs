@@ -152,7 +152,7 @@ fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns whether an entry is a socket that no program uses any more.
+/// Returns whether an entry is a socket that no program uses any longer.
 fn is_stale(place: &Place, kind: SocketType) -> io::Result<bool> {
     let file = place.pin()?;
     // A connection to a file that is not a socket is also refused.

@@ -44,9 +44,9 @@ pub use self::{
     violation::name_violations,
 };
 
-/// Confines the calling thread to a role: no process that it starts can gain privileges, its capabilities are limited
-/// to the role's, and it may use only the files and system calls of the role, if the kernel supports Landlock and
-/// seccomp. Returns whether Landlock is active.
+/// Confines the calling thread to a role: no process that it starts can gain privileges, and its capabilities are
+/// limited to the role's. If the kernel supports Landlock and seccomp, the thread may use only the files and system
+/// calls of the role. Returns whether Landlock is active.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ impl User {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if there is no such user; errors of reading the file.
+    /// [`io::ErrorKind::NotFound`] if there is no such user; errors from reading the file.
     pub fn named(name: &str) -> io::Result<Self> {
         let users = path::read_text(Path::new("/etc/passwd"), USERS_BYTES_MAX)?;
         let found = users.lines().find_map(|line| Self::of(line, name));

@@ -1,7 +1,7 @@
 //! The only program that AF_XDP needs, loaded with raw `bpf(2)`: it redirects each packet to the socket of its queue.
 //!
-//! Five instructions in six slots need neither a compiler nor an object file. The descriptor of the
-//! link keeps the program attached; when it closes, even by a crash, the program is detached.
+//! Five instructions in six slots need neither a compiler nor an object file. The descriptor of the link keeps the
+//! program attached; when it closes, even because of a crash, the program is detached.
 
 use core::ffi::c_long;
 use std::io;
@@ -80,8 +80,8 @@ impl Redirect {
             value: (&raw const value).expose_provenance() as u64,
             flags: 0,
         };
-        // SAFETY: keys and values of the map have four bytes, as have the two variables whose
-        // addresses are in the request.
+        // SAFETY: keys and values of the map have four bytes, and so do the two variables whose addresses are in the
+        // request.
         unsafe { bpf(abi::BPF_MAP_UPDATE_ELEM, &request) }?;
         Ok(())
     }

@@ -223,7 +223,7 @@ impl XdpSocket {
         }
         self.reap();
         let room = (self.transmit.room() as usize).min(frames.len());
-        // The packets end at the last frame within the room that does not continue.
+        // Only whole packets are sent: up to the last frame that fits and does not continue in another one.
         let whole = frames[..room].iter().rposition(|frame| !frame.continues());
         let count = whole.map_or(0, |last| last + 1);
         for frame in frames.drain(..count) {
@@ -248,7 +248,7 @@ impl XdpSocket {
             let result = self.wake_transmit();
             let left = self.transmit.pending();
             match result {
-                // The kernel sends a few at a time: repeat while it makes progress.
+                // The kernel sends only a few frames per call: repeat while it makes progress.
                 Ok(()) | Err(libc::EAGAIN) if left < pending => pending = left,
                 Ok(()) | Err(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => break,
                 Err(code) => return Err(io::Error::from_raw_os_error(code)),

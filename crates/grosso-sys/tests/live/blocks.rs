@@ -9,7 +9,7 @@ use grosso_sys::packet::{BlockCounts, BlockLayout, BlockPacket, BlockRing, Packe
 
 use super::{SOON, isolated};
 
-/// Returns packet `number`: an Ethernet header, and the length of a packet of MTU 1500.
+/// Returns packet `number`: an Ethernet header, padded to the length of a full packet at MTU 1500.
 fn packet(number: u8) -> [u8; 1514] {
     let mut packet = [number; 1514];
     // EtherType for local experiments (IEEE 802).
@@ -73,7 +73,7 @@ fn a_block_holds_several_packets_and_returns_with_the_last() {
             let packets = receive(&mut ring, each)?;
             assert_eq!(packets[0].as_ref(), packet(2 * each as u8 + 1));
         }
-        // A block that is not full arrives after the timeout, and a packet longer than a block is cut.
+        // A block that is not full arrives after the timeout, and a packet longer than a block is truncated.
         let mut ring = socket.bind_block_ring(&there, layout(4 << 10, Duration::ZERO))?;
         sender.send(&[&[0; 10][..], &packet(7)].concat())?;
         assert_eq!(receive(&mut ring, 1)?[0].as_ref(), packet(7));

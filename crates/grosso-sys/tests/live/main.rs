@@ -222,7 +222,7 @@ fn sysfs_shows_the_network_of_the_thread() {
     assert!(!std::fs::exists("/sys/class/net/tap0").unwrap());
 }
 
-/// Runs a test on a thread with its own silent network.
+/// Runs a test on a thread with its own network, in which no interface sends packets for IPv6 neighbor discovery.
 fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {

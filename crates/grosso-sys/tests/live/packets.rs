@@ -190,7 +190,7 @@ fn a_held_slot_is_neither_handed_out_again_nor_overwritten() {
         let mark = |ring: &mut ReceiveRing| ring.receive().map(|frame| frame.as_ref()[53]);
         (1..=4).try_for_each(write)?;
         let held = ring.receive().expect("the first frame");
-        // The next three frames are returned at once, before the first, which stays held.
+        // The next three frames are returned to the kernel before the first, which is still held.
         assert_eq!(
             [mark(&mut ring), mark(&mut ring), mark(&mut ring)],
             [Some(2), Some(3), Some(4)]

@@ -66,7 +66,7 @@ fn no_chunk_is_lost_or_doubled_when_frames_are_held() {
         let Some(program) = attach(index, AttachMode::Native)? else { return Ok(()) };
         let mut socket = XdpSocket::bind(index, 0, &SMALL)?;
         program.set_socket(0, &socket)?;
-        // The kernel has 32 chunks, 16 are reserved for sending, and the kernel gets 16 more on receive.
+        // Of 64 chunks, the kernel has 32 and 16 are reserved for sending; it gets the other 16 on receive.
         assert_eq!(socket.free_chunks(), 32);
         let mut held: Vec<Frame> = Vec::new();
         for i in 0..100 {
@@ -202,7 +202,7 @@ fn a_waiting_socket_is_woken() {
     });
 }
 
-/// Runs a test with a silent veth pair: one end by its index, the other as a packet socket.
+/// Runs a test with a veth pair without other traffic: one end is passed as its index, the other as a packet socket.
 fn with_pair(
     mtu: u32,
     queues: u32,

@@ -196,7 +196,7 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
     });
 }
 
-/// One packet costs two reads, as with a plain descriptor: the packet, and the end of the queue.
+/// One packet costs two reads, as with a plain descriptor: the first returns the packet, the second finds no more.
 #[test]
 fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
     block_on(async {

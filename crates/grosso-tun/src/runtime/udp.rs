@@ -129,7 +129,7 @@ impl AsyncUdpReceiver {
         mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        // Few datagrams do not prove that no more wait: a pending error ends a call early.
+        // Even if few datagrams were received, more may be waiting, because a pending error ends a call early.
         readiness.poll(cx, || Ok(some(receiver.try_recv(&mut each)?).into()))
     }
 

@@ -24,7 +24,7 @@ reasons! {
     }
 }
 
-/// Offloads that were requested and are missing since the device was opened.
+/// Requested offloads that were already missing when the device was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     virtio_header: bool,

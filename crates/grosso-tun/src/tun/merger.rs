@@ -1,4 +1,4 @@
-//! Sending side without a device: merging of the packets of a batch, and exact counting of the packets that a port
+//! Sending side, independent of the device: merges the packets of a batch and counts exactly how many of them a port
 //! accepted.
 
 use core::cell::Cell;
@@ -158,7 +158,7 @@ impl Transmit for Exact<'_> {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let mut sent = self.port.transmit(slices, meta)?;
-        // A port that batches may have room after sending its batch.
+        // A port that collects frames in a batch may have room after it sends the batch.
         if sent == Transmitted::NoRoom && self.port.flush()? == Transmitted::Taken {
             sent = self.port.transmit(slices, meta)?;
         }

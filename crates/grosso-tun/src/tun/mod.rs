@@ -70,16 +70,16 @@ pub struct Tun<B = Vec<u8>> {
 
 impl<B: AsRef<[u8]>> Tun<B> {
     /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
-    /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; a
-    /// name on macOS is `utun` followed by a number. On these systems the device is up and carries IP packets in one
-    /// queue; Windows needs `wintun.dll`.
+    /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; any
+    /// other name on macOS must be `utun` followed by a number. On these systems the device is brought up immediately,
+    /// has one queue, and carries only IP packets; Windows needs `wintun.dll`.
     ///
     /// # Errors
     /// Returns `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface
     /// name, or if the interface exists with another layer, another number of queues or another driver; `NotFound` if
     /// the kernel has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses
-    /// the device; and the errors of setting MTU and addresses. The message contains name, cause and remedy. A missing
-    /// offload is not an error, see [`Tun::fallbacks`].
+    /// the device; and errors from setting the MTU and the addresses. The message contains the name, the cause and the
+    /// remedy. A missing offload is not an error, see [`Tun::fallbacks`].
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -116,7 +116,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     }
 
     /// Adopts a queue that another program opened, for example a service manager. The options for MTU, addresses and
-    /// state are ignored. [`Tun::interface`] requires that the device is in the calling thread's network namespace.
+    /// state are ignored. [`Tun::interface`] requires the device to be in the calling thread's network namespace.
     ///
     /// # Errors
     /// Returns `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device, and `Unsupported` on

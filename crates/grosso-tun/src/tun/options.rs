@@ -58,10 +58,10 @@ pub enum Layer {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
-    /// Unchanged setting of an existing device. A new device is removed with its last queue.
+    /// An existing device keeps its setting; a new device is removed when its last queue is closed.
     #[default]
     Unchanged,
-    /// The device is removed with its last queue.
+    /// The device is removed when its last queue is closed.
     Temporary,
     /// The device outlives the program.
     Persistent,

@@ -62,7 +62,7 @@ pub enum Families {
     /// The family of the address.
     #[default]
     One,
-    /// Both IPv4 and IPv6, for the address `::`. IPv4 addresses are not converted to IPv4-mapped IPv6 addresses.
+    /// Both IPv4 and IPv6, for the address `::`. Addresses of IPv4 peers are IPv4 addresses, not IPv4-mapped ones.
     Both,
 }
 

@@ -228,8 +228,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Sends the segments of an entry one by one; returns false if the socket buffer had no room for the first.
-    /// Segments without room after others are lost, so that no segment is sent twice.
+    /// Sends the segments of an entry one by one; returns false if the socket buffer had no room for the first. If the
+    /// buffer fills up after the first segment, the remaining segments are lost, so that no segment is sent twice.
     fn send_pieces(
         &mut self,
         socket: &mut impl Transport,

@@ -99,7 +99,7 @@ struct Chain {
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
-    /// Capacity or length of the content in bytes; in the end, the number of bytes written.
+    /// Capacity or length of the content in bytes; after a write, the number of bytes written.
     bytes: u32,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct PackedRing {
     parts: PackedParts,
     /// Position of the next descriptor to take.
     next: Cursor,
-    /// Number of descriptors from `next` on that are known to be available.
+    /// Number of descriptors, starting at `next`, that are known to be available.
     known: u16,
     /// Number of descriptors taken since the last publish, and how many of them precede the current frame.
     taken: u16,
@@ -224,8 +224,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Returns the next entry to take after a device that may have died at any time. If it died while marking a frame,
-/// completes the marks.
+/// Finds the next entry to take after a previous device, which may have died at any time. If it died while marking a
+/// frame, completes the marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
@@ -249,10 +249,10 @@ fn find(parts: &PackedParts) -> Cursor {
 /// Returns the next entry to take: the first one after the used entries.
 ///
 /// The flags of each descriptor show in which of two laps it was made available, and whether it was used in that lap.
-/// From the oldest descriptor on, the ring contains used descriptors of one lap, used descriptors of the next lap, and
-/// then available descriptors. A driver writes the first descriptor of a chain last. Until then, the oldest descriptor
-/// is followed by descriptors of a further lap. A chain that is as long as the ring looks like missing marks while the
-/// driver writes it; shorter chains do not.
+/// Starting with the oldest descriptor, the ring contains used descriptors of one lap, used descriptors of the next
+/// lap, and then available descriptors. A driver writes the first descriptor of a chain last. Until then, the oldest
+/// descriptor is followed by descriptors of a further lap. A chain that is as long as the ring looks like missing marks
+/// while the driver writes it; shorter chains do not.
 fn locate(parts: &PackedParts) -> Cursor {
     let size = parts.size();
     let marks: Vec<Mark> = (0..size).map(|index| Mark::new(parts.flags(index))).collect();

@@ -99,7 +99,7 @@ impl Pieces {
         fill(&self.memory, &self.all, parts)
     }
 
-    /// Prefetches a frame that will be received soon from the writer's cache.
+    /// Prefetches a frame that will be received soon; its bytes are usually in the cache of the CPU that wrote them.
     #[inline]
     pub(super) fn fetch(&self, address: u64) {
         self.memory.fetch(address);

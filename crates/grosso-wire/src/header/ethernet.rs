@@ -126,8 +126,8 @@ impl fmt::Display for Address<'_> {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of Ethernet. The addresses do not identify the flow: packets must stay in order when the path changes
-/// its router.
+/// Registry entry of Ethernet. The addresses do not identify the flow: packets must stay in order when their path
+/// changes to another router.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "eth",
     class: Class::Link,

@@ -208,8 +208,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(receive),
 };
 
-/// Reads remote checksum offload (rule C51): both offsets count from the end of the whole header. Fields that exceed it
-/// point nowhere (rule C55).
+/// Reads a request for remote checksum offload (rule C51), whose offsets count from the end of the whole header. If the
+/// fields are truncated, the offsets match no header (rule C55).
 fn remote_checksum(header: &[u8]) -> Option<Remote> {
     let word = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
     let flags = word(0)? as u16;

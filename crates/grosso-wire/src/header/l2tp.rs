@@ -163,7 +163,7 @@ const SUBLAYER_LEN: usize = 4;
 const SEQUENCE_BIT: u8 = (FLAG_SEQUENCE >> 24) as u8;
 
 /// Registry entry. The session identifies the flow and differs between the directions of a connection; all other bits
-/// are equal along a train.
+/// are equal in all packets of a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "l2tp",
     class: Class::Tunnel,

@@ -192,7 +192,8 @@ const TTL_MAX: u8 = 0x3f;
 const TTL_SHIFT: u32 = 6;
 
 /// Registry entry. Path and index are part of the flow: packets at different positions of their path are different
-/// flows, like packets with different VLAN tags, and need not be ordered. TTL and context are equal along a train.
+/// flows, like packets with different VLAN tags, and need not be ordered. TTL and context are equal in all packets of a
+/// train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "nsh",
     class: Class::Tunnel,

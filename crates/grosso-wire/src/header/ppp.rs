@@ -26,7 +26,7 @@ pub const PROTOCOL_MPLS: u16 = 0x0281;
 /// PPP protocol of MPLS with an upstream-assigned label.
 pub const PROTOCOL_MPLS_MULTICAST: u16 = 0x0283;
 
-/// Registry entry of PPP; all its bits are equal along a train.
+/// Registry entry of PPP; all bits are equal in all packets of a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ppp",
     class: Class::Link,

@@ -48,7 +48,7 @@ pub mod field {
     pub const CODE: Range<usize> = 1..2;
     /// Session identifier.
     pub const SESSION: Range<usize> = 2..4;
-    /// Length from the PPP protocol on.
+    /// Length of the PPP protocol field and everything after it.
     pub const LENGTH: Range<usize> = 4..6;
     /// PPP protocol.
     pub const PROTOCOL: Range<usize> = 6..8;
@@ -128,7 +128,8 @@ impl fmt::Display for PppoeHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of PPPoE sessions (RFC 2516, rule G5a). The length counts from the PPP protocol on.
+/// Registry entry of PPPoE sessions (RFC 2516, rule G5a). The length counts the PPP protocol field and everything after
+/// it.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pppoe",
     class: Class::Link,

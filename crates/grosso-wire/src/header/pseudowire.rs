@@ -7,9 +7,9 @@
 //! +----+-------------------------+-------------------------+
 //! ```
 //!
-//! A label stack does not state the type of its content, on which both endpoints agreed. Like Wireshark, the dissector
-//! infers it from the first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel, and
-//! anything else is the destination address of a frame without a control word. Addresses of many vendors start with
+//! A label stack does not state the type of its content; both endpoints have agreed on it. Like Wireshark, the
+//! dissector infers it from the first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel,
+//! and anything else is the destination address of a frame without a control word. Addresses of many vendors start with
 //! zeros too, so the 12 reserved bits of a control word must be zero.
 
 use super::{
@@ -73,7 +73,7 @@ pub(super) fn deciding(content: &[u8]) -> u16 {
         [] => 0,
         [0, ..] => 0xffff,
         [first, ..] if *first < 16 => 0xff00,
-        // The first four bits are the version of an IP header, a channel, or the start of any other address.
+        // The first four bits suffice: an IP version, an associated channel, or the start of a destination address.
         _ => 0xf000,
     }
 }

@@ -21,7 +21,7 @@ pub struct HeaderSpec {
     pub name: &'static str,
     /// Role of the header in a packet.
     pub class: Class,
-    /// Numbers by which other headers announce this header.
+    /// Numbers that announce this header in other headers.
     pub announced: Announced,
     /// Reader of the header at the start of the remaining bytes, which determines its length and the next header.
     pub(crate) read: Read,
@@ -92,7 +92,7 @@ pub enum Class {
     Tunnel,
 }
 
-/// Numbers by which other headers announce this one, at most [`NUMBERS_MAX`] of each type.
+/// Numbers that announce a header in other headers, at most [`NUMBERS_MAX`] of each type.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Announced {
@@ -156,7 +156,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// No fields: all bytes of the header are equal along a train.
+    /// No fields: all bytes of the header are equal in all packets of a train.
     pub const NONE: Self = Self::new(&[]);
 
     /// Creates a layout from its fields.
@@ -191,9 +191,9 @@ pub struct Field {
     pub bytes: Range<usize>,
     /// Meaning.
     pub role: Role,
-    /// Law that describes how the field varies along a train.
+    /// Law that describes how the field varies within a train.
     pub law: Law,
-    /// Bits that no profile may let vary. The highest bit is the highest bit of the first byte.
+    /// Bits that must be equal in every profile. The highest bit is the highest bit of the first byte.
     pub pinned: u64,
     /// Notation in reports.
     pub notation: Notation,
@@ -220,7 +220,7 @@ impl Field {
         Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
     }
 
-    /// Returns the field with `bits` that must stay equal in every profile.
+    /// Returns the field with these bits pinned: they must be equal in every profile.
     #[must_use]
     pub const fn pinning(mut self, bits: u64) -> Self {
         self.pinned = bits;
@@ -286,7 +286,7 @@ pub enum Role {
     Checksum,
 }
 
-/// Law that describes how a field varies along a train.
+/// Law that describes how a field varies within a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// The field is equal in all packets of a flow. The highest bit of `bits` is the highest bit of the first byte.
@@ -439,7 +439,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Offsets that no transport header has.
+    /// Offsets that match no transport header.
     pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

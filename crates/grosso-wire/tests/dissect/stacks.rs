@@ -1,4 +1,4 @@
-//! Every header stack of the test kit and handwritten frames are dissected into their headers.
+//! Tests that every header stack of the test kit, and several handwritten frames, are dissected into the right headers.
 
 use grosso_testkit::stack::{Front, Network, Place, Stack as Made, Transport, Tunnel};
 use grosso_wire::{Extent, Kind, LAYERS_MAX, Layer, LinkType, Ports, Stop};

@@ -6,7 +6,7 @@ use grosso_wire::{CookieLen, Extent, LAYERS_MAX, LinkType, Ports, Pseudowire, St
 
 use crate::common::{L2TP, check};
 
-/// Asserts the headers of a packet over Ethernet with the assigned ports, and the reason for the end.
+/// Asserts the headers of a packet over Ethernet with the assigned ports, and the reason why the dissection ends.
 #[track_caller]
 fn holds(packet: Packet, words: &str, stop: Stop) {
     let stack = check(&packet.build(), LinkType::Ethernet, &Ports::ASSIGNED);

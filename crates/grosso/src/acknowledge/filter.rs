@@ -1,8 +1,8 @@
 //! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
 //!
-//! The filter examines only acknowledgments that are already queued, so it delays none. Each new acknowledgment causes
-//! at most one drop, that of the oldest redundant acknowledgment. The sender learns everything except how many
-//! acknowledgments there were.
+//! The filter examines only acknowledgments that are already queued, so it delays none. For each new acknowledgment, it
+//! drops at most one: the oldest redundant acknowledgment. The sender learns everything except how many acknowledgments
+//! there were.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// Keeps one redundant acknowledgment besides the newest (`ack-filter` of CAKE).
+    /// Keeps one redundant acknowledgment in addition to the newest (`ack-filter` of CAKE).
     #[default]
     Conservative,
     /// Keeps only the newest (`ack-filter-aggressive` of CAKE).
@@ -56,7 +56,7 @@ reasons! {
         Duplicate = "duplicate",
         /// ECE or CWR differs between this acknowledgment and a later one.
         Congestion = "congestion",
-        /// The acknowledgment is redundant, but conservative filtering keeps it, or earlier ones were dropped for it.
+        /// The acknowledgment is redundant, but conservative filtering keeps it, or an older one was dropped instead.
         Spare = "spare",
     }
 }
@@ -196,11 +196,11 @@ impl WaitingAck {
                 }
                 Ok(TcpOption::Sack(blocks)) => {
                     for block in blocks {
-                        // A TCP header has room for at most four blocks.
+                        // This cannot fail: a TCP header has room for at most four blocks.
                         let _ = waiting.selective.try_push((block.left.get(), block.right.get()));
                     }
                 }
-                // The option signs the packet and carries nothing else (RFC 2385).
+                // The option contains only a signature of the packet (RFC 2385).
                 Ok(TcpOption::Unknown { kind: OPTION_MD5, .. }) => {}
                 _ => waiting.stays = waiting.stays.or(Some(Kept::Options)),
             }

@@ -6,9 +6,9 @@ use crate::acknowledge::Record;
 
 /// Counts of the acknowledgments in one train, taken before a lossy profile keeps only the last one.
 ///
-/// A sender with byte counting (RFC 3465 sections 2.1 and 2.3) may grow its congestion window by `packets` times its
-/// limit for the bytes that `last` newly acknowledges. Without the count it would treat the train as a single
-/// acknowledgment.
+/// A sender with byte counting (RFC 3465 sections 2.1 and 2.3) grows its congestion window by the bytes that `last`
+/// newly acknowledges, but at most by a fixed limit for each of the `packets` acknowledgments. Without the count it
+/// would treat the train as a single acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -28,7 +28,7 @@ pub struct Summary {
     pub last_arrived_ns: u64,
     /// Range of the TCP timestamps, if any packet had one.
     pub timestamps: Option<Timestamps>,
-    /// Packets with ECE. RFC 3168 needs to know whether there is one; DCTCP needs the count.
+    /// Packets with ECE. For RFC 3168 it only matters whether there is one; DCTCP needs the count.
     pub congestion_echoes: u32,
     /// Packets with CWR.
     pub windows_reduced: u32,

@@ -121,8 +121,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Prefetches the cache lines that [`Self::push`] will read from a packet, without waiting for them.
     ///
-    /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file.
-    /// Called for the packet after next, it saves a quarter of the time per packet whose checksum is verified.
+    /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file. If
+    /// you prefetch the packet after the next one, a packet with a verified checksum takes a quarter less time.
     #[inline]
     pub fn prefetch(&self, frame: &Frame<B>) {
         let packet = frame.buffer.as_ref();
@@ -198,7 +198,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Ends a poll and delivers every train. If the profile holds trains across polls, delivers only the trains whose
-    /// hold time is over, and with [`Hold::Controlled`] also the trains whose next packet is not expected in time.
+    /// hold time has elapsed. With [`Hold::Controlled`], also delivers the trains whose next packet is not expected in
+    /// time.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, LinkType};
@@ -214,14 +215,14 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.end_poll(now_ns, now_ns, 0, sink);
     }
 
-    /// Ends a poll that used its whole budget, so that the caller pushes more packets immediately. Works like
+    /// Ends a poll that used its whole budget. Call it if you will push more packets immediately. Works like
     /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and does not yet give up
     /// on holes in a flow, because the missing packets may already be in the receive queue.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
 
-    /// Delivers the trains whose hold time is over, in the order of their deadlines.
+    /// Delivers the trains whose hold time has elapsed, in the order of their deadlines.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
@@ -253,7 +254,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Reports a measured round-trip time of this packet's flow, in nanoseconds. A caller that observes both directions
     /// can measure it with [`RoundTrips`]. Only profiles that [use it](Profile::wants_round_trips) need it.
-    /// [`Hold::Controlled`] uses the minimum reported for a flow, an adaptive [`Reorder`] the latest value.
+    /// [`Hold::Controlled`] uses the minimum reported for a flow; an adaptive [`Reorder`] uses the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { pipeline, merger, .. } = self;
         if !merger.profile.wants_round_trips() {

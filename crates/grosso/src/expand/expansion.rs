@@ -52,20 +52,20 @@ reasons! {
         Unknown = "unknown",
         /// The headers are truncated, or are not a single IP header and TCP.
         Headers = "headers",
-        /// A flag other than ACK, PSH, ECE and CWR is set (rule 3 of section 2.3).
+        /// A flag other than ACK, PSH, ECE and CWR is set.
         Flags = "flags",
         /// The packet has payload, which must not be sent twice.
         Payload = "payload",
         /// The packet has TCP options other than a timestamp, for example SACK blocks.
         Options = "options",
-        /// The packet acknowledges no new data: duplicates count for the sender (P12).
+        /// The packet acknowledges no new data: senders count duplicates (P12).
         Duplicate = "duplicate",
         /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",
         /// The window is smaller than the previous acknowledgment's, so no window for the copies fits both.
         Window = "window",
-        /// The packet may be fragmented and is longer than every network must carry unfragmented, so copies would need
-        /// their own identifications (RFC 6864 section 4.2).
+        /// The packet may be fragmented and is longer than the size that every network must carry unfragmented, so
+        /// copies would need their own identifications (RFC 6864 section 4.2).
         Identification = "identification",
         /// The packet acknowledges fewer than four packets.
         Short = "short",
@@ -87,8 +87,8 @@ impl<'a> Expansion<'a> {
     /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
     ///
     /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
-    /// delivered trains, in order. At most one acknowledgment per two packets is created, at such an end, so no peer
-    /// can make the sender count more packets than there were.
+    /// delivered trains, in order. Creates at most one acknowledgment per two packets, each at such an end, so that no
+    /// peer can make the sender count more packets than there were.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -241,7 +241,7 @@ const fn distance(from: u32, to: u32) -> i32 {
 const EXPANDED_MAX: usize = 32;
 /// Maximum number of expanded packets; the last acknowledgment covers the others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
-/// The flags that echo congestion marks, one by one or counted (RFC 3168, RFC 9768).
+/// Flags that echo congestion marks (RFC 3168) or count them (RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
 
 #[cfg(test)]
@@ -370,7 +370,7 @@ mod tests {
         let fragmentable = packet(|ip| ip.df(false), 0);
         assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
         assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
-        // With IP options the packet is longer than every network must carry unfragmented.
+        // With IP options the packet is longer than the size that every network must carry unfragmented.
         let long = |edit: fn(Ipv4) -> Ipv4| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
             packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-/// Contiguous packets from the first unacknowledged one on. Consecutive packets of equal size form one stretch.
+/// Contiguous packets, starting with the first unacknowledged one. Consecutive packets of equal size form one stretch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredRun {
     /// First sequence number.

@@ -51,7 +51,7 @@ pub enum Outcome<'a, B> {
     Problem {
         /// Type of the error.
         error: IcmpError,
-        /// Packet to quote in the error, from its IP header on, possibly truncated to 1280 bytes.
+        /// Packet to quote in the error, starting with its IP header, possibly truncated to 1280 bytes.
         quote: &'a [u8],
     },
     /// A frame whose buffer is no longer needed.
@@ -197,8 +197,8 @@ impl core::fmt::Debug for Discarded<'_> {
 }
 
 impl Discarded<'_> {
-    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything from
-    /// [`reach`](Self::reach) on is missing as well.
+    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything at and after
+    /// [`reach`](Self::reach) is missing as well.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.end.unwrap_or(self.reach);
         let limit = units(0, end).end;
@@ -220,9 +220,9 @@ impl Discarded<'_> {
 
 /// Search for missing bytes, independent of the buffer type.
 pub(crate) trait Holes {
-    /// Returns the first missing unit from `from` on.
+    /// Returns the first missing unit at or after `from`.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;
-    /// Returns the first present unit from `from` on.
+    /// Returns the first present unit at or after `from`.
     fn behind_hole(&self, pages: &Pages, from: u32) -> Option<u32>;
 }
 

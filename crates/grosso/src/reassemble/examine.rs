@@ -166,8 +166,8 @@ fn ipv4(
     let offset = u32::from(word & ipv4::OFFSET_MASK) * 8;
     let len = data.end - data.start;
     let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
-    // RFC 3128: a TCP fragment starts inside a TCP header only to hide it. RFC 1858 section 3.2: a filter must see the
-    // flags. Linux merges such fragments.
+    // RFC 3128: the only purpose of a fragment that starts inside the TCP header is to hide that header. RFC 1858
+    // section 3.2: a filter must see the flags. Linux merges such fragments.
     let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
     if refuses_tiny && protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
         return Err(discard(Discard::TinyFragment));
@@ -268,8 +268,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// Returns the sum of the data of a frame, from the sum of everything after its link layer. Every header in between has
-/// an even length (rule C22).
+/// Returns the sum of the data of a frame, derived from the sum of everything after its link layer. Every header in
+/// between has an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);

@@ -24,7 +24,7 @@ pub(crate) struct Incomplete {
     /// Index of the source's share.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
-    /// Whether the datagram was discarded: only the key is kept.
+    /// Whether the datagram was discarded, so that only its key is kept.
     pub(crate) is_dead: bool,
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,

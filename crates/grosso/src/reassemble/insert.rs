@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        // A datagram that is complete at once takes no slot from waiting datagrams.
+        // An atomic fragment is a complete datagram, so it takes no slot from waiting datagrams.
         if !key.is_atomic
             && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()
@@ -377,7 +377,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` holds its first bytes after the headers, out of `len` bytes.
+    /// checksum. `data` holds the first of its `len` bytes after the headers.
     fn checksums(
         &self,
         contents: &Contents,

@@ -224,8 +224,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets the network of the frames if the frames themselves do not identify it: the tunnel that they were
-    /// decapsulated from. Fragments of different networks are never combined. The default is 0.
+    /// Sets an identifier for the network of the frames, for example for the tunnel from which they were decapsulated,
+    /// if the frames themselves do not identify it. Fragments of different networks are never combined. The default is
+    /// 0.
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
@@ -471,7 +472,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Returns the available part of a datagram's first fragment, from its IP header on.
+/// Returns the available part of a datagram's first fragment, starting with its IP header.
 fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Option<&'a [u8]> {
     if contents.flow.is_none() || contents.is_released {
         return None;
@@ -484,7 +485,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of distinguished sources; further sources share their bounds.
+/// Number of sources that are distinguished; sources beyond this number share their limits.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

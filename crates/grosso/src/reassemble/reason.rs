@@ -52,7 +52,7 @@ reasons! {
         Dead = "dead",
         /// The datagram was not complete in time (rules F3, F40).
         Timeout = "timeout",
-        /// The source has sent enough other fragments since then to reuse the identification (rule F4).
+        /// The source has sent enough other fragments that it may have reused the identification (rule F4).
         Distance = "distance",
         /// The memory was needed for other datagrams (rule F2, P32).
         MemoryFull = "memory_full",

@@ -105,7 +105,7 @@ impl Recent {
         };
         let end = places.behind_length + u32::from(u16_at(packet, places.length));
         let is_there = end >= told.data.start && end as usize <= packet.len();
-        // The rest of the header equals the rest of a valid header.
+        // All other words of the header equal those of a valid header.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;

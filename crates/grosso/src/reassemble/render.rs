@@ -109,8 +109,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     }
 }
 
-/// Verifies the transport checksum of a whole datagram. `header` holds its headers from the IP header on, `data` its
-/// first bytes after them, and `sum` is the sum of all its data.
+/// Verifies the transport checksum of a whole datagram. `header` holds its headers, starting with the IP header, `data`
+/// its first bytes after them, and `sum` is the sum of all its data.
 pub(crate) fn verify(
     header: &[u8],
     kind: Kind,

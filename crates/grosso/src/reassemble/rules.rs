@@ -20,8 +20,8 @@ pub struct ReassemblyRules {
 /// Processing mode (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyMode {
-    /// Copies the data into one buffer and returns the original buffers at once: for local delivery, and for receivers
-    /// with few buffers.
+    /// Copies the data into one buffer and returns the original buffers immediately: for local delivery, and for
+    /// receivers with few buffers.
     Coalesce,
     /// Keeps the buffers and delivers the datagram as a view of them: for forwarding, because the original fragments
     /// can be transmitted.
@@ -93,7 +93,7 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // A datagram of 64 KB with the longest IP header has 8185 fragments on the smallest link that IPv4 allows
+            // A datagram of 64 KB with the longest IP header has 8185 fragments at the smallest MTU that IPv4 allows
             // (68 bytes).
             fragments: 8192,
             memory_bytes: 4 << 20,

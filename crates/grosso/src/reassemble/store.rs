@@ -69,7 +69,7 @@ struct Page {
 /// One bit for each unit of a page.
 type Bits = [u64; WORDS];
 
-/// Property of a unit, for which a page has a bit.
+/// Property of a unit, stored as one bit in its page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bit {
     /// The unit is present.
@@ -89,7 +89,7 @@ impl Pages {
     pub(crate) const NONE: Self = Self([NONE; PAGES_MAX]);
 }
 
-/// A walk over the starts of fragments.
+/// State of an iteration over the starts of fragments.
 #[derive(Clone, Debug)]
 pub(crate) struct Starts {
     pages: Pages,
@@ -105,7 +105,7 @@ pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
 
-/// Returns the byte of the datagram that a unit starts with.
+/// Returns the offset in the datagram at which a unit starts.
 pub(crate) fn offset_of(unit: u32) -> u32 {
     unit.saturating_sub(HEADER_UNITS) * UNIT
 }
@@ -202,7 +202,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the first unit from `from` on whose bit is `is_set`.
+    /// Returns the first unit at or after `from` whose bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
         let flip = if is_set { 0 } else { u64::MAX };
         let mut at = from as usize;
@@ -223,7 +223,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// Returns a walk over the starts of `fragments` fragments from unit `from` on, in order.
+    /// Starts an iteration over the starts of `fragments` fragments in order, beginning at unit `from`.
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
         let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
@@ -282,7 +282,7 @@ impl<B> Store<B> {
                 return sum;
             };
             if summed {
-                // Pages and units have even lengths, so no sum has to be swapped.
+                // Pages and units have even lengths, so no sum has to be byte-swapped.
                 sum += grosso_checksum::copy(now, place);
             } else {
                 place.copy_from_slice(now);
@@ -370,7 +370,7 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
     })
 }
 
-/// Returns the words of the bits of some units of a page, each with the mask of those bits.
+/// Returns the indexes of the words that hold the bits of some units of a page, each with the mask of those bits.
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (words, head, tail) = masks(units);
     let (first, last) = (words.start, words.end.saturating_sub(1));

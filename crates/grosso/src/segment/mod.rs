@@ -415,8 +415,8 @@ struct SegmentSpan {
     last: bool,
 }
 
-/// Returns the transport header. If the payload is in other slices, the first slice ends with the headers, and lengths
-/// exceed it.
+/// Returns the transport header. If the payload is in other slices, the first slice ends with the headers, and the
+/// length fields exceed that slice.
 fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),

@@ -106,7 +106,7 @@ fn an_incremental_header_is_the_header_that_every_packet_has() {
             were_derived += u32::from(fast.incremental.is_some());
         }
     }
-    // All stacks, four times each, for each length.
+    // Ten stacks, each with four settings and two lengths.
     assert_eq!(were_derived, 10 * 4 * 2);
 }
 

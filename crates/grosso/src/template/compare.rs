@@ -33,7 +33,8 @@ pub(crate) struct Mask {
 }
 
 impl Mask {
-    /// Returns the bits that are equal along a train by the laws, unless the rules let them vary.
+    /// Returns the bits that the laws require to be equal in all packets of a train, except bits that the rules let
+    /// vary.
     pub(crate) fn equality(stack: &Stack, header: &[u8], rules: &impl Relaxed) -> Self {
         let mut mask = Self::every(stack.header_len());
         for layer in stack.layers() {
@@ -225,7 +226,7 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
     is_usual.then_some(options + TIMESTAMP_LAYOUT.len()..tcp.end())
 }
 
-/// Bytes compared at once: fewer than an IPv4 and a UDP header have.
+/// Bytes compared at once: fewer than an IPv4 header and a UDP header have together.
 pub(crate) const BLOCK: usize = 16;
 
 /// Length of the usual headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.

@@ -4,9 +4,9 @@
 //! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that
 //! all packets share, the sequence number and the payload. Checksums further inside do not vary: each is absent, or is
-//! a pseudo-header sum that a receiver completes (rule C52). Checksums further outside do not vary either: the end of
-//! the bytes that they cover is covered by another checksum, so it sums to the complement of a pseudo-header that the
-//! packets share, as in local checksum offload (rule C40).
+//! a pseudo-header sum that a receiver completes (rule C52). Checksums further outside do not vary either: the last
+//! part of the bytes that they cover has its own checksum, so this part sums to the complement of a pseudo-header sum
+//! that all packets share, as in local checksum offload (rule C40).
 
 use grosso_checksum::{Sum, nonzero, update};
 use grosso_wire::ipv4;
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Portion of the stored packet, whose payload length all packets have.
+    /// Portion of the stored packet. All packets derived from it have the same payload length.
     portion: Portion,
     /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
     summed: Option<Summed>,

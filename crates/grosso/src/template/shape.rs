@@ -30,11 +30,11 @@ pub(crate) struct Shape {
     /// Length fields, outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
     pub(crate) identifications: ArrayVec<IdentificationField, LAYERS_MAX>,
-    /// Checksums over everything from a header on, outermost first; the last is the transport's.
+    /// Checksums over a header and everything after it, outermost first; the last is the transport's.
     pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
 }
 
-/// A length field, which gives the end of the packet in bytes from `from` on.
+/// A length field, which gives the end of the packet in bytes after `from`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     pub(crate) at: u16,
@@ -52,7 +52,7 @@ pub(crate) struct IdentificationField {
     pub(crate) level: u8,
 }
 
-/// A checksum over everything from a header on.
+/// A checksum over a header and everything after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Covering {
     /// Start of the header.

@@ -48,7 +48,7 @@ pub enum Congestion {
 pub(crate) struct Untold;
 
 impl Congestion {
-    /// Returns the table of RFC 6040 figure 4, for the ECN fields of a packet and of the outer header (rule W2).
+    /// Looks up the ECN fields of a packet and of the outer header in the table of RFC 6040 figure 4 (rule W2).
     pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
             (NOT_CAPABLE, EXPERIENCED) => Err(Untold),

@@ -102,7 +102,7 @@ struct FragmentFacts {
 }
 
 impl LoopGuard {
-    /// Creates a guard for the outer packets of `endpoint`, with `remotes` as further remote addresses besides
+    /// Creates a guard for the outer packets of `endpoint`, with `remotes` as remote addresses in addition to
     /// [`Endpoint::remote`]. Addresses of another family are ignored.
     pub fn new(endpoint: &Endpoint, remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let mark = match (&endpoint.carrier, &endpoint.header) {
@@ -208,7 +208,8 @@ impl OuterAddresses {
         }
     }
 
-    /// Returns the index of the remote address to which a packet goes from the local one; `None` for other packets.
+    /// Returns the index of the remote address of a packet that is sent from the local address to one of the remote
+    /// ones; `None` for other packets.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;

@@ -17,7 +17,7 @@ pub(super) enum OuterEnds {
     V6 { source: [u8; 16], destination: [u8; 16] },
 }
 
-/// Fields of the header besides its addresses.
+/// Fields of the header other than its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,

@@ -99,7 +99,7 @@ pub fn fit(
 /// tunnel's packet (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
-    // The Ethernet header, which does not count, is longer than a tag in the metadata.
+    // A frame that fits even with its Ethernet header also fits with a VLAN tag from the metadata, which is shorter.
     if meta.gso.is_none() && len <= mtu.behind(0) {
         return true;
     }
@@ -108,7 +108,7 @@ pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: Tunn
 }
 
 /// Parses an ICMPv6 message about the path MTU. Returns the destination of the quoted packet, the MTU in bytes, and the
-/// quoted packet from its IP header on, possibly truncated. The content is unauthenticated.
+/// quoted packet, which starts with its IP header and may be truncated. The content is unauthenticated.
 #[must_use]
 pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     let (header, quoted) = message.split_at_checked(icmp::HEADER_LEN)?;
@@ -148,8 +148,8 @@ impl Longest {
     }
 }
 
-/// Returns the length of the longest packet in bytes from its IP header `ip` on; the frame has `rest` bytes from the
-/// start of that header.
+/// Returns the length of the longest packet in bytes, starting with its IP header `ip`; the frame has `rest` bytes from
+/// the start of that header.
 fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &Meta) -> usize {
     let start = usize::from(ip.offset);
     let Some(gso) = meta.gso else {
@@ -244,7 +244,7 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     }
 }
 
-/// Returns whether the packet is an ICMP message that must not be answered by an error.
+/// Returns whether the packet is an ICMP message that must not be answered with an error.
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {

@@ -11,8 +11,8 @@
 //!
 //! Each probe is sent together with a packet of the base length, which distinguishes a lost probe from a host that
 //! never answers (section 4.3). The prober has neither clock nor socket: times are arguments in monotonic nanoseconds,
-//! lengths are in bytes from the IP header on, and the caller sends echo requests with DF set and reports the numbers
-//! of the answers.
+//! lengths are in bytes and include the IP header, and the caller sends echo requests with DF set and reports the
+//! numbers of the answers.
 
 /// Path MTU discovery for one remote endpoint.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub enum Measured {
     Narrow(usize),
 }
 
-/// Echo requests to send: number and length in bytes from the IP header on.
+/// Echo requests to send: the number of each, and its length in bytes including the IP header.
 pub type Asked = [(u64, usize); 2];
 
 /// Probes of one length.
@@ -287,9 +287,9 @@ const PROBES_MAX: u8 = 3;
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
-/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time that
-/// the path is as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths that
-/// become narrower still; here the same probes detect both.
+/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time the
+/// path is found to be as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths
+/// that become narrower still; here the same probes detect both.
 const RAISE_TIMER_NS: u64 = 5_000_000_000;
 const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
 /// Interval until a host that never answered is probed again.

@@ -135,8 +135,8 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets whether a UDP socket for an IPv6 address also supports IPv4, if the address is `::`. IPv4 addresses are
-    /// then not converted to IPv4-mapped IPv6 addresses.
+    /// Sets whether a UDP socket for an IPv6 address also supports IPv4, if the address is `::`. Addresses of IPv4
+    /// peers are then IPv4 addresses, not IPv4-mapped ones.
     #[must_use]
     pub const fn dual_stack(mut self, on: bool) -> Self {
         self.dual_stack = on;
@@ -182,7 +182,7 @@ impl DatagramSocketBuilder {
                 socket_with(family, SocketType::RAW, flags, protocol)?
             }
         };
-        // The port of a raw socket is its protocol, and it has one address family.
+        // A raw socket has a protocol in place of the port, and supports one address family only.
         if !self.local.is_ipv4() && self.protocol == Protocol::Udp {
             sockopt::set_ipv6_v6only(&file, !self.dual_stack)?;
         }

@@ -22,7 +22,7 @@ struct Mock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Full,
-    /// The port has no room for a frame that is offered twice, and then accepts frames again.
+    /// The port reports twice that it has no room, and then accepts frames again.
     Briefly,
     Gone,
     Broken,

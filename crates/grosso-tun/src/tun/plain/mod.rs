@@ -99,7 +99,7 @@ pub(crate) struct PlainWriter<D> {
 }
 
 impl<D: PacketDevice> PlainWriter<D> {
-    /// Creates the sending half. `wanted` limits the superframes that become long packets.
+    /// Creates the sending half. `wanted` limits the kinds of superframes that are written as long packets.
     pub(super) fn new(device: Arc<D>, name: String, wanted: Features) -> Self {
         // To a receiver, a long TCP segment is equivalent to its packets, but merged UDP datagrams would become one
         // different datagram.
@@ -144,7 +144,7 @@ impl<D: PacketDevice> Transmit for PlainWriter<D> {
 /// Returns the error of a device that is gone or has failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match source.kind() {
-        // WinTUN reports the removal of its device as the end of a file.
+        // WinTUN reports the removal of its device as an end-of-file error.
         io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => {
             PortError::Gone { name: name.to_owned() }
         }

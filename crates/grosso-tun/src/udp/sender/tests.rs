@@ -104,7 +104,7 @@ fn an_icmp_error_of_an_earlier_datagram_loses_no_other_one() {
     sending.send(&mut kernel, &mut rest, MaySegment::Yes).unwrap();
     assert_eq!(kernel.sent, payloads);
     assert_eq!(sending.stats.lost, 0);
-    // A peer that refuses the same datagram twice loses it, so that the call ends.
+    // If the kernel refuses the same datagram twice, the datagram counts as lost, so that the call ends.
     kernel.answers = [Err(ECONNREFUSED), Err(ECONNREFUSED)].into();
     sending.send(&mut kernel, &mut &list[..1], MaySegment::Yes).unwrap();
     assert_eq!(sending.stats.lost, 1);

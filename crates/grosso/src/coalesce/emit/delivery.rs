@@ -15,7 +15,7 @@ pub trait Sink<B> {
     fn deliver(&mut self, delivery: Delivery<'_, B>);
 
     /// Receives acknowledgments of one flow that are delivered together. By default each packet is passed to
-    /// [`Self::deliver`]; override the function to use their records.
+    /// [`Self::deliver`]; override this function to use the records of the acknowledgments.
     fn deliver_vector(&mut self, mut vector: Vector<'_, B>)
     where
         B: AsRef<[u8]>,
@@ -217,7 +217,7 @@ impl<B> Drop for Vector<'_, B> {
     }
 }
 
-/// Facts about a train at its delivery, besides its bytes.
+/// Facts about a train when it is delivered, other than its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

@@ -1,8 +1,8 @@
 //! Names for every decision of a coalescer.
 //!
-//! The four lists answer four questions: why a packet cannot be merged at all ([`Pass`]), why it did not fit the train
-//! of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for the repair of
-//! reordering were released ([`Release`]).
+//! Each of the four lists answers one question: why a packet cannot be merged at all ([`Pass`]), why it did not fit the
+//! train of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for reordering repair
+//! were released ([`Release`]).
 
 use grosso_wire::Role;
 
@@ -12,7 +12,7 @@ reasons! {
     /// Reason why a packet cannot be merged into any train. The packet is delivered unchanged, after the held train of
     /// its flow.
     Pass {
-        /// The caller excluded it from merging.
+        /// The caller excluded the packet from merging.
         Excluded = "excluded",
         /// The frame carries no IP packet.
         NotIp = "not_ip",
@@ -28,8 +28,8 @@ reasons! {
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",
-        /// The packet is an IP fragment, possibly an atomic one, or a datagram that leaves in the fragments in which it
-        /// arrived (rules G10, G21, S61).
+        /// The packet is an IP fragment, possibly an atomic one, or a reassembled datagram that will be sent in
+        /// fragments of the same size again (rules G10, G21, S61).
         Fragment = "fragment",
         /// A length field is smaller than the frame: padding or a trailer (rule G11).
         Padded = "padded",
@@ -129,7 +129,7 @@ reasons! {
         ChecksumState = "checksum_state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp_ack",
-        /// The packet is a pure acknowledgment, which the profile does not merge: a duplicate counts for the sender
+        /// The packet is a pure acknowledgment, which the profile does not merge because senders count duplicates
         /// (P12).
         TcpAcknowledgmentAlone = "tcp_ack_alone",
         /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
@@ -162,7 +162,7 @@ reasons! {
     Close {
         /// The poll ended (rule G71).
         PollEnd = "poll_end",
-        /// The maximum hold time of the train is over.
+        /// The maximum hold time of the train has elapsed.
         HoldTime = "hold_time",
         /// A packet with PSH ended the train (rule G36).
         Push = "psh",
@@ -170,7 +170,7 @@ reasons! {
         Finish = "fin",
         /// A shorter packet ended the train (rules G39, U12).
         ShortSegment = "short_segment",
-        /// The train reached its maximum number of packets (rule U13), or a limit that ends trains at once.
+        /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
         SegmentLimit = "segment_limit",
         /// The train has as many packets as it may have without starving the sender of acknowledgments.
         AcknowledgmentClock = "ack_clock",
@@ -202,11 +202,11 @@ reasons! {
         Filled = "filled",
         /// The poll ended, and the profile does not wait across polls.
         PollEnd = "poll_end",
-        /// The maximum waiting time for a hole is over.
+        /// The maximum waiting time for missing packets has elapsed.
         HoleTime = "hole_time",
-        /// The maximum waiting time of the oldest packet is over.
+        /// The maximum waiting time of the oldest packet has elapsed.
         TotalTime = "total_time",
-        /// A packet arrived that no earlier packet of its flow may follow.
+        /// A packet arrived that must not overtake the queued packets of its flow.
         Barrier = "barrier",
         /// A packet arrived whose payload overlaps queued data (P26).
         Overlap = "overlap",
@@ -216,7 +216,7 @@ reasons! {
         FlowRuns = "flow_runs",
         /// The memory limit of all flows was reached.
         QueueBytes = "queue_bytes",
-        /// The flow was evicted in favour of another.
+        /// The flow was evicted in favor of another.
         Evicted = "evicted",
         /// The caller flushed the coalescer.
         Finish = "finish",

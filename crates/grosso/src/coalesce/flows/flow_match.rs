@@ -13,6 +13,6 @@ pub(crate) struct FlowMatch {
     pub(crate) found: Found<TrainId>,
     /// Whether the packet is known to obey the equality laws of the train that was found.
     pub(crate) agrees: bool,
-    /// Prediction of the flow that the packet resembles, so that it need not be examined.
+    /// Prediction of the flow, if the packet resembles earlier packets of the flow and need not be examined.
     pub(crate) resembled: PredictionId,
 }

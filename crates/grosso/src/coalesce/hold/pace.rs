@@ -15,9 +15,9 @@ pub(super) struct Common {
 pub(super) struct Pace {
     /// Time of the latest packet.
     last_ns: u64,
-    /// Average time between arrivals within a burst in nanoseconds, times [`WEIGHT`].
+    /// Average time between arrivals within a burst in nanoseconds, multiplied by [`WEIGHT`].
     gap: Option<u64>,
-    /// Average payload bytes of an arrival that is followed by another in its burst, times [`WEIGHT`].
+    /// Average payload bytes of an arrival that is followed by another in its burst, multiplied by [`WEIGHT`].
     bytes: u64,
     /// Number of consecutive pauses up to now.
     pauses: u8,
@@ -48,7 +48,7 @@ impl Pace {
     }
 
     /// Counts a packet. A packet ends a pause if it arrives more than the maximum hold time after the previous one.
-    /// Pauses do not enter the average gap, because trains would then never be held for the rest of a burst.
+    /// Pauses are excluded from the average gap; otherwise, trains would never be held for the rest of a burst.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
@@ -93,14 +93,14 @@ impl Pace {
     }
 
     /// Returns the time at which the next packet is due: one gap after the latest packet. Most packets arrive by then.
-    /// `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
+    /// Returns `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
     /// Returns the hold time of a train that starts now: at most the time that a superframe takes to fill, and on a
-    /// path with a known round-trip time at most a sixteenth of it.
+    /// path with a known round-trip time at most a sixteenth of that time.
     pub(super) fn hold_ns(&self, common: &Common) -> u64 {
         let hold_ns_max = common.hold_ns_max;
         let most = match self.round_trip_ns(common) {
@@ -108,7 +108,7 @@ impl Pace {
             None => hold_ns_max,
         };
         let fill_ns = match self.gap {
-            // One gap is added, because a burst does not begin together with a poll.
+            // One gap is added, because a burst does not start at the same time as a poll.
             Some(gap) if self.bytes > 0 => {
                 (SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes).saturating_add(gap / WEIGHT)
             }
@@ -214,7 +214,7 @@ mod tests {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
-        // 32 packets in 40 us: 64 KiB in 56 us, and another poll.
+        // At 32 packets per 40 us, 64 KiB take 56 us; the time of one poll is added.
         assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
-        // 64 KiB of 1448 bytes every 1200 ns.
+        // Time for 64 KiB at 1448 bytes per 1200 ns.
         assert_eq!(steady(1000, 1200).hold_ns(&COMMON), 65536 * 1200 / 1448 + 1200);
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);

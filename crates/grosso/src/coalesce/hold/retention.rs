@@ -99,7 +99,7 @@ impl Retention {
         }
     }
 
-    /// Returns the next train whose hold time is over. The caller must then close it.
+    /// Returns the next train whose hold time has elapsed. The caller must then close it.
     pub(crate) fn next_over<B: AsRef<[u8]>>(
         &mut self,
         now_ns: u64,

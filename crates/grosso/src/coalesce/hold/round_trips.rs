@@ -165,7 +165,7 @@ impl End {
             return None;
         };
         let told = said.acknowledgment.filter(|_| !said.is_reset)?;
-        // An endpoint that answered a SYN with its own SYN may send data at once (RFC 7413 section 3). Only a later
+        // An endpoint that answered a SYN with its own SYN may send data immediately (RFC 7413 section 3). Only a later
         // acknowledgment shows that the other endpoint has responded.
         if acknowledgment.is_some_and(|before| told.wrapping_sub(before) as i32 <= 0) {
             return None;

@@ -278,7 +278,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        // A superframe determines the mode itself.
+        // The metadata of a superframe already states the mode.
         let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
         let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
         let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };

@@ -147,7 +147,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
             Err(Unknown::Passes(Pass::Padded)) if merger.trims() => {
                 if let Some(scope) = merger.dissected_might_be_of(incoming.bytes(), incoming.meta) {
                     self.flush(scope, Release::Barrier, merger, sink);
-                    // Releasing packets may have dissected them.
+                    // The release may have dissected other packets, so this one is dissected again.
                     merger.must_not_overtake(incoming.bytes(), incoming.meta);
                 }
                 merger.take_padded(incoming, sink)
@@ -277,8 +277,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Delivers an unmergeable packet, after all queued packets of its flow in the stages from `first` on. The stages
-    /// before `end` have already examined it.
+    /// Delivers an unmergeable packet, after all queued packets of its flow in stage `first` and the stages after it.
+    /// The stages before `end` have already examined it.
     #[inline(always)]
     fn pass(
         &mut self,
@@ -311,7 +311,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.bypass_after(observed, merger);
     }
 
-    /// After a packet that all stages observed, starts the bypass for as many predicted packets as every stage allows.
+    /// Starts the bypass, after a packet that all stages observed, for as many predicted packets as every stage allows.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {

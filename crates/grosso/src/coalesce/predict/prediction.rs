@@ -135,7 +135,7 @@ struct Single {
 }
 
 impl Prediction {
-    /// Returns whether a packet continues the train, which has room for it.
+    /// Returns whether a packet continues the train and the train has room for it.
     #[inline(always)]
     pub(crate) fn is_next(&self, packet: &[u8], meta: &Meta, shapes: &Shapes) -> bool {
         self.known_if_next(packet, meta, shapes)
@@ -333,8 +333,8 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the checksums of the IPv4 headers are valid, if they differ from the predicted headers only in
-    /// their identification.
+    /// Returns whether the checksums of the IPv4 headers are valid. The headers may differ from the predicted ones only
+    /// in their identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
@@ -443,8 +443,8 @@ impl IpNumbers {
         self.0 as u16
     }
 
-    /// Returns the one's complement sum of identification and checksum. It distinguishes the two zeros, so equal sums
-    /// may differ, but different sums are never equal.
+    /// Returns the one's complement sum of identification and checksum. The two representations of zero remain
+    /// distinct: equal sums may compare as different, but different sums never compare as equal.
     #[inline(always)]
     fn sum(self) -> u64 {
         let Self(word) = self;
@@ -458,7 +458,7 @@ impl IpNumbers {
 fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
     let bounds = &known.bounds;
     let bytes_left = bounds.payload_open.saturating_sub(payload_len);
-    // The last packet of a UDP train ends the train.
+    // If the packet that fills the train also ends it, this packet is not predicted.
     let last = u16::from(bounds.ends_full);
     let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
@@ -476,7 +476,7 @@ fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item =
             _ if is_transport && is_seed => (field, true),
             // Tunnel packets with and without a checksum do not mix (rule T2).
             true => (0, field == 0),
-            // The complement of a sum that is never zero is never 0xffff; segmentation would not write it.
+            // The sum is never zero, so its complement is never 0xffff, and segmentation would not write that value.
             false => (0xffff, false),
         };
         Form { at: covering.at, value, is_equal }

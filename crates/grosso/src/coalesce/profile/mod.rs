@@ -132,7 +132,7 @@ impl Profile {
         rules.at_limit = AtLimit::Ends;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Limits on bytes and on the count together, with room for one more packet (rule L15).
+        // A train ends at 64 packets, or when another full-sized packet would not fit (rule L15).
         profile.limits.size_bytes = 65536 - ETHERNET_MTU;
         profile.limits.tcp_segments = 64;
         profile

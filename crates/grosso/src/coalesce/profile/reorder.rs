@@ -10,7 +10,8 @@ pub struct Reorder {
     /// twice this time, regardless of the number of holes.
     ///
     /// Keep this time below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
-    /// section 6.2). Packets on two paths need 2.5 to 6 times the difference in path delay.
+    /// section 6.2). If packets alternate between two paths, this time must be 2.5 to 6 times the difference in path
+    /// delay.
     pub hole_ns_max: u64,
     /// Minimum time in nanoseconds to wait for a hole. Between the bounds, each flow waits twice as long as its recent
     /// holes took to fill, and at most an eighth of its round-trip time if

@@ -77,7 +77,7 @@ pub struct Rules {
 pub enum AtLimit {
     /// A packet that would exceed the limit starts the next train.
     Next,
-    /// A packet that reaches the limit is the last of its train, which is delivered at once.
+    /// A packet that reaches the limit is the last of its train, which is delivered immediately.
     Ends,
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the limits. A train may be as long as every length field can express, and only a TCP packet outside
-    /// tunnels can express more than 65535 bytes (rules G60 to G64, T13, U13).
+    /// Returns the limits. A train may be at most as long as each of its length fields can express. Only a TCP packet
+    /// outside tunnels can be longer than 65535 bytes (rules G60 to G64, T13, U13).
     #[inline]
     pub(crate) fn of(shape: &Shape, limits: &Limits, rules: &Rules) -> Self {
         let size_bytes = limits.size_bytes as usize;

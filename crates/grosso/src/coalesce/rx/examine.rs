@@ -107,8 +107,8 @@ pub(crate) fn refusal_of_headers(
     if !shape.is_tcp {
         let port = u16_at(packet, shape.transport + udp::field::DESTINATION_PORT.start);
         if port == ports.port(Kind::Esp) && port != 0 {
-            // This is a keepalive or a key exchange among encrypted packets, with which it must stay in order (rule
-            // T9).
+            // This is a keepalive or a key exchange, which must stay in order with the encrypted packets around it
+            // (rule T9).
             return Some(Pass::Encrypted);
         }
         if !profile.udp {
@@ -397,7 +397,8 @@ fn verify_tunnels(
     Ok(())
 }
 
-/// Returns the sum of all bytes from the transport header on, computed from the bytes or derived from the device's sum.
+/// Returns the sum of the transport header and all bytes after it, computed from the bytes or derived from the device's
+/// sum.
 #[inline]
 fn sum_behind(packet: &[u8], shape: &Shape, state: &Checksum) -> Sum {
     match state {

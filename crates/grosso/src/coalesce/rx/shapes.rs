@@ -34,9 +34,9 @@ pub(crate) struct CachedStack {
     pub(crate) stack: Stack,
     pub(crate) shape: Shape,
     pub(crate) keys: Keys,
-    /// Bits that are equal along a train.
+    /// Bits that are equal in all packets of a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal along a train except in its last packet: all bits except numbers and checksums.
+    /// Bits that are equal in all packets of a train but the last: all bits except numbers and checksums.
     pub(crate) predicted: Mask,
     /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,

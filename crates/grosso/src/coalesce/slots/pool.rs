@@ -17,7 +17,7 @@ impl<B: AsRef<[u8]>> Part<B> {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
 
-    /// Removes the bytes of the buffer from `end` on.
+    /// Removes the bytes of the buffer starting at `end`.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.end = self.end.min(end as u32);
     }

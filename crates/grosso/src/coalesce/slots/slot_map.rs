@@ -13,7 +13,7 @@ pub(crate) trait Id: Copy + Debug {
     fn place(self) -> usize;
 }
 
-/// A table with one entry per key of one type. Other numbers cannot be used as a key.
+/// A table indexed by one key type, so that no other number can be used as a key.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotMap<I, T> {
     items: Vec<T>,

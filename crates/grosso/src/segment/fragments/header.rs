@@ -17,13 +17,13 @@ pub(super) struct FragmentHeader {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
-    /// Start of a PPPoE header before the IP header, which has its own length (rule G5a).
+    /// Start of a PPPoE header before the IP header; the PPPoE header has a length field of its own (rule G5a).
     pppoe: Option<usize>,
     /// Start of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,
     /// Offset of the data in the whole datagram: greater than 0 if the packet is itself a later fragment.
     offset: usize,
-    /// Whether more fragments follow the packet, which is itself a fragment.
+    /// Whether the packet is itself a fragment that is followed by more fragments.
     more: bool,
 }
 
@@ -79,7 +79,7 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Returns the length in bytes from the IP header on, which counts towards the MTU.
+    /// Returns the length in bytes, starting with the IP header, that counts toward the MTU.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
@@ -161,7 +161,7 @@ impl FragmentHeader {
         }
         let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
         let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
-            // Bytes in further slices are not a known header.
+            // The first slice contains all known headers, so headers in further slices do not count.
             None if data.len() < data_len => 0,
             chain => chain?,
         };

@@ -240,7 +240,7 @@ impl Patch {
     }
 
     /// Returns the completed form of the partial checksum at `start` and `offset` (rule C3). The frame has `data_len`
-    /// bytes of data from `data_start` on.
+    /// bytes of data, starting at `data_start`.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),

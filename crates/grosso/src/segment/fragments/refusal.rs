@@ -1,4 +1,4 @@
-//! Reasons for which a packet is not fragmented.
+//! Reasons why a packet is not fragmented.
 
 /// Reason why a packet is not fragmented. The packet is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

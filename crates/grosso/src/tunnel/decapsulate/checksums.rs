@@ -56,7 +56,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // If the outermost checksum is hidden, it is the first verified level.
+        // If the outermost checksum is not visible, it counts as the first verified level.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
@@ -66,7 +66,7 @@ pub(super) fn verify(
     let unverified = covers.get(verified..).unwrap_or_default();
     let sum = match *state {
         Checksum::Complete { sum } => Some(sum_of_payload(frame, outer, sum, start)),
-        // A device that merged packets verified the checksum of each, and no checksum of the superframe.
+        // A device that merged packets verified the checksum of each packet, but no checksum of the superframe.
         Checksum::Unnecessary { .. } if verified == covers.len() && meta.gso.is_none() => covers
             .last()
             .map(|(covering, _)| Sum::ZERO.subtract(sum_around(frame, outer, covering, start))),
@@ -156,8 +156,8 @@ fn check_partial(
     if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
 }
 
-/// Returns the sum of a tunnel's payload, from the sum of everything from the outermost IP header on. Every header in
-/// between has an even length (rule C22).
+/// Returns the sum of a tunnel's payload, derived from the sum of the outermost IP header and everything after it.
+/// Every header in between has an even length (rule C22).
 fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
@@ -165,15 +165,15 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// Returns the sum that a checksum covers apart from the tunnel's payload: the headers from its own on, and the
-/// pseudo-header. If the checksum is right, the sum of the payload is the negative of this one.
+/// Returns the sum that a checksum covers apart from the tunnel's payload: the headers starting with its own, and the
+/// pseudo-header. If the checksum is right, the sum of the payload is the negative of this sum.
 fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: usize) -> Sum {
     let from = usize::from(covering.start);
     let headers = frame.get(from..start).map_or(Sum::ZERO, Sum::of);
     headers + pseudo_of(covering, frame, outer.end.saturating_sub(from))
 }
 
-/// Returns the sum of the bytes from `end` on, as part of a block that starts at `start`.
+/// Returns the sum of the bytes at and after `end`, as part of a block that starts at `start`.
 fn trailer(frame: &[u8], start: usize, end: usize, behind: usize) -> Sum {
     let sum = frame.get(end..behind).map_or(Sum::ZERO, Sum::of);
     if end.wrapping_sub(start) % 2 == 1 { sum.at_odd_offset() } else { sum }

@@ -1,6 +1,6 @@
 //! Decapsulation of packets, one tunnel at a time.
 //!
-//! Only the link header is moved, towards the inner packet; no other bytes are copied, and no memory is allocated.
+//! Only the link header is moved, toward the inner packet; no other bytes are copied, and no memory is allocated.
 //! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
 //! reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
@@ -81,8 +81,8 @@ pub struct DecapsulationRules {
     /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
     /// such packets.
     pub completes_left_open: bool,
-    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses them (rule W30).
-    /// [`Details::reserved_bits`] reports them.
+    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses packets in which such a
+    /// bit is set (rule W30). [`Details::reserved_bits`] reports whether one is set.
     pub reserved_bits: bool,
 }
 
@@ -176,7 +176,7 @@ pub struct Path {
     pub identifier: Option<u32>,
 }
 
-/// Contents of a tunnel header besides the identity of the tunnel.
+/// Contents of a tunnel header other than the identity of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {

@@ -70,7 +70,7 @@ impl Labeled {
     }
 }
 
-/// First IP header of the frame, at its start or after VLAN tags.
+/// Returns the first IP header of the frame, at the start or after VLAN tags.
 fn network(inside: &[Layer]) -> Option<Layer> {
     let first = inside.iter().find(|layer| layer.kind != Kind::Vlan)?;
     first.kind.is_ip().then_some(*first)

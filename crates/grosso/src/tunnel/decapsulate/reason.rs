@@ -8,7 +8,7 @@ use crate::reasons::reasons;
 reasons! {
     /// Reason why a packet was not decapsulated. The frame is unchanged.
     Refusal {
-        /// The packet is in no tunnel.
+        /// The packet is not in a tunnel.
         NoTunnel = "no_tunnel",
         /// The packet is an IP fragment, possibly of a tunnel packet: it must be reassembled first.
         Fragment = "fragment",

@@ -41,8 +41,8 @@ pub(super) fn seal(
         }
         return moved;
     }
-    // With remote checksum offload the inner checksum field is sent as its pseudo-header sum, which is then part of the
-    // summed bytes.
+    // With remote checksum offload the inner checksum field holds the pseudo-header sum on the wire, which is then one
+    // of the summed words.
     let completed = if written.is_remote { None } else { completed(inside, head, meta) };
     let (mut state, mut behind) = (moved, completed);
     let mut from = header.len();
@@ -68,8 +68,8 @@ pub(super) fn seal(
     state
 }
 
-/// Returns the sum of the inner packet once its partial checksum is completed: the part from `start` on then sums to
-/// the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
+/// Returns the sum of the inner packet once its partial checksum is completed: the part that starts at `start` then
+/// sums to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
@@ -82,7 +82,7 @@ fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Chec
     match meta.checksum {
         Checksum::Partial { start, offset } => {
             let start = usize::from(start) - inside.start + header_len;
-            // A frame with headers of that length was refused earlier.
+            // This fits into 16 bits, because frames with longer headers were refused earlier.
             Checksum::Partial { start: start as u16, offset }
         }
         unnecessary @ Checksum::Unnecessary { .. } if is_bare => unnecessary,

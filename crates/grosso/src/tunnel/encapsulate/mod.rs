@@ -109,10 +109,10 @@ impl Encapsulator {
     /// Encapsulates the frame in `slices`; the first slice must contain all headers, and `link` is the link type. A
     /// tunnel that carries IP packets removes the link header; one that carries Ethernet accepts only Ethernet frames.
     ///
-    /// For a packet with a partial checksum, the outer checksums are complete and computed from the headers alone (rule
-    /// C40), or the inner checksum is left to the receiver if the endpoint uses remote checksum offload (rule C52).
-    /// Otherwise the outer checksum is partial. The outer checksums of a superframe are pseudo-header sums, like the
-    /// inner checksum.
+    /// For a packet with a partial checksum, the outer checksums are computed from the headers alone and are complete
+    /// (rule C40). If the endpoint uses remote checksum offload, the inner checksum is left to the receiver instead
+    /// (rule C52), and the outer checksum is partial. The outer checksum of a packet without a partial checksum is also
+    /// partial. The outer checksums of a superframe are pseudo-header sums, like the inner checksum.
     ///
     /// # Errors
     /// Returns the reason why the tunnel cannot carry the frame, which is then not counted as sent.

@@ -19,7 +19,7 @@ reasons! {
         Short = "short",
         /// The IP length is zero, and the frame is not a superframe.
         LengthZero = "length_zero",
-        /// The superframe stands for IP fragments and must be fragmented first.
+        /// The superframe represents IP fragments and must be fragmented first.
         Superframe = "superframe",
         /// The tunnel numbers its packets, so the superframe must be segmented first (rule S43).
         SuperframeNumbered = "superframe_numbered",

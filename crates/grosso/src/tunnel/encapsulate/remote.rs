@@ -15,8 +15,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Returns the checksum of a packet whose checksum is partial (rule C52), unless another checksum covers it, which
-    /// would have to be valid both before and after the completion.
+    /// Returns the partial checksum of a packet, which is then left to the receiver (rule C52). Returns `None` if
+    /// another checksum covers it, because that checksum would have to be valid both before and after the completion.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;

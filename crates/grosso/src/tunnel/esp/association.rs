@@ -201,7 +201,7 @@ impl KeyMaterial {
     }
 }
 
-/// Part of the key material that every nonce starts with (RFC 4106 section 4); as secret as the key.
+/// Part of the key material with which every nonce starts (RFC 4106 section 4); as secret as the key.
 pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
 
 impl fmt::Debug for Salt {

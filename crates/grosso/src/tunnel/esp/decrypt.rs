@@ -116,7 +116,7 @@ impl Decryptor {
         })
     }
 
-    /// Verifies and decrypts a frame in place. The leading headers are moved towards the text, which stays in place.
+    /// Verifies and decrypts a frame in place. The leading headers are moved toward the text, which stays in place.
     ///
     /// Lengths, SPI and sequence number are checked before the ICV. The replay window advances only for a packet with a
     /// valid ICV (RFC 4303 section 3.4.3).

@@ -208,7 +208,7 @@ impl Version {
         }
     }
 
-    /// Returns the kind of its header.
+    /// Returns the header kind of this version.
     pub(super) const fn kind(self) -> Kind {
         match self {
             Self::V4 => Kind::Ipv4,

@@ -50,7 +50,7 @@ reasons! {
         Alignment = "alignment",
         /// The sequence number is zero, which is never sent (RFC 4303 section 3.3.3).
         SequenceZero = "sequence_zero",
-        /// The sequence number is to the left of the replay window.
+        /// The sequence number is below the replay window.
         TooOld = "too_old",
         /// A packet with this sequence number was already accepted.
         Replayed = "replayed",

@@ -87,7 +87,7 @@ impl ReplayWindow {
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
         let ahead = low.wrapping_sub(edge as u32);
-        // There are no numbers before the first round of the low half, and none after the last.
+        // The result is out of range if it is negative or exceeds 64 bits.
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 

@@ -60,7 +60,7 @@ fn endpoints(family: usize) -> Vec<Endpoint> {
     all
 }
 
-/// Returns an outer packet of an endpoint, from its IP header on, around an IPv4 or IPv6 datagram.
+/// Returns an outer packet of an endpoint, starting with its IP header, around an IPv4 or IPv6 datagram.
 fn outer(endpoint: &Endpoint, is_ipv4: bool) -> Vec<u8> {
     let link = if endpoint.carries_ethernet() { LinkType::Ethernet } else { LinkType::Raw };
     let packet = match link {

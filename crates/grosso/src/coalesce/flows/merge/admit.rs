@@ -192,7 +192,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes the train that refused a packet, which starts the next one or is delivered after it.
+    /// Closes the train that a packet did not fit. The packet then starts the next train or is delivered unmerged.
     #[inline(never)]
     fn refuse<P: Policy>(
         &mut self,
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Examined { ref frame, known, flow, resembles, .. } = examined;
-        // The prediction of a packet that starts a train covers equal timestamps.
+        // If this packet were used for prediction, a packet with the same timestamps would join, although it must not.
         let resembles = resembles && !(P::IS_WATCHED && self.joins_none(known, frame));
         let place = match free {
             Some(place) => place,
@@ -374,7 +374,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
-    /// Delivers a packet unchanged; inlined where most packets of a kind take this path.
+    /// Delivers a packet unchanged; inlined for callers in which this is the common path.
     #[inline(always)]
     pub(super) fn pass_here(
         &mut self,

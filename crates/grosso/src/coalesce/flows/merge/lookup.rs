@@ -9,7 +9,8 @@
 //! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
 //! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
-//! 6. While no train is held, its flow is irrelevant if it is unmergeable for the same reason as the packet before it.
+//! 6. While no train is held, the packet's flow is irrelevant if the packet is unmergeable for the same reason as the
+//! packet before it.
 //! 7. Its header stack is cached: the flow is hashed from it.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
@@ -240,7 +241,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         padding == Padding::Trim && !acknowledgments.are_gathered()
     }
 
-    /// Processes a packet that was just dissected and has padding, like one without padding if its headers end in TCP.
+    /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the padding is
+    /// removed.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_padded(

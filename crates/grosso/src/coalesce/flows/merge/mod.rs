@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.last_flow.clear();
     }
 
-    /// Closes the trains whose hold time is over.
+    /// Closes the trains whose hold time has elapsed.
     pub(crate) fn expire(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         while let Some(slot) = self.retention.next_over(now_ns, &self.trains) {
             self.close(slot, Close::HoldTime, sink);

@@ -1,4 +1,4 @@
-//! Predicted packets, from the stages to their train.
+//! Path of predicted packets from the stages to their train.
 
 use super::Merger;
 use crate::{

@@ -17,7 +17,7 @@ pub(super) enum Phase {
     Active,
     /// No packet waits.
     Idle,
-    /// No packet waits, and the packets given up last have not arrived yet.
+    /// No packet waits, but packets that were given up as lost may still arrive.
     Recovery,
 }
 

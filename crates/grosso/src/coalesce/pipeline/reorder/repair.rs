@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            // One flush releases the packets up to the next hole; the packets after the hole are released at once if
-            // the profile does not wait for holes.
+            // One flush releases the packets up to the next hole; the packets after the hole are released immediately
+            // if the profile does not wait for holes.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes packets above the limits.
+    /// Flushes queued packets while a limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
@@ -247,7 +247,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.hand_on(why, next);
         let closes = match why {
             Release::HoleTime | Release::TotalTime => Close::HoldTime,
-            // The packets were held as long as a train may be.
+            // The packets have already waited for the maximum hold time of a train.
             Release::Begun if self.level() == Level::Holes => Close::HoldTime,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
             // An eviction ends no train: otherwise many flows in a small table would end each other's trains.

@@ -98,8 +98,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
-    /// Continues a flow without queued packets, the common case, in place of [`Self::visit`], [`Self::standing`] and
-    /// [`Self::advance`]. Returns whether this was possible.
+    /// Continues a flow without queued packets. In this common case, it replaces calls to [`Self::visit`],
+    /// [`Self::standing`] and [`Self::advance`]. Returns whether this was possible.
     #[inline(always)]
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
         let entry = self.find(flow);
