@@ -34,7 +34,7 @@ impl Digest {
         Some(Self { blocks, spare, worker })
     }
 
-    /// Adds bytes, and waits while too many blocks are still to be hashed.
+    /// Adds bytes. Waits while too many blocks have not been hashed yet.
     pub fn update(&mut self, bytes: &[u8]) {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();

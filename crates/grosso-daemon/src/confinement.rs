@@ -2,7 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and Unix sockets if the thread connects to one or shares memory |
+//! | threads of paths | none | packets, and Unix sockets if the thread connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing descriptors that other programs passed |
@@ -11,8 +11,8 @@
 //! | `pcap-listener` | none | clients of `capture --listen` |
 //! | `capture-files` | the capability for directories of other users | opening files in the output directories |
 //!
-//! Threads of paths are confined before their first packet, the main thread once the devices are open, and the main
-//! thread of `capture` before its first packet.
+//! Threads of paths are confined before their first packet, as is the main thread of `capture`. In other commands, the
+//! main thread is confined once the devices are open.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{error::Failure, name::harmless, talk::Talk};
 
-/// Confinement of a process at the time when its threads had started.
+/// Confinement of a process after its threads have started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Confinement {

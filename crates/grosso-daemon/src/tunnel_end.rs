@@ -31,7 +31,7 @@ pub(super) enum Ends {
     Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
-/// Opens a tunnel's sockets, for each queue with its share of the flows. `device` leads into the tunnel.
+/// Opens the tunnel's sockets for each queue, which receives a share of the flows. `device` leads into the tunnel.
 pub(super) fn open(
     description: &Description,
     device: &str,
@@ -97,8 +97,7 @@ fn address(device: &str) -> Option<[u8; 6]> {
     link.ok()?.hardware_address
 }
 
-/// Returns the note that a tunnel's path MTU is not probed, or that probing is of no use, although no option forbids
-/// it.
+/// Returns a note if a tunnel's path MTU is not probed although no option forbids it, or if probing has no effect.
 pub fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
     let Err(error) = probing else { return untold(description) };

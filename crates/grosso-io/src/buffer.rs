@@ -14,8 +14,8 @@ use grosso_sys::xdp;
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, in 32-bit numbers to keep the buffer small, because a path moves it between
-    /// lists.
+    /// Range of the frame in the memory, stored in 32-bit numbers. A path moves the buffer between lists, so it should
+    /// be small.
     start: u32,
     end: u32,
 }
@@ -27,7 +27,7 @@ enum Memory {
     Own(Vec<u8>),
     /// Memory of a stage around the port, which the port does not reuse.
     Made(Vec<u8>),
-    /// Memory that several buffers share, which is not reused.
+    /// Memory that several buffers share and that is not reused.
     Shared(Arc<dyn SharedMemory>),
     /// A slot of a packet socket's ring.
     #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]

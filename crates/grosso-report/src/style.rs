@@ -47,7 +47,7 @@ impl Style {
         self.paint(STRONG, text)
     }
 
-    /// Formats text that may be skipped.
+    /// Formats text that readers may skip.
     pub fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }

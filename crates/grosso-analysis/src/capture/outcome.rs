@@ -91,7 +91,7 @@ pub struct End {
     failure: Option<Failure>,
 }
 
-/// Phrases for the end of a reading.
+/// Phrases for the messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWords {
     /// Work done on the packets before the damage.
@@ -140,7 +140,7 @@ impl End {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the exit status, which is no if something remained uncertain or wrong. Call this after the report is
+    /// Returns the exit status, which means no if something remained uncertain or wrong. Call this after the report is
     /// shown.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ impl CaptureCommand for Reassemble {
         files.captures.keep(session)?;
         let mut input = files.captures.first_pass(session)?;
         let output = files.output_for_longer(&input, session)?;
-        // The second pass must decide as the first did.
+        // The second pass must make the same decisions as the first.
         let seed = random_seed();
         let mut survey = Survey::default();
         let mut lanes = Lanes::new(fragments::rules(&self.waiting), seed);

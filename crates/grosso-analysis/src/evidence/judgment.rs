@@ -29,10 +29,10 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// Tunnels outside of the last header that every segment repeats.
+        /// UDP ports of the tunnels whose headers every segment repeats.
         ports: Ports,
     },
-    /// Undecided, or left whole, for the reason with this name.
+    /// Undecided or not segmented, for the reason with this name.
     Left(&'static str),
 }
 

@@ -55,11 +55,12 @@ pub enum Evidence {
     Given,
     /// The capture recorded it.
     Recorded,
-    /// The transport checksum is complete: superframes of Linux hold the pseudo-header sum (rule G51).
+    /// The transport checksum is complete. In a superframe of Linux, the field would contain the pseudo-header sum
+    /// (rule G51).
     Checksum,
     /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
     Prefix,
-    /// The steps of the IPv4 identification count the packets.
+    /// The steps between IPv4 identifications count the packets.
     IpId,
     /// Tunnel headers repeat inside the frame, or the headers have the lengths of one segment (rule S47).
     Stride,

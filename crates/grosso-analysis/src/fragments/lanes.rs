@@ -78,7 +78,7 @@ pub trait Visitor {
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// The packet was not processed, because too many interfaces send at once.
+    /// The packet was not processed, because too many interfaces are active at once.
     Aside,
     /// The engine processed the packet.
     Engine {
@@ -154,7 +154,7 @@ impl Lanes {
     }
 }
 
-/// Passes the results of a reassembler to a visitor, and keeps the returned buffer.
+/// Adapter that passes the results of a reassembler to a visitor, and keeps the returned buffer.
 struct Telling<'a> {
     visitor: &'a mut dyn Visitor,
     lane: usize,

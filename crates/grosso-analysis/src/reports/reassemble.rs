@@ -139,8 +139,8 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Creates the facts about an incomplete datagram, of which these packets arrived. `is_overtaken` means that the
-    /// sender started another datagram to the same destination after the last of them.
+    /// Creates the facts about an incomplete datagram from the `packets` that arrived. `is_overtaken` means that the
+    /// sender started another datagram to the same destination after the last of these packets.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });

@@ -21,7 +21,7 @@ use crate::{
 
 /// All settings during the run.
 pub(super) enum Crew {
-    /// One thread does everything.
+    /// A single thread does all the work.
     Alone(Vec<Trial>),
     Many {
         workers: Vec<Worker>,

@@ -207,8 +207,8 @@ pub struct Answers {
     pub silent: Vec<(PathBuf, String)>,
 }
 
-/// Queries every program that has a socket in one of these directories, or in the subdirectory of a process with its
-/// own user.
+/// Queries every program that has a socket in one of these directories, or in the subdirectory for a process that runs
+/// as its own user.
 pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {

@@ -396,7 +396,7 @@ fn checksums() -> Vec<Counter> {
 }
 
 /// Returns the counters for the reasons of flushes. A train that was flushed because the next packet did not fit is
-/// counted under the reason of that packet.
+/// counted under that packet's reason.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));

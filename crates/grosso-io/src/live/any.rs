@@ -1,5 +1,5 @@
-//! Any live port, chosen at run time: a path between two kinds has one type, rather than one type
-//! for each pair of kinds.
+//! Any live port, chosen at run time. Paths between any two kinds of ports therefore have one type, instead of one type
+//! per pair of kinds.
 
 use std::{io, os::fd::RawFd};
 
