@@ -306,8 +306,8 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
         drop(listener);
         let mut said = Vec::new();
         if is_taken {
-            // The file is unchanged. The port is free once no program that another test is starting holds a copy of the
-            // listener.
+            // The file is unchanged. The port becomes free once no program that another test starts still holds a copy
+            // of the listener.
             loop {
                 running.signal(Signal::HUP);
                 let (before, line) = running.said_with("metrics");

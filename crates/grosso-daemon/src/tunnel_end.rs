@@ -1,4 +1,4 @@
-//! A tunnel as an endpoint of a path: sockets, and the tunnel in front of them.
+//! A tunnel as an endpoint of a path: the sockets, and the tunnel around them.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -80,7 +80,7 @@ pub(super) fn open(
     tunnelled(ports, &options, command).map(Ends::Ip)
 }
 
-/// Puts the tunnel in front of each port.
+/// Wraps each port in the tunnel.
 fn tunnelled<P: Port>(
     ports: Vec<P>,
     options: &TunnelOptions,

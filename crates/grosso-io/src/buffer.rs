@@ -237,7 +237,8 @@ impl Spare {
     /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
     /// stage.
     ///
-    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets the rest.
+    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets all
+    /// further buffers.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
         if self.buffers.len() >= SPARE_BUFFERS_MAX {
             return Some(buffer);

@@ -51,7 +51,7 @@ pub trait Port {
     /// Fails if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Returns the time at which the port next has work of its own, for example the arrival of a delayed frame, in the
+    /// Returns the time at which the port next has internal work, for example the arrival of a delayed frame, in the
     /// caller's nanoseconds.
     fn deadline(&self) -> Option<u64> {
         None

@@ -102,7 +102,7 @@ pub fn print_bare(report: &impl Report, talk: &Talk, place: Place) -> Result<(),
     show(report, report, talk, place)
 }
 
-/// Prints the text of a report, or `json` instead.
+/// Prints a report as text, or `json` as JSON if that was requested.
 fn show(
     report: &impl Report,
     json: &impl Serialize,

@@ -130,7 +130,7 @@ impl End {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of a side output, which is returned if the reading itself succeeded.
+    /// Adds the failure of an additional output, which is returned if the reading itself succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }

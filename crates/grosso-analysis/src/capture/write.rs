@@ -30,7 +30,7 @@ use crate::{
 
 /// An output capture.
 pub(crate) struct Output {
-    /// Writer shared with the input, which flushes it before every wait; `None` if only the report is wanted.
+    /// Writer shared with the input, which flushes it before every wait; `None` if only the report was requested.
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,

@@ -82,7 +82,7 @@ fn learn(
     lanes: &mut Lanes,
 ) -> Result<u64, Failure> {
     let links = input.links;
-    // The second pass reports damage.
+    // Damage is reported by the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {

@@ -80,8 +80,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// Returns the work that turns a frame of one packet into the wire packet. A capture shows the wire if no frame of
-    /// it needs any work.
+    /// Returns the work that is needed to convert a single-packet frame to the packet on the wire. If no frame needs
+    /// any work, the capture shows the wire.
     pub fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);
@@ -340,7 +340,7 @@ impl Judge {
     }
 }
 
-/// Work that turns one packet into the wire packet.
+/// Work that converts a single-packet frame to the packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// Whether checksums must be completed.

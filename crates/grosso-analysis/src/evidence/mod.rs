@@ -137,7 +137,7 @@ pub struct Size {
     pub bytes: u16,
     /// The evidence.
     pub by: Evidence,
-    /// Whether the evidence leaves room for another size, which `--strict` does not accept.
+    /// Whether the evidence also allows another size. `--strict` does not accept a guess.
     pub is_guess: bool,
 }
 

@@ -62,7 +62,7 @@ pub struct JudgmentFacts {
     /// Segment size in bytes.
     pub size: Option<u16>,
     pub by: Option<Evidence>,
-    /// Whether the evidence leaves room for another answer.
+    /// Whether the evidence also allows another answer.
     pub guess: bool,
     /// Evidence that contradicts the classification.
     pub against: Option<Evidence>,

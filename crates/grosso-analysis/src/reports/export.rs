@@ -61,7 +61,7 @@ pub struct PacketCounts {
     pub checksums: Counts,
     /// Rows by the evidence that decided the classification.
     pub evidence: Counts,
-    /// Rows of frames that were left whole although they are not wire packets, by reason.
+    /// Rows of frames that were not split although they are not wire packets, by reason.
     pub left: Counts,
 }
 

@@ -101,7 +101,7 @@ pub struct Mss {
     pub bytes: u16,
     pub flows: u64,
     pub source: Evidence,
-    /// Whether the evidence leaves room for another size.
+    /// Whether the evidence also allows another size.
     pub guess: bool,
     /// Superframes for which the next identification agrees with this size: it advances by their number of segments.
     pub ip_id_agree: u64,

@@ -43,7 +43,7 @@ pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(TrainRow<'_>) -> bool;
 /// Converter of a replay's deliveries to rows.
 pub(crate) struct TrainWatcher<'v> {
     take: TakeTrain<'v>,
-    /// Whether more rows are wanted.
+    /// Whether more rows are accepted.
     pub(crate) goes_on: bool,
     files: FileNames,
     trains: u64,

@@ -113,7 +113,7 @@ impl Counter {
         self
     }
 
-    /// Makes the counter a gauge with a metric of its own.
+    /// Makes the counter a gauge with its own metric.
     fn gauge(mut self) -> Self {
         let metric = format!("grosso_{}", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });

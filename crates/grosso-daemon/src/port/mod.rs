@@ -1,4 +1,4 @@
-//! One endpoint of a path: its device with its options, and the stages before it.
+//! One endpoint of a path: its device with its options, and the stages around it.
 //!
 //! | module | job |
 //! |---|---|

@@ -150,7 +150,7 @@ impl XdpPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// Maps an error of the socket. An interface that is down may come up again, which is no error.
+    /// Converts an error of the socket. An interface that is down is not an error, because it may come up again.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
         match ErrorClass::of(&error) {

@@ -106,12 +106,12 @@ fn learn(
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
-    // The second pass reports damage.
+    // Damage is reported by the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // The second pass also reports superframes that are not split.
+                    // Superframes that are not split are also reported by the second pass.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
