@@ -101,7 +101,7 @@ impl Table {
 enum News {
     /// The captures are open, and the arguments are valid.
     Open,
-    /// Rows.
+    /// A batch of rows.
     Batch(RecordBatch),
     /// The reading ended with a failure.
     Failed(Failure),

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub struct Digest {
     blocks: SyncSender<Vec<u8>>,
-    /// Hashed blocks, to be filled again.
+    /// Blocks that have been hashed and can be refilled.
     spare: Receiver<Vec<u8>>,
     worker: JoinHandle<String>,
 }

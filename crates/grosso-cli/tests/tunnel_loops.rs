@@ -236,7 +236,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
     }
 }
 
-/// Clears the flag when dropped.
+/// Guard that clears the flag when dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

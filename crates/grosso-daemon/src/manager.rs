@@ -2,7 +2,7 @@
 
 use sd_notify::NotifyState;
 
-/// Reports that the paths run.
+/// Reports that the paths are running.
 pub fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }

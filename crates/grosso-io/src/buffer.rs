@@ -203,7 +203,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back one of these buffers.
+    /// Takes back a buffer of this port.
     pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
         if let Some(bytes) = buffer.into_own() {
             self.put_back(bytes);

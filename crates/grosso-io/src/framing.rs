@@ -53,7 +53,7 @@ pub struct Deframer {
     frame_bytes_max: usize,
 }
 
-/// An incomplete frame, or none.
+/// A frame of which only part has arrived.
 #[derive(Debug)]
 struct Unfinished {
     buffer: Vec<u8>,

@@ -379,7 +379,7 @@ impl Done {
     }
 }
 
-/// Sends the coalescer's deliveries, and keeps an error until it can be returned.
+/// Sink that sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct PortSink<'a> {
     egress: &'a mut Egress,
     to: &'a mut dyn Transmit,

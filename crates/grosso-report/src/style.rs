@@ -42,7 +42,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// Formats text that stands out.
+    /// Formats text so that it stands out.
     pub fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }

@@ -115,7 +115,7 @@ impl EndWords {
 }
 
 impl End {
-    /// Creates the end of reading `input`.
+    /// Creates the result of reading `input`, which ended with `ending`.
     pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWords) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }

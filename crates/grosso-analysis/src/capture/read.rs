@@ -395,7 +395,7 @@ pub(crate) struct Unparsed {
 }
 
 impl Unparsed {
-    /// Counts one packet.
+    /// Counts a packet that cannot be parsed.
     pub(crate) fn count(&mut self, packet: &Packet<'_>) {
         if self.packets == 0 {
             self.link_type = packet.description.link_type;
@@ -444,7 +444,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
 /// Facts about the file that are collected while its packets are read.
 #[derive(Debug)]
 struct ReadRecord {
-    /// Present until the hash is taken.
+    /// Digest in progress; `None` once it is complete.
     digest: Option<Digest>,
     sha256: Option<String>,
     bytes: u64,

@@ -51,9 +51,9 @@ use crate::error::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Evidence {
-    /// The user configured it.
+    /// The user's configuration.
     Given,
-    /// The capture recorded it.
+    /// The metadata in the capture.
     Recorded,
     /// The transport checksum is complete. In a superframe of Linux, the field would contain the pseudo-header sum
     /// (rule G51).

@@ -18,9 +18,9 @@ use crate::{
 /// Side on which superframes were captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The sender's host: superframes leave.
+    /// The sender's host, which sends the superframes.
     Sender,
-    /// The receiver's host: superframes arrive.
+    /// The receiver's host, which receives the superframes.
     Receiver,
 }
 

@@ -21,7 +21,7 @@ use crate::{
     reports::explain::{BrokenLaw, Held, Limit},
 };
 
-/// Cause, with values.
+/// Cause of a refusal or of the end of a train, with the values that show it.
 #[derive(Debug, Default)]
 pub(super) struct MergeCause {
     pub(super) detail: Option<String>,

@@ -98,7 +98,7 @@ impl FromStr for Kind {
 
 /// All types with a GRE header.
 pub(super) const GRE: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap];
-/// Types that are always in UDP.
+/// Types that always use UDP.
 pub(super) const WITH_PORT: &[Kind] = &[Kind::Vxlan, Kind::Geneve];
 /// Types that carry Ethernet frames by default.
 pub(super) const ETHERNET: &[Kind] = &[Kind::Vxlan, Kind::Geneve, Kind::Gretap, Kind::Ip6gretap];

@@ -32,7 +32,7 @@ pub(super) enum Arrival {
     Frame(Vec<u8>, usize),
     /// A frame that was lost.
     Lost,
-    /// No frame now.
+    /// No frame is available now.
     Nothing,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Exchange {
     /// Whether there is a request; the thread reads the other fields only if there is one.
     asked: AtomicBool,
     stopped: AtomicBool,
-    /// Wakes the thread.
+    /// Event that wakes the thread.
     event: Event,
     /// Number of the last request.
     last_request: AtomicU64,

@@ -298,7 +298,7 @@ impl Messages {
 }
 
 impl Belief {
-    /// Removes expired knowledge.
+    /// Removes expired information.
     fn forget(&mut self, now_ns: u64) {
         if self.questioned_until_ns <= now_ns {
             self.questioned_until_ns = 0;
