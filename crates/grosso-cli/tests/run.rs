@@ -352,7 +352,7 @@ fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     let state = |thread: &serde_json::Value| {
         let capabilities = u64::from_str_radix(thread["cap_eff"].as_str().unwrap(), 16).unwrap();
         let is = |key: &str| u32::from(thread[key].as_bool().unwrap());
-        // In the kernel, the mode number of a filter is 2.
+        // The kernel shows a system call filter as mode 2.
         let name = thread["name"].as_str().unwrap().to_owned();
         (name, capabilities, is("no_new_privs"), 2 * is("seccomp"))
     };

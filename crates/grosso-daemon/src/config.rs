@@ -146,7 +146,7 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
     let taken = [&other.left.device, &other.right.device];
     [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
         Device::Tunnel(tunnel) => {
-            // A tunnel is never the left end of a path.
+            // A tunnel is never the left endpoint of a path.
             let Device::Tunnel(taken) = &other.right.device else { return None };
             let name = tunnel.name();
             if tunnel.takes_same(taken) || tunnel.shares_port(taken) {

@@ -67,7 +67,7 @@ impl Confinement {
         self.threads.iter().map(move |thread| {
             let name = harmless(&thread.name);
             let ConfinedThread { uid, cap_eff, no_new_privs, seccomp, .. } = thread;
-            // `/proc` reports 2 for filters.
+            // `/proc` shows a system call filter as mode 2.
             let (no_new_privs, seccomp) = (u8::from(*no_new_privs), 2 * u8::from(*seccomp));
             format!(
                 "{name}: uid {uid}, CapEff {cap_eff}, NoNewPrivs {no_new_privs}, Seccomp {seccomp}, \
@@ -180,7 +180,7 @@ fn spawn_entering(
     let confined = move || {
         let result = enter();
         let is_confined = result.is_ok();
-        // The caller waits for the result.
+        // The send cannot fail, because the caller waits for the result.
         let _ = sender.send(result);
         if is_confined {
             work();

@@ -139,7 +139,8 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
             );
             Failure::environment("environment.local", message).hint(hint)
         }
-        // The kernel's error concerns the receive port.
+        // Only Grosso's own error, which has no error number, concerns the source ports. The kernel's concerns the
+        // receive port.
         io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
             let hint = format!(
                 "ss -uanp 'src {address}' shows the programs; set other ports with srcport or \

@@ -251,8 +251,8 @@ impl Judge {
             let is_guess = is_doubtful
                 && match self.seal(sight) {
                     Seal::Seed => true,
-                    // If a packet at least as long as this one is known, a valid checksum is not a pseudo-header sum by
-                    // chance.
+                    // If a packet of at least this length is known, the valid checksum is trusted, although it also
+                    // equals the pseudo-header sum.
                     Seal::Either => !evidence.is_known_packet(),
                     _ => false,
                 };

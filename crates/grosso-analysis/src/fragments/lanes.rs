@@ -147,7 +147,7 @@ impl Lanes {
             return None;
         }
         let rules = self.rules.clone();
-        // Data is copied into one buffer, so overlapping bytes can be mixed.
+        // These rules are always valid: the data is copied into one buffer, so every overlap policy is possible.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
         self.lanes.push(FragmentLane { device, direction, reassembler });
         Some(self.lanes.len() - 1)

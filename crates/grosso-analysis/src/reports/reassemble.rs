@@ -193,7 +193,7 @@ impl SetFacts {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),
             (true, Some(end)) => end,
-            // A last fragment on its own has no data.
+            // A lone last fragment without data leaves no gap.
             (true, None) => "nothing".into(),
         }
     }

@@ -222,7 +222,7 @@ impl Setup {
         let pinned = self.processor.map_or(Ok(()), bind);
         let result = pinned.and_then(|()| self.prepare.map_or(Ok(()), |prepare| prepare()));
         let succeeds = result.is_ok();
-        // The caller waits for the result.
+        // The send cannot fail, because the caller waits for the result.
         let _ = self.prepared.send(result);
         succeeds
     }

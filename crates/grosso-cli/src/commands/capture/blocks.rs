@@ -39,7 +39,7 @@ pub(super) fn description(
         push(code::COMMENT, facts.offloads.as_bytes());
     }
     push_end(&mut options, ORDER);
-    // The link types of interfaces are all small numbers.
+    // The link types of interfaces fit into 16 bits.
     let link_type = interface.link_type as u16;
     let fixed = [&ORDER.u16_bytes(link_type)[..], &[0; 2], &ORDER.u32_bytes(interface.snaplen)];
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)

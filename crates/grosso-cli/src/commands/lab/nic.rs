@@ -85,7 +85,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
-    // No data can be lost, so the first Ctrl-C ends the command at once.
+    // No data can be lost, so the flag is already set, and the first Ctrl-C ends the command at once.
     session.reading.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {

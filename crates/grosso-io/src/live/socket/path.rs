@@ -194,7 +194,7 @@ impl Paths {
                 && told.is_some_and(|told| told > carries)
                 && let Ok(mtu) = u16::try_from(carries)
             {
-                // The next check sets it again.
+                // If this fails, the next check tries again.
                 let _ = paths.tell(remote.address, mtu, echoes);
             }
         }
