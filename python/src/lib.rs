@@ -3,7 +3,7 @@
 //! | module | job |
 //! |---|---|
 //! | `stream` | tables that a separate thread reads, as streams of record batches |
-//! | `words` | the arguments of the package's Python part as calls of the library |
+//! | `words` | conversion of arguments from the package's Python code to calls of the library |
 #![deny(unsafe_code)]
 
 mod stream;

@@ -1,4 +1,4 @@
-//! The arguments of the package's Python part as calls of the library.
+//! Conversion of arguments from the package's Python code to calls of the library.
 
 use std::sync::{Arc, atomic::AtomicBool};
 

@@ -25,7 +25,7 @@
 //! | [`restarts`] | restarts of paths after a panic |
 //! | [`confinement`] | the privileges that each thread of running data paths gives up |
 //! | [`observe`] | the counters of running data paths, for people and for programs |
-//! | [`acceptor`] | accepting clients of listeners, with bounds |
+//! | [`acceptor`] | accepting clients of listeners, within limits |
 //! | [`manager`] | messages to a service manager |
 //!
 //! Systems other than Linux have only [`tunnel`]. The crate parses no command line and does not exit: failures are

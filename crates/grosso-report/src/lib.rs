@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`report`] | the parts that all reports share (tool, input, output), and the printing of a report |
 //! | [`schema`] | the names and versions of the JSON forms, and their JSON Schema |
-//! | [`error`] | failures with code, place, hint and exit code |
+//! | [`error`] | failures with code, position, hint and exit code |
 //! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
 //! | [`needs`] | sets of Linux capabilities |
 //! | [`console`], [`style`], [`progress`] | notes, hints, colors and the progress bar on standard error |

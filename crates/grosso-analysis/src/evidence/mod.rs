@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `sight` | a frame, parsed, and the state of its transport checksum |
+//! | `sight` | a parsed frame, and the state of its transport checksum |
 //! | `judgment` | the verdict on one frame |
 //! | `judge` | the strongest evidence about a frame |
 //! | `tcp` | the segment size of one TCP frame |

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `options` | the options of a call; an option that the command does not take is a failure |
 //! | `groups` | options that several commands share |
-//! | `request` | a call on its way to the command |
+//! | `request` | a call: takes its options, and runs its command |
 //!
 //! Options have the names and the values of the command line: `("max-size", Some("9000"))` is `--max-size 9000`, and
 //! `("strict", None)` is `--strict`.

@@ -1,4 +1,4 @@
-//! The values of keywords, read and written.
+//! Parsing and printing of keyword values.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
