@@ -52,7 +52,8 @@ fn fragment(bench: &Bench, input: &[u8]) {
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
 }
 
-/// Returns fragments of an IPv4 datagram; each is given by its offset, whether more follow, and its data.
+/// Returns fragments of an IPv4 datagram. For each, `pieces` contains the offset, whether more fragments follow, and
+/// the data.
 fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
     let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
         let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {

@@ -1,4 +1,4 @@
-//! The tables and pages that experiments of the lab fill.
+//! Tests of the tables and pages that the lab's experiments fill.
 
 use grosso_testkit::processor::Processor;
 use serde_json::Value;

@@ -101,7 +101,7 @@ pub(crate) struct EndWords {
 }
 
 impl EndWords {
-    /// Phrases of a command that writes a capture.
+    /// Phrases for a command that writes a capture.
     pub(crate) const WRITTEN: Self =
         Self { done: "processed and written", unparsed: "Packets pass through unchanged; " };
     /// Phrases of a command that only reports.

@@ -444,7 +444,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
 /// Facts about the file that are collected while its packets are read.
 #[derive(Debug)]
 struct ReadRecord {
-    /// Digest in progress; `None` once it is complete.
+    /// Digest in progress, if any.
     digest: Option<Digest>,
     sha256: Option<String>,
     bytes: u64,

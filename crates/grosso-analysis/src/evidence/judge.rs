@@ -71,8 +71,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence. The checksum of a packet that is no longer than the other
-    /// packets of its flow has not been read yet.
+    /// Returns the judgment with its strongest evidence: if the checksum of a packet is valid, that replaces weaker
+    /// evidence. [`Self::judge`] does not read the checksum of a packet that is no longer than the others of its flow.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =

@@ -190,7 +190,7 @@ impl Report for ExplainReport {
             Some(verdict) => format!("{headers:<34} csum {verdict}"),
             None => headers.clone(),
         };
-        // The verdicts are aligned by padding, if the line is long enough.
+        // Align the verdicts with padding if the line has room for it.
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),
