@@ -1,4 +1,4 @@
-//! UDP around the types that do not need it: FOU and GUE.
+//! Optional UDP encapsulation of the other tunnel types: FOU and GUE.
 
 use grosso::tunnel::Carrier;
 
