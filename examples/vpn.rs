@@ -30,7 +30,7 @@ fn outwards(
     }
 }
 
-/// Opens datagrams of the peer and writes their packets to the device: a batch as a few superframes.
+/// Opens datagrams of the peer and writes their packets to the device. The packets of a batch become a few superframes.
 fn inwards(
     mut udp: UdpReceiver,
     mut tun: TunSender,

@@ -1,4 +1,4 @@
-//! The VPN of `vpn.rs` on tokio, with one task per direction; the two programs understand each other.
+//! The VPN of `vpn.rs` on tokio, with one task per direction; the two programs are compatible.
 //!
 //! `vpn_tokio LOCAL:PORT REMOTE:PORT DEVICE KEYFILE a|b`
 use std::{env, error::Error, io, net::SocketAddr};

@@ -1,7 +1,7 @@
 //! One endpoint of a WireGuard tunnel with one peer: boringtun's `noise` between a TUN device and a UDP socket.
 //!
-//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file has the private key of this endpoint and the public key
-//! of the peer, 32 bytes each.
+//! `wireguard LOCAL:PORT REMOTE:PORT DEVICE KEYFILE`: the file contains the private key of this endpoint and the public
+//! key of the peer, 32 bytes each.
 use std::{
     env,
     error::Error,
@@ -48,8 +48,8 @@ impl Tunnel {
         self.send_messages()
     }
 
-    /// Decrypts datagrams of the peer and sends them to the host: a batch as a few superframes. Sends handshake
-    /// replies, and the packets that waited for the handshake, to the peer.
+    /// Decrypts datagrams of the peer and sends them to the host. The packets of a batch become a few superframes.
+    /// Sends handshake replies, and the packets that waited for the handshake, to the peer.
     fn inwards(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, noise, messages, packets, spare } = self;
         udp.try_recv(|datagram| {

@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
 }
 
 /// Makes Cargo start the tests with more threads than there are CPUs: tests with hosts and guests mostly wait, and
-/// those that measure have a CPU to themselves regardless (ADR 0190). A number in the environment takes
+/// tests that measure still have a CPU to themselves (ADR 0190). A number that is set in the environment takes
 /// precedence.
 fn count_threads_of_tests() {
     println!("cargo::rerun-if-env-changed={TEST_THREADS}");
@@ -32,8 +32,7 @@ fn count_threads_of_tests() {
 }
 
 /// Sets the commit that reports contain: the value of the environment variable if it is set. Otherwise only an
-/// optimized build asks git, because a command that contains the commit has to be compiled again after every commit
-/// (ADR 0290).
+/// optimized build asks git, because a binary that contains the commit must be rebuilt after every commit (ADR 0290).
 fn record_commit() {
     println!("cargo::rerun-if-env-changed={COMMIT}");
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -79,7 +79,7 @@ fn set_up(device: &str, address: Ipv4Addr) {
 }
 
 /// Connects two hosts with a link, each with the device of an example, and checks that a stream between them arrives
-/// unchanged. `ends` has an example and its last arguments for each host.
+/// unchanged. `ends` contains the example for each host, and its last arguments.
 fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     let Some([a, b]) = hosts() else { return };
     let name = |name| InterfaceName::new(name).unwrap();

@@ -1,7 +1,7 @@
-"""Measures packets per second into Arrow: `python arrow.py [PACKETS]`, for packets of 64 and of 1514 bytes.
+"""Measures how many packets per second are read into Arrow: `python arrow.py [PACKETS]`.
 
-Each is measured three times, with the file in the page cache, and compared with scapy's fastest reader, which does not
-dissect packets.
+Packets of 64 and of 1514 bytes are measured, each three times with the file in the page cache, and compared with
+scapy's fastest reader, which does not dissect packets.
 """
 
 import sys

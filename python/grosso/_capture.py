@@ -92,7 +92,7 @@ class Capture:
         return Rows.packets(self._command("inspect", options), data, self)
 
     def trains(self, *, profile: PathLike | None = None, **options: Option) -> Rows:
-        """Returns the trains into which a receiving host would merge the packets. Each packet is in one train."""
+        """Returns the trains into which a receiving host would merge the packets; each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
                 "trains() returns a table, so it has no option write",
@@ -167,7 +167,7 @@ class Capture:
 
         ``flows`` gets a row for each direction of a TCP or UDP flow.
 
-        ``shard`` selects a part of the flows, such as ``2/4``.
+        ``shard`` selects a part of the flows, for example ``2/4``.
         """
         files = {"parquet": parquet, "trains": trains, "flows": flows, "shard": shard}
         return _report(self._command("export", {**files, **options}))

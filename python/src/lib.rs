@@ -2,8 +2,8 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `stream` | tables as streams of record batches, which a separate thread reads |
-//! | `words` | conversion of Python arguments to calls of the library |
+//! | `stream` | tables that a separate thread reads, as streams of record batches |
+//! | `words` | conversion of arguments from the package's Python code to calls of the library |
 #![deny(unsafe_code)]
 
 mod stream;

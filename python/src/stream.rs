@@ -101,7 +101,7 @@ impl Table {
 enum News {
     /// The captures are open, and the arguments are valid.
     Open,
-    /// Rows.
+    /// A batch of rows.
     Batch(RecordBatch),
     /// The reading ended with a failure.
     Failed(Failure),
@@ -109,10 +109,10 @@ enum News {
     Broken(ArrowError),
 }
 
-/// Receives a batch, or an error instead; returns whether it accepts more.
+/// Function that accepts a batch, or an error in its place, and returns whether it accepts more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
-/// Sends the messages of a reading, which ends when there is no receiver any more.
+/// Sender of the messages of a reading. The reading ends once there is no receiver.
 struct Teller<C> {
     batches: Batches<C, Hand>,
     to: SyncSender<News>,

@@ -1,4 +1,4 @@
-//! The arguments of the package's Python part as calls of the library.
+//! Conversion of arguments from the package's Python code to calls of the library.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -30,7 +30,7 @@ pub(crate) fn call(words: &[String], interrupted: &Arc<AtomicBool>) -> Call {
     call
 }
 
-/// Returns the command line that would make the same output.
+/// Returns the command line that would produce the same output.
 fn quoted(words: &[String]) -> String {
     let words = words.iter().map(|word| grosso_report::name::quoted(word));
     core::iter::once("grosso".to_owned()).chain(words).collect::<Vec<_>>().join(" ")

@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def traffic():
-    """Returns packets of 24 flows in both directions, with holes, losses and lone datagrams, all at different times."""
+    """Returns packets of 24 flows in both directions, with gaps, losses and single datagrams, at different times."""
     print("seed", seed := random.randrange(1 << 32))
     chance = random.Random(seed)
     sequences = dict.fromkeys(range(24), 1)

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub struct Digest {
     blocks: SyncSender<Vec<u8>>,
-    /// Hashed blocks, to be filled again.
+    /// Blocks that have been hashed and can be refilled.
     spare: Receiver<Vec<u8>>,
     worker: JoinHandle<String>,
 }
@@ -34,7 +34,7 @@ impl Digest {
         Some(Self { blocks, spare, worker })
     }
 
-    /// Adds bytes, and waits while too many blocks are still to be hashed.
+    /// Adds bytes. Waits while too many blocks have not been hashed yet.
     pub fn update(&mut self, bytes: &[u8]) {
         let mut block = self.spare.try_recv().unwrap_or_default();
         block.clear();

@@ -165,13 +165,13 @@ impl Capture {
 
 /// Returns the settings of a reading whose notes are kept.
 pub(crate) fn observed(session: Session) -> (Session, Rc<Notes>) {
-    // On this target, reading the time panics.
+    // WebAssembly has no clock: reading the time panics.
     let started = (!cfg!(target_family = "wasm")).then(Instant::now);
     let notes = Rc::new(Notes { texts: RefCell::default(), started });
     (Session { observer: Rc::<Notes>::clone(&notes), ..session }, notes)
 }
 
-/// Passes trains to a function.
+/// Visitor that passes trains to a function.
 struct EachTrain<F>(F);
 
 impl<'a, F: FnMut(TrainRow<'_>) -> bool> Visit<TrainRow<'a>> for EachTrain<F> {

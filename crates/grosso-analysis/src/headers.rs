@@ -31,7 +31,7 @@ pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
 /// The innermost transport header of a packet and related properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
-    /// TCP or UDP.
+    /// TCP or UDP header.
     pub layer: Layer,
     /// IP header directly around the transport header.
     pub ip: Layer,

@@ -1,27 +1,27 @@
-//! Departure times of packets on a line of a given rate.
+//! Departure times of packets on a link of a given rate.
 //!
-//! A line carries one packet after another, in each direction of each device. A segment of a superframe starts when the
-//! previous packet has ended, but not before its superframe. Recorded times are kept, unless an earlier packet was
-//! delayed beyond them: then the packet waits for it, so that packets stay in order.
+//! Each device has one link per direction, which transmits one packet at a time. A segment of a superframe starts when
+//! the previous packet has ended, but not before the time of its superframe. Recorded times are kept, unless an earlier
+//! packet was delayed beyond them: then the packet waits for it, so that packets stay in order.
 
 use std::collections::HashMap;
 
 use grosso_capture::{PacketMeta, flag};
 
-/// Lines of a capture, all with one rate.
+/// Links of a capture, all with the same rate.
 #[derive(Debug)]
 pub struct Lines {
     bits_per_second: u64,
-    /// State of the lines by device and direction.
+    /// State of the links by device and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 
-/// State of one line.
+/// State of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    /// Time at which the line has carried all packets so far.
+    /// Time at which the link has transmitted all packets so far.
     free_ns: u64,
-    /// Time at which the line has carried the packets with computed times: no packet with a recorded time may start
+    /// Time at which the link has transmitted the packets with computed times. No packet with a recorded time may start
     /// before it.
     late_ns: u64,
 }
@@ -32,7 +32,7 @@ pub enum Spacing {
     /// All packets have the time of the superframe.
     #[default]
     Same,
-    /// Packets are spaced by their transmission time on a line of this many bits per second.
+    /// Packets are spaced by their transmission time on a link with this many bits per second.
     Line(u64),
 }
 
@@ -46,12 +46,12 @@ pub enum Timing {
 }
 
 impl Lines {
-    /// Creates lines of this many bits per second.
+    /// Creates links with this many bits per second.
     pub fn new(bits_per_second: u64) -> Self {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }
 
-    /// Returns the time at which the next packet, of `len` bytes, starts on the line of `device`; `None` if the packet
+    /// Returns the time at which the next packet, of `len` bytes, starts on the link of `device`; `None` if the packet
     /// has no time.
     pub fn start(
         &mut self,
@@ -77,7 +77,7 @@ impl Lines {
         Some(start_ns)
     }
 
-    /// Removes all lines, because a new section renumbers the interfaces.
+    /// Removes all links, because a new section renumbers the interfaces.
     pub fn clear(&mut self) {
         self.lines.clear();
     }
@@ -90,7 +90,7 @@ impl Lines {
     }
 }
 
-/// Length of preamble, check sequence and gap between two Ethernet frames (IEEE 802.3 section 4.4.2).
+/// Length of the preamble, the check sequence and the gap between two Ethernet frames (IEEE 802.3 section 4.4.2).
 const GAP_BYTES: usize = 8 + 4 + 12;
 /// Length of the shortest frame without its check sequence.
 const FRAME_BYTES_MIN: usize = 60;

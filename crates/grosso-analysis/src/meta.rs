@@ -70,7 +70,8 @@ pub fn of_segment(from: &PacketMeta, is_partial: bool) -> PacketMeta {
 pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -> PacketMeta {
     let mut written = of_segment(from, false);
     let Some(recorded) = &from.offload else {
-        // The capture recorded no metadata, and only a partial checksum, a segment size or a tunnel port requires some.
+        // The capture recorded no metadata. The output needs some only for a partial checksum, a segment size or a
+        // tunnel port.
         let is_unfinished =
             matches!(known.checksum, Checksum::Partial { .. }) || known.gso.is_some();
         if is_unfinished || !tunnels.is_empty() {
@@ -88,7 +89,7 @@ pub fn of_tunnelled(from: &PacketMeta, known: &Meta, tunnels: Vec<TunnelPort>) -
             *found = Gso { fixed_ids: found.fixed_ids, ..gso };
         }
     }
-    // A checksum state that no device reported was not captured.
+    // If no device reported a checksum state, the output records none.
     let is_told = recorded.is_partial() || recorded.meta.checksum != Checksum::None;
     if !is_told && matches!(left.meta.checksum, Checksum::Complete { .. }) {
         left.meta.checksum = Checksum::None;

@@ -221,7 +221,7 @@ fn is_plain_tcp(bytes: &[u8], layer: &Layer) -> bool {
 
 /// Maximum number of suspected tunnels per capture; more would not fit into a hint.
 const SUSPICIONS_MAX: usize = 4;
-/// The byte of an Ethernet frame whose lowest bit marks a group address as the source address.
+/// Offset of the byte of an Ethernet frame whose lowest bit shows that the source address is a group address.
 const GROUP_BIT_AT: usize = ethernet::field::SOURCE.start;
 /// Minimum length to which Ethernet frames are padded, without the check sequence.
 const FRAME_BYTES_MIN: usize = 60;

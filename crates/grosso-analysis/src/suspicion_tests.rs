@@ -1,4 +1,4 @@
-//! Tests with datagrams that may be a tunnel, and with datagrams that must not be taken for one.
+//! Tests of tunnel hints: with datagrams that look like a tunnel, and with datagrams that must not be mistaken for one.
 
 use grosso_testkit::{
     Packet,
@@ -139,7 +139,7 @@ fn b10_what_does_not_fit_is_not_suspected() {
     }
 }
 
-/// Checks payloads that start like other protocols, some of them similar to a tunnel.
+/// Checks payloads of other protocols, some of which start like a tunnel.
 #[test]
 fn b10_what_others_send_over_udp_is_no_tunnel() {
     let mut random = Random::new(0x6731_3462);
@@ -166,7 +166,7 @@ fn b10_what_others_send_over_udp_is_no_tunnel() {
     }
 }
 
-/// Returns the first bytes of tunnels.
+/// Generates the first bytes of tunnels.
 fn starts() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 8] = [
         &[],

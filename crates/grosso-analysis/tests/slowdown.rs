@@ -297,7 +297,7 @@ fn flows_that_alternate_are_named_if_a_poll_has_few_packets_of_each() {
     assert_eq!(first(&slowdowns(&in_turn(8))), None);
 }
 
-/// An acknowledgment that waits for a CPU between the capture point and the link makes one round trip look short.
+/// An acknowledgment that waits for a CPU between the capture point and the link makes one round trip seem short.
 #[test]
 fn one_short_round_trip_hides_no_small_window() {
     let mut frames = transfer(Fault::SmallWindow(8), 1001).at_receiver;

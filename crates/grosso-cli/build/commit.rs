@@ -1,4 +1,4 @@
-//! The commit that a build is made from.
+//! The commit from which the command is built.
 
 use std::{fs, path::Path, process::Command};
 

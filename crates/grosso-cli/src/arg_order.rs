@@ -85,7 +85,7 @@ fn all(level: &Command, is_it: &dyn Fn(&clap::Arg) -> bool) -> bool {
     level.get_arguments().any(is_it) || level.get_subcommands().any(|inner| all(inner, is_it))
 }
 
-/// Returns whether an argument means a file and not a misspelled subcommand: it has a dot or a slash, or the file
+/// Returns whether an argument names a file rather than a misspelled subcommand: it has a dot or a slash, or the file
 /// exists.
 fn looks_like_file(word: &OsString) -> bool {
     let text = word.to_string_lossy();

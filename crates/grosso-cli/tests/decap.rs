@@ -7,7 +7,7 @@ use grosso_testkit::{Packet, flows::assert_conserved, oracle, random::Random};
 
 use crate::common::{Bench, ETHERNET, Timed, capture, capture_of, frames, has, packets};
 
-/// A few tunnels of each kind.
+/// Types of tunnels from which the tests extract packets.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
     Vxlan,
@@ -297,7 +297,7 @@ fn checksums_of_a_sending_host_are_no_reason_to_refuse() {
     assert_eq!(frames(&bench.get("c.pcapng"))[0], packet.out_of_tunnel().unwrap().build());
 }
 
-/// Tests that superframes of tunneled packets give the same packets whether they are segmented before or after
+/// Tests that superframes of tunneled packets result in the same packets whether they are segmented before or after
 /// decapsulation.
 #[test]
 fn superframes_keep_how_they_are_cut() {

@@ -34,7 +34,8 @@ fn the_outside_of_a_tunnel_device_becomes_its_inside() {
     }
     for device in DEVICES {
         let Some(hosts) = Hosts::new() else { return };
-        // In this test the far endpoint is a separate host. It has the addresses of the missing device.
+        // The second host itself is the far endpoint, so its interface gets the addresses that Grosso's device would
+        // have.
         let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
         hosts.b.run(wake).unwrap().unwrap();
         hosts.address("e0");

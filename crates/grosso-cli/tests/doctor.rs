@@ -222,7 +222,7 @@ fn blocked_user_namespaces_are_named_by_their_switch() {
     assert_eq!(check("udp gso/gro")["state"], "ok", "on the existing loopback device");
 }
 
-/// A host may boot from the file system of a former container, which still has the container's marker file. Therefore
+/// A host may boot from the file system of a former container, which still has the container's marker file. Therefore,
 /// `doctor` also checks the namespaces.
 #[test]
 fn a_container_is_one_by_its_namespaces_too() {

@@ -244,7 +244,7 @@ fn keep_exchanging(connection: &[TcpStream; 2], compared: &AtomicU64, ends: &Ato
     }
 }
 
-/// Stops the traffic at the end, even if a fault fails the test.
+/// Guard that stops the traffic when the test ends, even if a fault fails the test.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {

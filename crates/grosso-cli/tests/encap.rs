@@ -155,7 +155,7 @@ fn tshark_dissects_every_format_without_complaint() {
     }
 }
 
-/// Tests that superframes with partial checksums give the same packets whether they are segmented before or after
+/// Tests that superframes with partial checksums result in the same packets whether they are segmented before or after
 /// encapsulation.
 #[test]
 fn superframes_stay_superframes_and_are_cut_into_the_same_packets() {

@@ -52,7 +52,8 @@ fn fragment(bench: &Bench, input: &[u8]) {
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
 }
 
-/// Returns fragments of an IPv4 datagram; each is given by its offset, whether more follow, and its data.
+/// Returns fragments of an IPv4 datagram. For each, `pieces` contains the offset, whether more fragments follow, and
+/// the data.
 fn pieces(id: u16, pieces: &[(u16, bool, &[u8])]) -> Vec<Vec<u8>> {
     let piece = |&(offset, more, data): &(u16, bool, &[u8])| {
         let ip = Packet::new().ethernet(|e| e).ipv4(move |ip| {
@@ -75,7 +76,7 @@ fn every_kind_of_packet_comes_back_with_its_time() {
     assert_eq!(packets(&bench.get("c")), packets(&input));
 }
 
-/// The smallest MTU of IPv4 gives thousands of fragments of 16 and 48 bytes.
+/// The smallest MTU of IPv4 results in thousands of fragments of 16 and 48 bytes.
 #[test]
 fn d16_what_fragment_makes_for_any_mtu_reassemble_joins() {
     let bench = Bench::new();
@@ -606,7 +607,7 @@ fn a_datagram_beyond_the_snapshot_length_is_written_whole() {
     bench.ok("reassemble -q -r b -w c --strict");
     assert_eq!(frames(&bench.get("c")), [packet.build()]);
     if has("tcpdump") {
-        // libpcap truncates packets that are longer than the file header says.
+        // libpcap truncates packets that are longer than the snap length in the file header.
         let output = std::process::Command::new("tcpdump")
             .args(["-w", "-", "-r"])
             .arg(bench.path("c"))
@@ -635,7 +636,7 @@ fn interleaved(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     firsts.chain(frames.chunks(4).flat_map(|datagram| datagram[1..].to_vec())).collect()
 }
 
-/// In a file, many interleaved fragments do not mean that an identification was used again: rule F4 is for hosts with
+/// In a file, many interleaved fragments do not mean that an identification was reused: rule F4 applies to hosts with
 /// little memory.
 #[test]
 fn d15_many_interleaved_datagrams_of_one_source_are_all_joined() {

@@ -26,7 +26,7 @@ fn fragments_of_the_kernel_become_what_was_sent() {
         return;
     }
     let Some(hosts) = Hosts::new() else { return };
-    // In this test the far endpoint is a separate host. It has the addresses of the missing device.
+    // The second host itself is the far endpoint, so its interface gets the addresses that Grosso's device would have.
     let wake = || std::fs::write("/proc/sys/net/ipv6/conf/e0/disable_ipv6", "0");
     hosts.b.run(wake).unwrap().unwrap();
     hosts.address("e0");

@@ -126,7 +126,7 @@ fn boots_again(rows: &[(&str, &str, &str)]) {
     }
 }
 
-/// Restarts the guest's stream until both queue pairs have carried packets, no matter which flows these are.
+/// Receives the start of the guest's stream over 16 connections, so that both queue pairs carry packets.
 fn many_flows(content: &[u8]) -> io::Result<()> {
     for address in A.into_iter().cycle().take(16) {
         let mut stream = TcpStream::connect((address, 19))?;

@@ -1,4 +1,4 @@
-//! Interruption by Ctrl-C: the report says how many packets and what share of the file it covers.
+//! Interruption by Ctrl-C: the report says how many packets it covers, and what share of the file.
 #![cfg(unix)]
 
 use std::{

@@ -1,4 +1,4 @@
-//! `wire --ts line=RATE`: a line carries one packet after another, so time never goes backwards.
+//! `wire --ts line=RATE`: a link transmits one packet at a time, so time never goes backwards.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::Packet;
@@ -52,8 +52,8 @@ fn d16_a_superframe_waits_for_the_one_before_it() {
 #[test]
 fn recorded_times_stay_where_the_line_was_idle() {
     let bench = Bench::new();
-    // The times are faster than the line and go backwards, as in captures of several queues: `wire` does not correct
-    // that.
+    // The packets are closer together than the link rate permits, and times go backwards, as in captures of several
+    // queues. `wire` does not correct that.
     let times = [0, 5, 3, 1000, 900];
     let input: Vec<Timed> = times.iter().map(|time| (START_NS + time, frame(1, 0, 1460))).collect();
     let written = output(&bench, &input, "--ts line=1G");
@@ -77,7 +77,7 @@ fn recorded_arrivals_count_for_more_than_the_line_unless_it_is_busy() {
     bench.ok("coalesce -q -r c -w d");
     bench.ok("wire -q -r d -w e --ts line=1G");
     assert_eq!(packets(&bench.get("e")), train);
-    // Packets that arrive while a superframe still occupies the line wait, and keep their order.
+    // Packets that arrive while the link still transmits a superframe wait, and keep their order.
     let all = [vec![(START_NS - 10, frame(9, 0, 14_600))], train].concat();
     bench.put("c", &capture_of(Format::Pcapng, ETHERNET, &all));
     bench.ok("coalesce -q -r c -w d");

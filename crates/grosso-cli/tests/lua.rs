@@ -36,7 +36,7 @@ fn fields(bench: &Bench, file: &str, fields: &[&str], words: &[&str]) -> Vec<Vec
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// Numbers in one of the two byte orders.
+/// Byte order of the encoded numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Big,

@@ -142,7 +142,7 @@ fn mpls_in_udp() {
     }
 }
 
-/// A label stack around `content`, with this label at its bottom.
+/// Returns a stack of two labels, followed by `content`.
 fn labels(content: &[u8]) -> Vec<u8> {
     joined(&[&[0, 1, 0x10, 64, 0, 2, 0x11, 64], content])
 }
@@ -192,7 +192,7 @@ fn ethernet_over_mpls_to_addresses_that_start_with_other_bits() {
     assert_eq!(frames(&bench.get("out.pcap")), plain);
 }
 
-/// Ethernet with a label stack around `content`.
+/// Returns an Ethernet frame that contains a stack of labels and `content`.
 fn label_frame(content: &[u8]) -> Vec<u8> {
     joined(&[&ipv4(4, &[])[..12], &[0x88, 0x47], &labels(content)])
 }

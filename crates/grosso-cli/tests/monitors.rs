@@ -152,7 +152,7 @@ fn a_client_that_takes_nothing_holds_nothing_up_and_its_losses_are_counted() {
     frame.resize(60_000, 0);
     for count in 1..=1000 {
         tap.write(&[&[0; 10][..], &frame].concat());
-        // No more packets wait than fit into the ring.
+        // The number of waiting packets must not exceed the ring.
         let written = || std::fs::metadata(bench.path("x.pcap")).unwrap().len();
         if count % 100 == 0 {
             until(|| written() == 24 + count * (16 + 60_000));

@@ -70,7 +70,7 @@ fn files_of_a_size_are_those_of_tcpdump_packet_by_packet() {
     if !has("tcpdump") {
         return;
     }
-    // 80 frames make five files.
+    // 80 frames fill five files.
     for (options, first, last, count) in
         [("-C 1", "", "4", 5), ("-C 1 -W 3", "0", "1", 3), ("-C 1 -W 12", "00", "04", 5)]
     {

@@ -306,8 +306,8 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
         drop(listener);
         let mut said = Vec::new();
         if is_taken {
-            // The file is unchanged. The port is free once no program that another test is starting holds a copy of the
-            // listener.
+            // The file is unchanged. The port becomes free once no program that another test starts still holds a copy
+            // of the listener.
             loop {
                 running.signal(Signal::HUP);
                 let (before, line) = running.said_with("metrics");
@@ -352,7 +352,7 @@ fn shown(hosts: &Hosts, running: &Running) -> Vec<(String, u64, u32, u32)> {
     let state = |thread: &serde_json::Value| {
         let capabilities = u64::from_str_radix(thread["cap_eff"].as_str().unwrap(), 16).unwrap();
         let is = |key: &str| u32::from(thread[key].as_bool().unwrap());
-        // In the kernel, the mode number of a filter is 2.
+        // The kernel shows a system call filter as mode 2.
         let name = thread["name"].as_str().unwrap().to_owned();
         (name, capabilities, is("no_new_privs"), 2 * is("seccomp"))
     };

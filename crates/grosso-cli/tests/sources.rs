@@ -134,9 +134,9 @@ const UNJUDGED: [(&str, &str); 4] = [
     ("rtt --time 50ms --runs 1", "claims of the lab itself, on which one run is noise"),
     (COST, "claims of the lab itself, on which one run is noise"),
 ];
-/// Number of runs in each attempt, until no answer contradicts the document. Three runs distinguish two settings, five
-/// also distinguish a setting from a bound. One test in twenty finds a difference that does not exist; two tests in
-/// succession hardly ever do.
+/// Number of runs in each attempt, until no answer contradicts the document. Three runs suffice to compare two
+/// settings, and five to compare a setting with a bound. One test in twenty finds a difference that does not exist; two
+/// tests in succession hardly ever do.
 const RUNS: [&str; 3] = ["3", "5", "5"];
 
 /// A result that the document states: the number of the claim, the line of the lab and its verdict.

@@ -1,4 +1,4 @@
-//! The tables and pages that experiments of the lab fill.
+//! Tests of the tables and pages that the lab's experiments fill.
 
 use grosso_testkit::processor::Processor;
 use serde_json::Value;
@@ -137,7 +137,7 @@ fn lab_acks_tells_who_reaches_the_sender() {
 
 #[test]
 fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
-    // If the kernel accepts no senders, other tests run them in userspace too.
+    // If the kernel does not support these senders, other tests run them in userspace too.
     let usual = measured(&first_runs_of("acks"));
     let is_userspace =
         |of: &Option<Measured>| of.as_ref().is_none_or(|of| of.report["senders"] == "userspace");

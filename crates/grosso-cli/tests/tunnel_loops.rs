@@ -220,7 +220,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        // The sender exits too if the program exits before it has printed both.
+        // The sender exits too if the program exits before it has printed both notes.
         let _stop = Stop(&sending);
         // On a busy machine, the route may be checked before the first packet returns.
         for _ in 0..2 {
@@ -236,7 +236,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
     }
 }
 
-/// Clears the flag when dropped.
+/// Guard that clears the flag when dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -305,7 +305,7 @@ const TYPES: [(&str, usize); 20] = [
     ("ip6tnl encap gue encaplimit none", 1),
 ];
 
-/// An MTU that shrinks and grows while inner streams over IPv4 and IPv6 run ends none of them.
+/// If the MTU shrinks and grows while inner streams over IPv4 and IPv6 run, none of them ends.
 #[test]
 fn a_path_that_shrinks_and_grows_ends_no_stream_of_any_tunnel() {
     side_by_side(&TYPES, |&(words, family)| {

@@ -325,7 +325,7 @@ fn superframes_count_as_the_packets_of_the_wire() {
     assert_eq!(report["input"]["packets"], 4);
     assert_eq!(report["offered"]["wire_packets"], 200);
     assert_eq!(report["offered"]["superframes"], 4);
-    // Four buffers, two hundred segments, and no bucket bound at 31.
+    // The four superframes merge into one train of 200 segments, although no bucket ends at 200.
     assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
     let run = bench.ok("whatif --profile linux b");
     assert!(

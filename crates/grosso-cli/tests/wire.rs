@@ -568,7 +568,7 @@ fn inspection_tells_the_vantage_point() {
     let merged = host_capture(0, &[50_000]);
     assert_eq!(vantage(&[plain.build(), merged[0].clone()]), "receiver-host");
     assert_eq!(vantage(&[]), "empty");
-    // Frames that were not parsed are no evidence for the wire.
+    // Frames that were not parsed are not evidence of a wire capture.
     assert_eq!(vantage(&[vec![0xff; 60]]), "unknown");
     bench.put("a", &capture(Format::Pcap, 105, &[vec![0; 60]]));
     let run = bench.run("inspect a --json");

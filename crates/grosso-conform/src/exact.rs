@@ -1,4 +1,4 @@
-//! Laws of the tasks with only one correct output: segmentation and reassembly.
+//! Laws for tasks that have only one correct output: segmentation and reassembly.
 
 use crate::{
     difference::difference,
@@ -36,7 +36,7 @@ fn compare(vector: &Vector, expected: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<Fa
     }
     let mut faults = Vec::new();
     for packet in others {
-        // A wrong packet takes the place of the first missing one.
+        // A wrong packet is assumed to replace the first missing one.
         let (law, text) = match missing.is_empty() {
             true => (Law::Added, "unexpected output packet".to_owned()),
             false => {

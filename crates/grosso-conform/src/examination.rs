@@ -1,4 +1,4 @@
-//! Examination of a program: every vector in turn, with a new process after each breakdown.
+//! Runs a program on every vector, one after another, and starts a new process after each breakdown.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering},
@@ -110,5 +110,5 @@ fn cannot_start(words: &[OsString], error: &io::Error) -> Failure {
         .hint("pass the program after --: grosso conform -- ./mine")
 }
 
-/// Number of breakdowns after which no further vector is tried, because each may cost the timeout of a poll.
+/// Number of breakdowns after which no further vector is tried, because each breakdown may last until a poll times out.
 const BREAKDOWNS_MAX: usize = 3;

@@ -14,7 +14,7 @@ pub struct Framed {
     pub frame: Vec<u8>,
 }
 
-/// Data that violate this format.
+/// A violation of this format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// The length of a record is out of range.

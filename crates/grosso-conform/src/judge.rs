@@ -59,8 +59,8 @@ impl<'a> Court<'a> {
         Self { vector, found: vec![false; vector.frames.len()], faults: Vec::new() }
     }
 
-    /// Reads a record: chooses the interpretation of the header that recovers the most input packets and for which the
-    /// other packets resemble input packets.
+    /// Reads a record. Among the possible interpretations of its header, chooses the one that recovers the most input
+    /// packets and whose packets are most similar to input packets.
     fn hear(&mut self, record: &Framed) -> Option<Left> {
         let Heard { readings, vouches } = match read(record) {
             Ok(said) => said,
@@ -82,7 +82,7 @@ impl<'a> Court<'a> {
         Some(Left { packets, members, vouches })
     }
 
-    /// Returns the maximum number of header bytes that the packet has in common with an input packet.
+    /// Returns the number of header bytes that the packet shares with the most similar input packet.
     fn likeness(&self, packet: &[u8]) -> usize {
         let alike = |frame: &Vec<u8>| {
             let pairs = frame.iter().zip(packet).take(HEADER_BYTES);
@@ -124,8 +124,8 @@ impl<'a> Court<'a> {
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
     }
 
-    /// Reports a frame with packets that must not be merged; that is also the cause if its segments differ from the
-    /// input.
+    /// Reports a frame that merges packets that must not be merged. This is also the cause if its segments differ from
+    /// the input.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
         let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
@@ -256,7 +256,7 @@ fn coalescer() -> PortCoalescer {
     PortCoalescer::new(CoalesceOptions::new(LINK, SEED).profile(Profile::linux()).ports(PORTS))
 }
 
-/// Number of header bytes that are compared.
+/// Maximum number of header bytes that are compared.
 const HEADER_BYTES: usize = 100;
 /// Seed of the flow table; there is no attacker here.
 const SEED: u64 = 0;

@@ -70,7 +70,7 @@ impl Judged {
         in_its_own_group(&mut command);
         let mut child = command.spawn()?;
         let (to, polls) = channel();
-        // One answer may wait: a program that writes endlessly is blocked by its pipe.
+        // The channel holds one answer, so the pipe fills up and blocks a program that writes endlessly.
         let (answers, from) = sync_channel(1);
         if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {
             thread::spawn(move || write(input, &polls));
@@ -157,7 +157,7 @@ impl Judged {
     }
 }
 
-/// Kills a program that is still running, with its child processes; the threads at its pipes then end.
+/// Kills a program that is still running, with its child processes. The threads that use its pipes then end.
 impl Drop for Judged {
     fn drop(&mut self) {
         if !self.has_ended {

@@ -38,7 +38,7 @@ pub struct Score {
     faults: Vec<FaultRow>,
 }
 
-/// Vectors by result.
+/// Number of vectors for each result.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct VectorCounts {
     right: u64,

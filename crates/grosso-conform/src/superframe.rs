@@ -18,8 +18,8 @@ use super::framing::Framed;
 /// Interpretations of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The packets for every interpretation of the header, which cannot express constant identifications or CWR on
-    /// every packet. There is at least one interpretation.
+    /// The packets for each possible interpretation of the header, at least one. The header does not say whether
+    /// identifications are constant, or whether every packet has CWR.
     pub readings: Vec<Vec<Vec<u8>>>,
     /// Whether the record marks the checksum as verified.
     pub vouches: bool,
@@ -103,7 +103,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
         return Err(Unsound { rule: "G51", text });
     };
     let mut seeded = frame.to_vec();
-    // The sum is not defined after some headers.
+    // Some headers have no pseudo-header sum.
     if make_partial(&mut seeded, stack) != Checksum::None && seeded != frame {
         let at = usize::from(start) + usize::from(offset);
         let [is, should] = [frame, &seeded].map(|bytes| {

@@ -33,7 +33,7 @@ pub struct Vector {
     pub frames: Vec<Vec<u8>>,
     /// Virtio header of each input frame; zero except for superframes.
     pub header: [u8; HEADER_LEN],
-    /// Correct outputs, if the input determines the output. A header can have several meanings: it does not say whether
+    /// Correct outputs, if the input determines the output. There may be several, because a header does not say whether
     /// identifications are constant.
     pub expected: Vec<Vec<Vec<u8>>>,
     /// Whether the order of the packets in the output matters.

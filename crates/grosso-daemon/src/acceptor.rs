@@ -1,4 +1,4 @@
-//! Accepting clients of listeners, within bounds that no client can change.
+//! Accepts clients of listeners, within limits that clients cannot change.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::talk::Talk;
 
-/// Accepts the waiting clients of listeners that do not block.
+/// Acceptor of the waiting clients of nonblocking listeners.
 #[derive(Debug, Default)]
 pub struct Acceptor {
     /// Time until which no client is accepted, because no descriptors were left.

@@ -1,4 +1,4 @@
-//! Claims on keys and interfaces, which show programs on a host whether another program already uses one of them.
+//! Claims on keys and interfaces. A claim shows other programs on the host that the key or interface is in use.
 //!
 //! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. All users of
 //! a network namespace see it, regardless of their directories, and it disappears when its program ends. A claim counts
@@ -42,7 +42,7 @@ pub(super) fn claim(
 }
 
 /// Claims an interface until the result is dropped. The error is [`io::ErrorKind::AddrInUse`] if another path has
-/// claimed it. `Ok(None)` means that another user holds the name.
+/// claimed it. `Ok(None)` means that another user has claimed it.
 pub(super) fn interface(name: &str) -> io::Result<Option<File>> {
     match claim_name(&format!("grosso-interface-{name}"))? {
         Claim::Held(socket) => Ok(Some(socket.into())),

@@ -104,7 +104,8 @@ impl Config {
     }
 }
 
-/// Returns the message for a key that is an option of `grosso bridge` by another name, or that belongs to a port.
+/// Returns the message for a key that is named after an option of `grosso bridge` instead of the file's key, or that
+/// belongs to a port.
 fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
@@ -139,13 +140,13 @@ pub fn paths(
     Ok(paths)
 }
 
-/// Returns the reason why two paths exclude each other: a shared device, or tunnels that would take each other's
+/// Returns the reason why two paths exclude each other: a shared device, or tunnels that would receive each other's
 /// packets.
 fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
     let taken = [&other.left.device, &other.right.device];
     [&path.left.device, &path.right.device].into_iter().find_map(|device| match device {
         Device::Tunnel(tunnel) => {
-            // A tunnel is never the left end of a path.
+            // A tunnel is never the left endpoint of a path.
             let Device::Tunnel(taken) = &other.right.device else { return None };
             let name = tunnel.name();
             if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
@@ -508,7 +509,7 @@ impl<'de> DeserializeSeed<'de> for SettingSeed {
 /// Reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
                                 the input: use it only on a host that terminates TCP";
-/// Options of `grosso bridge` that a file has by another name.
+/// Options of `grosso bridge` that have another name in a file.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),
     ("reorder", "a profile with a table [reorder]"),

@@ -2,7 +2,7 @@
 //!
 //! | thread | capabilities | system calls |
 //! |---|---|---|
-//! | of a path | none | packets, and Unix sockets if the thread connects to one or shares memory |
+//! | threads of paths | none | packets, and Unix sockets if the thread connects to one or shares memory |
 //! | `grosso-observe` | none | requests for counters |
 //! | `signals` | none | waiting |
 //! | `closer` | none | closing descriptors that other programs passed |
@@ -11,8 +11,8 @@
 //! | `pcap-listener` | none | clients of `capture --listen` |
 //! | `capture-files` | the capability for directories of other users | opening files in the output directories |
 //!
-//! Threads of paths are confined before their first packet, the main thread once the devices are open, and the main
-//! thread of `capture` before its first packet.
+//! Threads of paths are confined before their first packet, as is the main thread of `capture`. In other commands, the
+//! main thread is confined once the devices are open.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{error::Failure, name::harmless, talk::Talk};
 
-/// Confinement of a process at the time when its threads had started.
+/// Confinement of a process after its threads have started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Confinement {
@@ -67,7 +67,7 @@ impl Confinement {
         self.threads.iter().map(move |thread| {
             let name = harmless(&thread.name);
             let ConfinedThread { uid, cap_eff, no_new_privs, seccomp, .. } = thread;
-            // `/proc` reports 2 for filters.
+            // `/proc` shows a system call filter as mode 2.
             let (no_new_privs, seccomp) = (u8::from(*no_new_privs), 2 * u8::from(*seccomp));
             format!(
                 "{name}: uid {uid}, CapEff {cap_eff}, NoNewPrivs {no_new_privs}, Seccomp {seccomp}, \
@@ -180,7 +180,7 @@ fn spawn_entering(
     let confined = move || {
         let result = enter();
         let is_confined = result.is_ok();
-        // The caller waits for the result.
+        // The send cannot fail, because the caller waits for the result.
         let _ = sender.send(result);
         if is_confined {
             work();

@@ -2,7 +2,7 @@
 
 use sd_notify::NotifyState;
 
-/// Reports that the paths run.
+/// Reports that the paths are running.
 pub fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
@@ -27,6 +27,6 @@ pub fn stopping() {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // If the manager cannot be reached, it has exited, and will notice the state by itself.
+    // A manager that cannot be reached has exited, and will determine the state itself when it starts again.
     let _ = sd_notify::notify(states);
 }

@@ -35,9 +35,9 @@ use crate::{confinement, error::Failure, needs::Needs, tunnel::Description};
 pub struct PathSpec {
     /// The name of the path in messages and counters.
     pub name: String,
-    /// Left end of the path.
+    /// Left endpoint of the path.
     pub left: PortSpec,
-    /// Right end of the path.
+    /// Right endpoint of the path.
     pub right: PortSpec,
     /// Whether packets are coalesced towards a port that takes superframes.
     pub coalesce: bool,
@@ -197,7 +197,7 @@ fn claims(spec: &PathSpec) -> (Vec<File>, Vec<String>) {
         match claim::interface(name) {
             Ok(claim) => claims.extend(claim),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => shared.push(name.to_owned()),
-            // A path that must not claim its interface still carries packets.
+            // A path that fails to claim its interface still carries packets.
             Err(_) => {}
         }
     }

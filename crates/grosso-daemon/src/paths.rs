@@ -134,8 +134,8 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// Returns the note that the tunnel of this path dropped a packet of its own; `None` after the first, and for a
-    /// stopped path.
+    /// Returns the note that the tunnel of this path dropped a packet of its own; `None` if this was already noted, or
+    /// if the path was stopped.
     pub fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {

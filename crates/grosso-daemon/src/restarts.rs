@@ -20,7 +20,7 @@ impl Restarts {
 
 /// Maximum number of restarts of a path within `RESTART_TIME`: repeated packets could make it panic forever.
 pub const RESTARTS_MAX: usize = 3;
-/// Time for which a panic counts.
+/// Time after which a panic no longer counts.
 const RESTART_TIME: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

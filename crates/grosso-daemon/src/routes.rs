@@ -95,7 +95,8 @@ impl Search<'_> {
         Some([vec![name], rest].concat())
     }
 
-    /// Returns the link through which packets leave, below devices that only tag them.
+    /// Returns the link through which packets leave. If it is a device that only tags packets, returns the link below
+    /// it.
     fn link_to(
         &self,
         destination: IpAddr,

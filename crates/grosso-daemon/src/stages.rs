@@ -444,7 +444,7 @@ impl EspTable {
     }
 }
 
-/// Returns the options of the stages in front of a port that handles fragments in this mode.
+/// Returns the options of the stages around a port that handles fragments in this mode.
 pub(super) fn options(
     fragments: Option<&FragmentsSpec>,
     mode: Option<FragmentsMode>,

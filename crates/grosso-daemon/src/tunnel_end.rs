@@ -1,4 +1,4 @@
-//! A tunnel as an endpoint of a path: sockets, and the tunnel in front of them.
+//! A tunnel as an endpoint of a path: the sockets, and the tunnel around them.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -31,7 +31,7 @@ pub(super) enum Ends {
     Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
-/// Opens a tunnel's sockets, for each queue with its share of the flows. `device` leads into the tunnel.
+/// Opens the tunnel's sockets for each queue, which receives a share of the flows. `device` leads into the tunnel.
 pub(super) fn open(
     description: &Description,
     device: &str,
@@ -80,7 +80,7 @@ pub(super) fn open(
     tunnelled(ports, &options, command).map(Ends::Ip)
 }
 
-/// Puts the tunnel in front of each port.
+/// Wraps each port in the tunnel.
 fn tunnelled<P: Port>(
     ports: Vec<P>,
     options: &TunnelOptions,
@@ -97,8 +97,7 @@ fn address(device: &str) -> Option<[u8; 6]> {
     link.ok()?.hardware_address
 }
 
-/// Returns the note that a tunnel's path MTU is not probed, or that probing is of no use, although no option forbids
-/// it.
+/// Returns a note if a tunnel's path MTU is not probed although no option forbids it, or if probing has no effect.
 pub fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
     let Err(error) = probing else { return untold(description) };
@@ -140,7 +139,8 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
             );
             Failure::environment("environment.local", message).hint(hint)
         }
-        // The kernel's error concerns the receive port.
+        // Only Grosso's own error, which has no error number, concerns the source ports. The kernel's concerns the
+        // receive port.
         io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
             let hint = format!(
                 "ss -uanp 'src {address}' shows the programs; set other ports with srcport or \

@@ -14,8 +14,8 @@ use grosso_sys::xdp;
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, in 32-bit numbers to keep the buffer small, because a path moves it between
-    /// lists.
+    /// Range of the frame in the memory, stored in 32-bit numbers. A path moves the buffer between lists, so it should
+    /// be small.
     start: u32,
     end: u32,
 }
@@ -27,7 +27,7 @@ enum Memory {
     Own(Vec<u8>),
     /// Memory of a stage around the port, which the port does not reuse.
     Made(Vec<u8>),
-    /// Memory that several buffers share, which is not reused.
+    /// Memory that several buffers share and that is not reused.
     Shared(Arc<dyn SharedMemory>),
     /// A slot of a packet socket's ring.
     #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
@@ -203,7 +203,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back one of these buffers.
+    /// Takes back a buffer of this port.
     pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
         if let Some(bytes) = buffer.into_own() {
             self.put_back(bytes);
@@ -237,7 +237,8 @@ impl Spare {
     /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
     /// stage.
     ///
-    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets the rest.
+    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets all
+    /// further buffers.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
         if self.buffers.len() >= SPARE_BUFFERS_MAX {
             return Some(buffer);

@@ -131,7 +131,8 @@ impl WireSize {
 pub enum Said {
     /// The port supplied the sum of the whole packet.
     Complete,
-    /// The port verified the checksums, or the checksum is partial: a local sender needs no verification.
+    /// The port verified the checksums or left them partial, because the packets of a local sender need no
+    /// verification.
     Unnecessary,
     /// The checksums are not verified.
     None,

@@ -1,5 +1,5 @@
-//! Transmission of frames with metadata: segments them and completes checksums as the receiver's features require, and
-//! queues frames for which the receiver has no room.
+//! Transmits frames with metadata: segments them and completes checksums as the receiver's features require, and queues
+//! frames for which the receiver has no room.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Transmits to one port or any other [`Transmit`]: segments superframes and completes checksums as its features
-/// require, and queues frames while it has no room.
+/// Sender of frames to one port, or to any other receiver that implements [`Transmit`]. It segments superframes and
+/// completes checksums as the receiver's features require, and queues frames while the receiver has no room.
 ///
 /// The queue holds the rejected frames of one call. It grows if the caller sends more before [`Egress::drain`] has
 /// emptied it.
@@ -136,7 +136,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // `Full` refused the frames, not the port, so these refusals do not count.
+        // `Full` refused the frames, and the port did not, so these refusals do not count.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -336,7 +336,7 @@ impl Egress {
         self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
-        // A payload that must be summed is copied in the same pass; otherwise it stays in place.
+        // If the payload must be summed, it is copied at the same time; otherwise it stays in place.
         let result = match outgoing.partial_checksums {
             true => self.scatter(&mut segments, &mut scratch, to),
             false => self.copy(&mut segments, &mut scratch, to),
@@ -447,8 +447,8 @@ fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// Returns an empty vector in the allocation of another one whose elements have a different lifetime: collecting in
-/// place does not allocate.
+/// Returns the vector without its elements, for elements with another lifetime. Collecting in place keeps the
+/// allocation.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()

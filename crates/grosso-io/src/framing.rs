@@ -1,7 +1,7 @@
-//! Frames in a byte stream, each after its length.
+//! Frames in a byte stream, each preceded by its length.
 //!
-//! Each frame follows its length in bytes as a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use
-//! this format. The module does no IO: the caller reads into [`Deframer::room`].
+//! The length in bytes is a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use this format. The
+//! module does no IO: the caller reads into [`Deframer::room`].
 //!
 //! A byte of a frame is copied at most once: bytes that were read ahead are copied into the frame's buffer, and the
 //! rest of a long frame is read directly into that buffer.
@@ -42,7 +42,7 @@ pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
     u32::try_from(len).ok().map(u32::to_be_bytes)
 }
 
-/// Splits a byte stream into frames.
+/// Parser that splits a byte stream into frames.
 #[derive(Debug)]
 pub struct Deframer {
     /// Bytes read ahead; those from `start` to `end` are not parsed yet.
@@ -53,7 +53,7 @@ pub struct Deframer {
     frame_bytes_max: usize,
 }
 
-/// An incomplete frame, or none.
+/// A frame of which only part has arrived.
 #[derive(Debug)]
 struct Unfinished {
     buffer: Vec<u8>,
@@ -136,7 +136,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Moves as many of the bytes read ahead as fit to their destination, and returns their number.
+    /// Moves bytes that were read ahead to their destination, as many as fit, and returns their number.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -173,7 +173,7 @@ mod tests {
         bytes
     }
 
-    /// Returns the frames of a stream that arrives in pieces of these sizes, which are repeated.
+    /// Returns the frames of a stream that arrives in pieces of these sizes, over and over.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

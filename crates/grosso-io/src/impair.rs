@@ -1,5 +1,5 @@
-//! A port behind an impaired link: delay, jitter, rate, loss, reordering, duplication and corruption, drawn from a
-//! seed.
+//! A port behind an impaired link: delay, jitter, rate, loss, reordering, duplication and corruption, with random
+//! numbers from a seed.
 //!
 //! Many kernels lack netem, and a failed test must be reproducible: the same seed and the same frames at the same times
 //! give the same impairments.
@@ -45,7 +45,7 @@ pub struct Impairment {
     pub rate_bits: Option<u64>,
     /// Fraction of frames lost, 0 to 1.
     pub loss: f64,
-    /// Fraction of frames that skip the delay and so overtake earlier frames, 0 to 1.
+    /// Fraction of frames that skip the delay and therefore overtake earlier frames, 0 to 1.
     pub reorder: f64,
     /// Fraction of frames that arrive twice, 0 to 1.
     pub duplicate: f64,
@@ -339,9 +339,9 @@ impl<P: Port> Impair<P> {
 /// Returns the packets that a device would send for a frame, with complete checksums; empty if the frame cannot be
 /// segmented.
 ///
-/// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before
-/// the checksum is computed, and a later step would compute a correct checksum over wrong bytes
-/// (`sch_netem.c` segments and completes for the same reason).
+/// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before the checksum is
+/// computed. A later step would then compute a correct checksum over wrong bytes (`sch_netem.c` segments and completes
+/// for the same reason).
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>> {
     if meta.gso.is_none() {
         let mut packet = Frame { buffer: frame.to_vec(), meta: *meta };

@@ -17,7 +17,7 @@ use crate::{
 /// One endpoint of a link in memory.
 ///
 /// Each direction holds a bounded number of frames; if it is full, the sender keeps its frame. Returned buffers are
-/// reused, so a link does not allocate once it is warm.
+/// reused, so a link in steady use does not allocate.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, features::{Device, Features}};

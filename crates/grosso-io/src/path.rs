@@ -59,12 +59,12 @@ impl PathOptions {
 pub struct Shared {
     /// Measurement of round trips: each direction observes its frames.
     round_trips: Option<Box<RoundTrips>>,
-    /// Record of the trains that one direction delivers, by which the other expands acknowledgments.
+    /// Record of the trains that one direction delivers, from which the other direction expands acknowledgments.
     expander: Option<Box<Expander>>,
 }
 
 impl Shared {
-    /// Creates what these two directions require of each other; `seed` is the key of the flow hashes.
+    /// Creates the state that these two directions need from each other; `seed` is the key of the flow hashes.
     #[must_use]
     pub fn of(directions: [&Direction; 2], seed: u64) -> Self {
         let [first, _] = directions;
@@ -379,7 +379,7 @@ impl Done {
     }
 }
 
-/// Sends the coalescer's deliveries, and keeps an error until it can be returned.
+/// Sink that sends the coalescer's deliveries, and keeps an error until it can be returned.
 struct PortSink<'a> {
     egress: &'a mut Egress,
     to: &'a mut dyn Transmit,

@@ -18,8 +18,8 @@ pub trait Port {
     fn device(&self) -> Device;
 
     /// Passes the frames that have arrived to `each`, at most `max`, in order, and returns their number. Never blocks:
-    /// 0 means that there are none now, or after [`Port::is_finished`], none ever. `now_ns` is the caller's time in
-    /// nanoseconds.
+    /// 0 means that no frame has arrived, or once [`Port::is_finished`] returns true, that none will ever arrive.
+    /// `now_ns` is the caller's time in nanoseconds.
     ///
     /// # Errors
     /// Fails if the port has failed. Frames passed before stay valid.
@@ -51,7 +51,7 @@ pub trait Port {
     /// Fails if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
-    /// Returns the time at which the port next has work of its own, for example the arrival of a delayed frame, in the
+    /// Returns the time at which the port next has internal work, for example the arrival of a delayed frame, in the
     /// caller's nanoseconds.
     fn deadline(&self) -> Option<u64> {
         None

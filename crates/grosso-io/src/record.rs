@@ -1,7 +1,7 @@
 //! A port that also records its frames in a capture.
 //!
-//! Frames are copied to memory up to a limit, and a separate thread writes them. A slow or broken file loses recorded
-//! packets, which are counted, but never packets of the traffic.
+//! Frames are copied to memory up to a limit, and a separate thread writes them. If the file is slow or broken, packets
+//! are missing from the recording and counted, but the traffic loses none.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -303,7 +303,7 @@ impl SharedRecording {
     }
 }
 
-/// Frames for the writing thread, their bytes stored back to back.
+/// Frames for the writing thread, with their bytes stored back to back.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,

@@ -33,7 +33,7 @@ impl Talk {
         Self { json, quiet, verbose, when, warnings: Rc::default() }
     }
 
-    /// Prints a note: a fact that affects how the result must be read.
+    /// Prints a note: a fact that affects how to read the result.
     pub fn note(&self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.say("note", &text);

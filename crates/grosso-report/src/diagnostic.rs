@@ -13,14 +13,14 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Creates the error `what` at the bytes `span` of `text`.
+    /// Creates the error `what` about the bytes `span` of `text`.
     pub fn at(text: &str, span: Range<usize>, what: &str) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count();
-        // Some messages of the parser have several lines.
+        // Some messages of the parser span several lines.
         let what = what.trim().replace('\n', "; ");
-        // The line and column of a text that fits into memory fit into these integers.
+        // Lines and columns of a text that fits into memory also fit into 32 bits.
         let number = |count: usize| {
             u32::try_from(count)
                 .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))
@@ -29,7 +29,7 @@ impl Wrong {
         Self { place: TextPlace { line, column: number(column) }, what }
     }
 
-    /// Converts the parser's error about `text`.
+    /// Converts an error that the parser reports about `text`.
     pub fn of_parser(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), &readable(error.message()))
     }
@@ -139,7 +139,7 @@ fn type_name(expected: &str) -> String {
     format!("a whole number from 0 to {most}")
 }
 
-/// The Jaro-Winkler similarity above which a name may have been meant.
+/// Minimum Jaro-Winkler similarity of a name that the user may have meant.
 const SIMILAR: f64 = 0.8;
 
 #[cfg(test)]

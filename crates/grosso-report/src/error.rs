@@ -26,7 +26,7 @@ pub enum Exit {
     Usage = 2,
     /// The input is damaged or not supported. The part that could be processed was written.
     Input = 3,
-    /// The system refused: missing permission, a missing file, a full disk.
+    /// The system refused a request: a permission or a file is missing, or the disk is full.
     Environment = 4,
     /// A bug in Grosso.
     Internal = 5,
@@ -44,7 +44,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure of a command: the error, its place, and the remedy.
+/// A failure of a command: the error, its position, and the remedy.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Failure {
@@ -125,32 +125,32 @@ impl Failure {
         }
     }
 
-    /// Creates a failure: the command line asks for something impossible.
+    /// Creates the failure for a command line that asks for something impossible.
     pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// Creates a failure: the input is not as expected.
+    /// Creates the failure for input that is not as expected.
     pub fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
-    /// Creates a failure: the system refused something.
+    /// Creates the failure for a request that the system refused.
     pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
-    /// Creates a failure: a bug in Grosso.
+    /// Creates the failure for a bug in Grosso.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
     }
 
-    /// Creates a failure: a thread of a data path did not end in time.
+    /// Creates the failure for a thread of a data path that did not end in time.
     pub fn stuck(message: impl Into<String>) -> Self {
         Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
-    /// Creates a failure: Ctrl-C arrived before there was a result.
+    /// Creates the failure for Ctrl-C before there was a result.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }

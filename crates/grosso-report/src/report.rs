@@ -40,7 +40,7 @@ pub trait Report: Serialize {
     }
 }
 
-// A comment for rustdoc would become the description of every schema, which is that of the body.
+// A doc comment here would become the description in every schema, which must describe the body instead.
 #[expect(missing_docs, reason = "a comment is the description of the schema")]
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Envelope<R> {
@@ -77,7 +77,7 @@ impl<R> Deref for Envelope<R> {
 pub enum Place {
     /// Standard output, because the report is the data.
     Standard,
-    /// Standard error, because the data are a capture on standard output.
+    /// Standard error, because a capture is written to standard output.
     Error,
 }
 
@@ -97,12 +97,12 @@ pub fn print<R: Report>(report: &R, talk: &Talk, place: Place) -> Result<(), Fai
     show(report, &envelope, talk, place)
 }
 
-/// Prints a report whose JSON has no envelope, and so no place for warnings.
+/// Prints a report whose JSON has no envelope and therefore no field for warnings.
 pub fn print_bare(report: &impl Report, talk: &Talk, place: Place) -> Result<(), Failure> {
     show(report, report, talk, place)
 }
 
-/// Prints the text of a report, or `json` instead.
+/// Prints a report as text, or `json` as JSON if that was requested.
 fn show(
     report: &impl Report,
     json: &impl Serialize,
@@ -162,7 +162,7 @@ pub fn put(text: &str, place: Place) -> Result<(), Failure> {
     written.map_err(unwritten)
 }
 
-/// Converts an error of printing: a closed pipe, or a full disk.
+/// Converts an error from printing, such as a closed pipe or a full disk, to a failure.
 pub fn unwritten(error: io::Error) -> Failure {
     let name = "standard output";
     match error.kind() {
@@ -247,7 +247,7 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// Creates the value after `packets` packets; `share` has the bytes read so far and the total.
+    /// Creates the value after `packets` packets; `share` contains the bytes read so far and the total.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
@@ -273,9 +273,10 @@ pub struct OutputFacts {
     pub format: String,
     pub packets: u64,
     pub bytes: u64,
-    /// Packets and other blocks with damaged options; the options from the damage on are omitted.
+    /// Packets and other blocks with damaged options. Of these options, the first damaged one and all later ones are
+    /// omitted.
     pub damaged_options: u64,
-    /// Packets whose time is 0 because the input has no time for them.
+    /// Packets whose timestamp is 0 because the input contains none for them.
     #[serde(skip)]
     pub without_time: u64,
 }
@@ -290,7 +291,7 @@ impl OutputFacts {
     }
 }
 
-/// Prints the elapsed time and the rate of long work to an interactive user.
+/// Prints the elapsed time and the rate to an interactive user if the work took long.
 pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     if elapsed < LONG || !io::stderr().is_terminal() {
         return;

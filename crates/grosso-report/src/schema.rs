@@ -14,7 +14,7 @@ pub use derived::document;
 pub struct ReportForm {
     /// Name and version of the form, for example `grosso.wire/2`.
     pub name: &'static str,
-    /// Function that derives the schema; only tests derive schemas, because the code would be a sixteenth of the
+    /// Function that derives the schema. Only tests derive schemas, because the code would make up a sixteenth of the
     /// program.
     #[cfg(feature = "derive-schemas")]
     schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
@@ -81,7 +81,7 @@ mod derived {
                     });
                 }
             }
-            // A schema that is not an object allows everything and carries no information.
+            // A schema that is not an object accepts every value and carries no information.
             schema.as_object().cloned().unwrap_or_default()
         }
     }

@@ -42,12 +42,12 @@ pub struct Style {
 }
 
 impl Style {
-    /// Formats text that stands out.
+    /// Formats text so that it stands out.
     pub fn strong(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(STRONG, text)
     }
 
-    /// Formats text that may be skipped.
+    /// Formats text that readers may skip.
     pub fn faint(self, text: &(impl Display + ?Sized)) -> String {
         self.paint(FAINT, text)
     }

@@ -1,6 +1,6 @@
 //! Numbers in readable form.
 
-/// Formats bytes like `12.65 MB`, in decimal units as capture tools print them.
+/// Formats a number of bytes, for example `12.65 MB`, in decimal units as other capture tools do.
 pub fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -11,7 +11,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a duration like `16 ms`, with about three digits.
+/// Formats a duration with about three digits, for example `16 ms`.
 pub fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
@@ -22,7 +22,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Formats a time like `20us`: exact, in the syntax of options.
+/// Formats a time exactly, in the syntax of options, for example `20us`.
 pub fn exact_time(nanoseconds: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let found = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
@@ -52,7 +52,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     nanoseconds.ok_or_else(|| "expected a number before the unit".into())
 }
 
-/// Formats a percentage like `99.6 %`; prints 100 % only for the whole.
+/// Formats a percentage, for example `99.6 %`. Prints 100 % only if `part` is the whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == whole {
         return if whole == 0 { "0 %".into() } else { "100 %".into() };
@@ -60,7 +60,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", percentage(part, whole))
 }
 
-/// Returns a percentage in tenths of a percent; 100 only for the whole.
+/// Returns a percentage in tenths of a percent. Returns 100 only if `part` is the whole.
 pub fn percentage(part: u64, whole: u64) -> f64 {
     if part == whole && whole > 0 {
         return 100.0;
@@ -69,14 +69,14 @@ pub fn percentage(part: u64, whole: u64) -> f64 {
     tenths.min(999.0) / 10.0
 }
 
-/// Rounds to two digits, as in `about 8700`.
+/// Rounds to two digits, for example for `about 8700`.
 pub fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));
     value.saturating_add(unit / 2) / unit * unit
 }
 
-/// Formats a rate per second like `1.9 million` or `330 thousand`.
+/// Formats a rate per second, for example `1.9 million` or `330 thousand`.
 pub fn rate(a_second: f64) -> String {
     match a_second {
         0.0..1e4 => format!("{a_second:.0}"),
@@ -85,7 +85,7 @@ pub fn rate(a_second: f64) -> String {
     }
 }
 
-/// Formats a count like `1 packet` or `2 packets`.
+/// Formats a count, for example `1 packet` or `2 packets`.
 pub fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }

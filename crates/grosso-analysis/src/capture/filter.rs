@@ -83,7 +83,7 @@ pub fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Fai
     })
 }
 
-/// Filter on systems without libpcap: a type without values.
+/// Compiled filter on systems without libpcap. The type has no values, because nothing can be compiled.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Program {}
 

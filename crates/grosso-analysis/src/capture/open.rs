@@ -23,7 +23,7 @@ pub struct Captures {
     members: Vec<OneSource>,
     filter: Option<String>,
     command: String,
-    /// Whether the user ended a pipe with Ctrl-C. The packets before that are processed.
+    /// Whether Ctrl-C ended a pipe. The packets before that are still processed.
     is_cut_off: bool,
     /// Whether the first of two passes has been opened.
     is_read_before: Cell<bool>,
@@ -171,8 +171,8 @@ impl Captures {
         self.members.iter().all(|member| member.held.is_some() || input::is_file(&member.path))
     }
 
-    /// Opens the captures at their start. Only one reading at a time is possible. `is_hashed` says whether the hashes
-    /// of the captures are needed.
+    /// Opens the captures at their start. They can be read only once at a time. `is_hashed` means that the hashes of
+    /// the captures are needed.
     ///
     /// # Errors
     /// Fails if a file cannot be opened or is not a capture, or if the filter is invalid.
@@ -358,8 +358,8 @@ fn temporary_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns standard input without a user-space buffer. A buffer could hold bytes while a poll of the descriptor finds
-/// none.
+/// Returns standard input without a user-space buffer, because a poll of the descriptor would not see bytes that are
+/// already in a buffer.
 #[cfg(unix)]
 fn standard_input() -> io::Result<File> {
     use std::os::fd::AsFd;

@@ -91,7 +91,7 @@ pub struct End {
     failure: Option<Failure>,
 }
 
-/// Phrases for the end of a reading.
+/// Phrases for the messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWords {
     /// Work done on the packets before the damage.
@@ -101,7 +101,7 @@ pub(crate) struct EndWords {
 }
 
 impl EndWords {
-    /// Phrases of a command that writes a capture.
+    /// Phrases for a command that writes a capture.
     pub(crate) const WRITTEN: Self =
         Self { done: "processed and written", unparsed: "Packets pass through unchanged; " };
     /// Phrases of a command that only reports.
@@ -115,7 +115,7 @@ impl EndWords {
 }
 
 impl End {
-    /// Creates the end of reading `input`.
+    /// Creates the result of reading `input`, which ended with `ending`.
     pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWords) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
@@ -130,7 +130,7 @@ impl End {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of a side output, which is returned if the reading itself succeeded.
+    /// Adds the failure of an additional output, which is returned if the reading itself succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }
@@ -140,7 +140,7 @@ impl End {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the exit status, which is no if something remained uncertain or wrong. Call this after the report is
+    /// Returns the exit status, which means no if something remained uncertain or wrong. Call this after the report is
     /// shown.
     ///
     /// # Errors

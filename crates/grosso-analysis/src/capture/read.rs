@@ -38,11 +38,11 @@ pub(crate) struct Input {
     merged: Option<Merged>,
     /// Filter expression that selects the packets.
     filter: Option<String>,
-    /// Whether the report contains the hashes. A hash may be computed for the output only.
+    /// Whether the report contains the hashes. Sometimes only the output needs a hash.
     names_hash: bool,
-    /// Whether Ctrl-C ended the pipe that was copied, so that the end of the copy is not the real one.
+    /// Whether Ctrl-C interrupted the copying of a pipe, so that the copy ends early.
     pub(crate) is_cut_off: bool,
-    /// Extent of the reading, if Ctrl-C ended it.
+    /// Part that was read, if Ctrl-C ended the reading.
     interruption: Option<Interrupted>,
     pass: Pass,
     progress: Box<dyn ReadingProgress>,
@@ -56,7 +56,7 @@ pub(crate) struct Merged {
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
 }
 
-/// Devices behind the interfaces of the captures.
+/// The devices to which the interfaces of the captures belong.
 #[derive(Clone)]
 pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
 
@@ -191,7 +191,7 @@ impl Input {
                         }
                     }
                 }
-                // Ctrl-C wakes a reader that waits for a pipe. The reader then sees an end that is not the real one.
+                // Ctrl-C wakes a reader that waits for a pipe. To the reader, this looks like the end of the input.
                 Ok(None) | Err(_) if self.interrupted.load(Ordering::Relaxed) => {
                     break Ending::Interrupted;
                 }
@@ -292,7 +292,7 @@ impl Input {
         facts.collect()
     }
 
-    /// Returns the extent of the reading, if Ctrl-C ended it. Valid after reading.
+    /// Returns the part that was read, if Ctrl-C ended the reading. Valid after reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }
@@ -306,7 +306,7 @@ impl Input {
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None if self.merged.is_none() => self.reader.offset(),
-            // For compressed input, the offset of a packet is unknown; in a merge, packets may still wait for others.
+            // The offset of a packet in compressed input is unknown, and in a merge, packets may still wait for others.
             _ => self.bytes_read(),
         };
         let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
@@ -395,7 +395,7 @@ pub(crate) struct Unparsed {
 }
 
 impl Unparsed {
-    /// Counts one packet.
+    /// Counts a packet that cannot be parsed.
     pub(crate) fn count(&mut self, packet: &Packet<'_>) {
         if self.packets == 0 {
             self.link_type = packet.description.link_type;
@@ -444,7 +444,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
 /// Facts about the file that are collected while its packets are read.
 #[derive(Debug)]
 struct ReadRecord {
-    /// Present until the hash is taken.
+    /// Digest in progress, if any.
     digest: Option<Digest>,
     sha256: Option<String>,
     bytes: u64,

@@ -13,7 +13,7 @@ use crate::{error::Failure, report::Place};
 /// A packet with a supported link type.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
-    /// The packet as the capture stores it, for a copy.
+    /// Entry of the packet in the capture, for copying it unchanged.
     pub(crate) entry: &'a Entry<'a>,
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) link: LinkType,
@@ -86,7 +86,7 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// Returns the result of the command. The answer is no if `is_no` and nothing worse happened.
+    /// Returns the result of the command. The answer is no if `is_no` is set, unless the reading failed.
     pub(crate) fn outcome<R>(
         self,
         (report, place): (R, Place),

@@ -30,7 +30,7 @@ use crate::{
 
 /// An output capture.
 pub(crate) struct Output {
-    /// Writer shared with the input, which flushes it before every wait; `None` if only the report is wanted.
+    /// Writer shared with the input, which flushes it before every wait; `None` if only the report was requested.
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
@@ -186,7 +186,7 @@ impl Output {
         written.map_err(|error| self.fail(&error))
     }
 
-    /// Writes a packet that was made from the packet `from`, with the options of `from` that are still valid.
+    /// Writes a packet that was created from the packet `from`, with the options of `from` that are still valid.
     pub(crate) fn write_changed(
         &mut self,
         meta: &PacketMeta,
@@ -214,8 +214,8 @@ impl Output {
         }
     }
 
-    /// Completes the capture. In pcapng the last block records the hash of the input. The hash is known only now, when
-    /// the section header may already have left through a pipe.
+    /// Completes the capture. In pcapng, the last block records the hash of the input, because the section header may
+    /// have been written to a pipe before the hash was known.
     ///
     /// Returns the facts about the output, and the stream for the report.
     pub(crate) fn finish(mut self, input: &Input) -> Result<(OutputFacts, Place), Failure> {
@@ -281,7 +281,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // End of the list of records, which is empty.
+    // The end of an empty list of records.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));

@@ -1,8 +1,8 @@
 //! First-packet checksums, which a frame keeps if its packets were merged by reference.
 //!
-//! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. Such a frame has the headers of
-//! the first packet in a capture, with the lengths of the whole frame but the checksum of the first packet. The
-//! checksum is therefore valid over the first packet's part of the payload.
+//! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. A capture shows such a frame
+//! with the headers of its first packet. The length fields count the whole frame, but the checksum is still that of the
+//! first packet, and therefore valid only over that packet's part of the payload.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
@@ -10,8 +10,8 @@ use grosso_wire::{Kind, Stack, Stop, ipv4, tcp, udp};
 use super::pseudo::pseudo;
 use crate::headers::{is_ip, u16_at};
 
-/// Returns the payload sizes of the first packet over which the innermost transport checksum of a frame is valid,
-/// smallest first.
+/// Returns the possible payload sizes of the frame's first packet, smallest first: those for which the innermost
+/// transport checksum is valid.
 ///
 /// One size in 65,536 is valid by chance. A frame that may be a single Ethernet packet is therefore accepted only if it
 /// consists of whole packets.

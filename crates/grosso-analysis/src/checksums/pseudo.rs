@@ -10,8 +10,8 @@ pub(super) fn pseudo(packet: &[u8], ip: &Layer, protocol: u8, len: usize) -> Sum
     Ends::of(packet, ip).pseudo(packet, protocol, len)
 }
 
-/// Returns the end that a length field declares for a header at `start`, if the field does not count the first `before`
-/// bytes; `None` if the field is zero.
+/// Returns the end that a length field declares for a header at `start`, or `None` if the field is zero. The field does
+/// not count the first `before` bytes.
 pub(super) fn declared_end(
     packet: &[u8],
     start: usize,

@@ -131,7 +131,7 @@ pub struct Levels {
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
-    /// Payload bytes of the first packet over which the innermost checksum is valid, if it is not valid over the whole.
+    /// Payload bytes of the first packet, if the innermost checksum is valid only over that packet.
     pub prefix: Option<usize>,
 }
 
@@ -229,8 +229,8 @@ fn sum_of(value: u32) -> Sum {
     Sum::of(&value.to_be_bytes())
 }
 
-/// Returns whether a packet contains bytes after its IP headers, or a malformed IP header, that no valid checksum
-/// covers, because their protocol is unknown or their lengths contradict each other.
+/// Returns whether the dissector stopped before the end of the packet, after the IP headers or at a malformed header,
+/// and no checksum other than an IPv4 header checksum is valid.
 fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     let is_covered =
         |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;
@@ -422,8 +422,8 @@ fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }
 
-/// Returns whether a transport header is in the first of several fragments, so that its checksum covers bytes of the
-/// others.
+/// Returns whether a transport header is in the first of several fragments, so that its checksum covers bytes in the
+/// other fragments.
 fn end_of_fragment(layer: &Layer, stack: &Stack) -> bool {
     layer.kind != Kind::Ipv4 && stack.last().is_some_and(|last| last.offset == layer.offset)
 }
@@ -507,7 +507,7 @@ fn needs_checksum(stack: &Stack, udp: &Layer) -> bool {
     is_in_ipv6 && stack.last().is_some_and(|last| last == *udp) && stack.stop == Stop::Payload
 }
 
-/// Returns the pseudo-header sum of a checksum that has a pseudo-header.
+/// Returns the pseudo-header sum for a checksum; `None` if the checksum covers no pseudo-header.
 fn seed(packet: &[u8], stack: &Stack, level: &Level) -> Option<Sum> {
     let ip = ip_around(stack, &level.layer)?;
     let protocol = match level.layer.kind {

@@ -30,7 +30,7 @@ use crate::{
     units,
 };
 
-/// Merging of packets as a receiving host merges them.
+/// Options of `grosso coalesce`, which merges packets as a receiving host does.
 #[derive(Debug, Default)]
 pub struct Coalesce {
     /// Assumptions about facts that the capture does not record.
@@ -294,7 +294,7 @@ impl Writer {
             self.records.give_back(part.buffer);
         }
         let Some((timestamp_ns, interface, flags)) = first else { return Ok(()) };
-        // A superframe of the input may lack the times of its packets. The list then has gaps and is useless.
+        // If a superframe of the input lacks the times of its packets, the list has gaps and is useless.
         if self.arrivals_ns.len() + 1 != delivery.packets as usize {
             self.arrivals_ns.clear();
         }

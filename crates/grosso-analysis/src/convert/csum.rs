@@ -30,7 +30,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Returns the maximum number of checksums in a report for programs.
+    /// Returns the maximum number of checksums in a JSON report.
     pub const fn rows_of_json(is_verbose: bool) -> usize {
         if is_verbose { 10_000 } else { 1000 }
     }
@@ -144,7 +144,8 @@ struct Found {
 
 impl Found {
     /// Verifies the checksums of a packet and counts them. Returns the headers, and whether the packet can be fixed. A
-    /// frame with the headers of its first segment stands for many packets and has no checksum of its own.
+    /// frame with the headers of its first segment represents several packets, and its checksum is not that of any of
+    /// them.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let (said, ports, stack) = self.judge.parse(packet, link);

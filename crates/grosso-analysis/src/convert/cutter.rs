@@ -16,7 +16,7 @@ pub struct Cutter {
     segment: Vec<u8>,
     /// Number of superframes that were segmented.
     pub cut: u64,
-    /// Number of packets that were segmented from them.
+    /// Number of packets into which superframes were segmented.
     pub segments: u64,
 }
 

@@ -111,7 +111,7 @@ fn tunnel_port(endpoint: &Endpoint) -> Option<TunnelPort> {
         }
         Header::Geneve { .. } => TunnelPort::new(Kind::Geneve, udp.destination),
         Header::Gre { .. } => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_GRE),
-        // The tunnel carries both IP versions: the dissector recognizes the other one too.
+        // The tunnel carries both IP versions. A port that is registered for IPv4 is also recognized with IPv6.
         Header::Ip => TunnelPort::fou(udp.destination, ipv4::PROTOCOL_IPV4),
     })
 }
@@ -182,8 +182,7 @@ impl Transform for EncapWork {
         }
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
-                // A superframe that was recognized by its headers only must not be recorded as one with a known segment
-                // size.
+                // If only the headers show that the frame is a superframe, the output must not record a segment size.
                 let is_told = given.is_some() || said.gso().is_some();
                 let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);

@@ -149,7 +149,7 @@ impl Transform for FragmentWork {
 }
 
 impl FragmentWork {
-    /// Writes the fragments. The first one gets the other metadata that the capture has for the packet.
+    /// Writes the fragments. All other metadata of the packet goes to the first fragment.
     fn write(
         &mut self,
         mut fragments: Fragments<'_>,

@@ -44,7 +44,7 @@ impl CaptureCommand for Reassemble {
         files.captures.keep(session)?;
         let mut input = files.captures.first_pass(session)?;
         let output = files.output_for_longer(&input, session)?;
-        // The second pass must decide as the first did.
+        // The second pass must make the same decisions as the first.
         let seed = random_seed();
         let mut survey = Survey::default();
         let mut lanes = Lanes::new(fragments::rules(&self.waiting), seed);
@@ -82,7 +82,7 @@ fn learn(
     lanes: &mut Lanes,
 ) -> Result<u64, Failure> {
     let links = input.links;
-    // The second pass reports damage.
+    // Damage is reported by the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {

@@ -62,7 +62,7 @@ impl CaptureCommand for Wire {
     }
 }
 
-/// Emits the notes that the manual lists, one for each kind of packet that did not have this form on the wire.
+/// Emits the notes that the manual lists: one for each kind of packet that had another form on the wire.
 fn note(work: &WireWork, session: &Session) {
     for (note, hint) in work.suspicions.notes() {
         session.note(note);
@@ -201,7 +201,7 @@ impl Transform for WireWork {
 }
 
 impl WireWork {
-    /// Writes a packet unchanged, although it did not have this form on the wire.
+    /// Writes a packet unchanged, although it had another form on the wire.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;
         self.output.copy(entry)
@@ -217,7 +217,7 @@ impl WireWork {
         if left == Some(CAPTURED_SHORT) {
             self.count_cut(packet);
         }
-        // A mark that the checksum is partial is removed, even if the checksum is already correct.
+        // Even if the checksum is already correct, the mark that it is partial must be removed.
         if left == Some(CAPTURED_SHORT) || !completes && !said.is_partial() {
             return self.output.copy(entry);
         }

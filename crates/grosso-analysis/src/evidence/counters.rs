@@ -30,9 +30,9 @@ struct AddressCounter {
     /// A ring of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
-    /// Number of steps within a flow that are filled by packets of other flows.
+    /// Number of steps within a flow that packets of other flows account for.
     filled: u32,
-    /// Number of steps that are not filled by other packets.
+    /// Number of steps within a flow that no other packets account for.
     clean: u32,
 }
 
@@ -54,9 +54,9 @@ impl AddressCounters {
         counter.next = (counter.next + 1) % RECENT;
     }
 
-    /// Returns whether no other packet used the identifications between two packets of a flow, so that they belong to
-    /// the segments of the first. `sight` is the second packet; `first` is the number and the identification of the
-    /// first.
+    /// Returns whether no other packet used the identifications between two packets of a flow, so that all of them
+    /// belong to segments of the first packet. `sight` is the second packet; `first` is the number and identification
+    /// of the first.
     pub(super) fn is_free(&mut self, sight: &Sight<'_>, first: (u64, u16)) -> bool {
         let Some((source, identification)) = read(sight) else { return false };
         let Some(counter) = self.addresses.get_mut(&source) else { return false };
@@ -71,8 +71,8 @@ impl AddressCounters {
 }
 
 impl AddressCounter {
-    /// Returns whether the flows of the address share a counter, so that packets missing from the capture may fill any
-    /// step.
+    /// Returns whether the flows of the address share a counter, so that packets missing from the capture may account
+    /// for any step.
     const fn is_shared(&self) -> bool {
         self.filled >= FILLED_MIN && self.filled.saturating_mul(SHARED_RATIO) >= self.clean
     }
@@ -92,10 +92,10 @@ fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
 
 /// Maximum number of addresses whose identifications are tracked: about 10 MB.
 const ADDRESSES_MAX: usize = 1 << 14;
-/// Number of an address's packets that are compared with a step.
+/// Number of recent packets of an address that are compared with a step.
 const RECENT: usize = 32;
-/// Steps that packets of other flows must fill before the address is considered to have a single counter: one may be
-/// filled by chance.
+/// Number of steps that other flows must account for before the address is considered to have a single counter. One
+/// such step may be a coincidence.
 const FILLED_MIN: u32 = 2;
-/// Number of unfilled steps that weigh as much as one filled step.
+/// Number of `clean` steps that weigh as much as one `filled` step.
 const SHARED_RATIO: u32 = 4;

@@ -20,7 +20,7 @@ pub struct Flows {
     /// Index of each flow.
     places: HashMap<Endpoints, usize>,
     flows: Vec<Flow>,
-    /// The flow of the last lookup: packets of a flow arrive together, and each causes several lookups.
+    /// The flow of the last lookup. Packets of a flow arrive together, and each causes several lookups.
     last: Cell<Option<(Endpoints, usize)>>,
     /// MTUs of paths from ICMP messages, each with the packet number from which it applies; at most [`PATHS_MAX`]
     /// paths.
@@ -41,7 +41,7 @@ pub(super) struct Flow {
     /// Later eras with other segment sizes; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
-    /// Highest end of data so far.
+    /// Sequence number after the last byte of data so far.
     sequence_max: Option<u32>,
     /// Start of the first frame that was longer than Ethernet allows.
     long_start: Option<u32>,
@@ -239,7 +239,8 @@ impl Flow {
         self.last = None;
     }
 
-    /// Follows the stream, and detects a step back.
+    /// Follows the sequence numbers of the stream. Begins a new era if the sender goes back because its packets were
+    /// too long for the path.
     fn advance(&mut self, packet: &[u8], number: u64, transport: &Transport) {
         if transport.payload == 0 {
             return;
@@ -267,8 +268,8 @@ impl Flow {
         }
     }
 
-    /// Returns number and identification of the previous frame if the stream continues after it without a gap: that
-    /// frame used the identifications up to this one.
+    /// Returns the number and identification of the previous frame if the stream continues after it without a gap. The
+    /// packets of that frame then used the identifications up to this frame's.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;
@@ -277,7 +278,8 @@ impl Flow {
             .then_some((last.number, last.identification))
     }
 
-    /// Stores a frame as the previous one. `is_free` means that the step since the frame before it counts packets.
+    /// Stores a frame as the previous one. `is_free` means that no other packet used an identification since then, so
+    /// that the step counts the packets of the frame before.
     fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
         let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);
@@ -335,9 +337,9 @@ fn sequence(packet: &[u8], transport: &Transport) -> u32 {
     u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
 }
 
-/// IPv4 and TCP headers without options, which the MSS does not count.
+/// Length of the IPv4 and TCP headers without options. The MSS does not count them.
 const HEADERS_IPV4: usize = 40;
-/// IPv6 and TCP headers without options.
+/// Length of the IPv6 and TCP headers without options.
 const HEADERS_IPV6: usize = 60;
 /// Maximum number of tracked flows: about 30 MB.
 const FLOWS_MAX: usize = 1 << 16;

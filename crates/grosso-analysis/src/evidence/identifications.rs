@@ -1,4 +1,4 @@
-//! Steps of the IPv4 identification.
+//! Steps of the IPv4 identification from one frame of a flow to the next.
 //!
 //! Linux gives every wire packet the next identification, so the identification of the next frame shows how many
 //! packets a frame contained (rules G14, S14).
@@ -73,8 +73,9 @@ impl Identifications {
         true
     }
 
-    /// Returns the size that explains the steps: a size in range that other evidence supports, or one that divides
-    /// several superframes. A single step allows only a guess: it shows that the size was not the first of `likely`.
+    /// Returns the size that explains the steps: the first entry of `likely` that is in range, or a size that divides
+    /// several superframes. A single step suffices only for a guess, and only if it rules out the first entry of
+    /// `likely`.
     pub(super) fn size(
         &self,
         likely: &[Option<usize>],
@@ -95,7 +96,7 @@ impl Identifications {
             (Some((exact, _)), Some(confirmed)) if exact == confirmed => (exact, true),
             (Some((exact, STEPS_MIN..)), _) => (exact, true),
             (_, Some(confirmed)) => (confirmed, is_narrow || is_shown(confirmed)),
-            // A range of sizes alone does not determine one.
+            // A range does not determine the size.
             (_, None) => return None,
         };
         let bytes = u16::try_from(size).ok()?;
@@ -131,11 +132,12 @@ fn bounds(payload: u32, step: u32) -> (u32, u32) {
     (payload.div_ceil(step.max(1)), payload.saturating_sub(1) / step.saturating_sub(1).max(1))
 }
 
-/// Sizes that differ by less than this count as one announced size: options have lengths in multiples of it.
+/// Difference below which two sizes count as the same announced size, because the lengths of options are multiples of
+/// it.
 const SLACK_BYTES: u32 = 4;
-/// Maximum number of different sizes that divide superframes and are tracked.
+/// Maximum number of tracked sizes that divide superframes without a remainder.
 const EXACT_SIZES: usize = 4;
-/// Number of agreeing steps required before they count.
+/// Number of steps that must agree before they count as evidence.
 const STEPS_MIN: u32 = 2;
 
 #[cfg(test)]

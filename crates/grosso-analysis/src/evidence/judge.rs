@@ -21,7 +21,7 @@ use crate::{
     meta,
 };
 
-/// Classifies the frames of a capture.
+/// Classifier of a capture's frames.
 #[derive(Debug, Default)]
 pub struct Judge {
     given: Given,
@@ -71,8 +71,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence. The checksum of a packet that is no longer than the other
-    /// packets of its flow has not been read yet.
+    /// Returns the judgment with its strongest evidence: if the checksum of a packet is valid, that replaces weaker
+    /// evidence. [`Self::judge`] does not read the checksum of a packet that is no longer than the others of its flow.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -80,8 +80,8 @@ impl Judge {
         if is_sealed { Judgment::packet(Some(Evidence::Checksum)) } else { judgment }
     }
 
-    /// Returns the work that turns a frame of one packet into the wire packet. A capture shows the wire if no frame of
-    /// it needs any work.
+    /// Returns the work that is needed to convert a single-packet frame to the packet on the wire. If no frame needs
+    /// any work, the capture shows the wire.
     pub fn finish(&mut self, sight: &Sight<'_>) -> Finish {
         let Sight { packet, said, stack, .. } = sight;
         let claim = meta::claim(said, stack);
@@ -152,7 +152,7 @@ impl Judge {
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }
 
-    /// Returns the judgment from a checksum that is valid over the first packet of a frame only. If it is valid over
+    /// Returns the judgment from a checksum that is valid only over the first packet of a frame. If it is valid for
     /// several sizes, the size that other evidence supports is used, otherwise the smallest.
     fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Seal::Prefix(smallest) = self.seal(sight) else { return None };
@@ -201,7 +201,7 @@ impl Judge {
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // Frames are padded to 60 bytes, and a trailer may have the length of a tag and a check sequence.
+        // Fewer bytes may be padding (of frames up to 60 bytes), or a trailer such as a tag and a check sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -210,7 +210,7 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// Returns the partial checksum of a frame, according to the capture or to repeated headers.
+    /// Returns the partial checksum of a frame, according to the capture or because the frame repeats headers.
     pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -251,8 +251,8 @@ impl Judge {
             let is_guess = is_doubtful
                 && match self.seal(sight) {
                     Seal::Seed => true,
-                    // If a packet at least as long as this one is known, a valid checksum is not a pseudo-header sum by
-                    // chance.
+                    // If a packet of at least this length is known, the valid checksum is trusted, although it also
+                    // equals the pseudo-header sum.
                     Seal::Either => !evidence.is_known_packet(),
                     _ => false,
                 };
@@ -260,7 +260,7 @@ impl Judge {
         }
         let (limit, is_plateau) = (evidence.limit(), evidence.is_plateau(&size));
         let against = evidence.against(&size);
-        // If the checksum cannot be read, the next evidence decides unless it is a guess.
+        // If the checksum cannot be read, the next evidence decides, unless that evidence is a guess.
         let is_told = !size.is_guess && self.seal(sight) == Seal::Unread;
         if !is_told && let Some(judgment) = self.by_checksum(sight) {
             let exceeded = limit.filter(|limit| {
@@ -315,7 +315,8 @@ impl Judge {
         }
     }
 
-    /// Returns the reason name for a complete and wrong checksum: segments of the frame would get valid ones.
+    /// Returns the reason name if a checksum is complete and wrong. The frame is then not segmented, because its
+    /// segments would get valid checksums.
     fn damage(&mut self, sight: &Sight<'_>) -> Option<&'static str> {
         let Sight { packet, stack, .. } = sight;
         let claim = self.claim(sight);
@@ -339,7 +340,7 @@ impl Judge {
     }
 }
 
-/// Work that turns one packet into the wire packet.
+/// Work that converts a single-packet frame to the packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// Whether checksums must be completed.
@@ -350,7 +351,6 @@ pub struct Finish {
 
 /// Returns the judgment on a superframe that the capture describes.
 fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgment {
-    // Segments of the superframe are wire packets, so no checksum stays partial there.
     let size = Size { bytes: gso.size().unwrap_or(0), by: Evidence::Recorded, is_guess: false };
     let is_whole = gso.size().is_some_and(|size| payload <= usize::from(size));
     if sight.transport.is_some() && is_whole {
@@ -359,9 +359,9 @@ fn recorded(sight: &Sight<'_>, gso: Gso, payload: usize, ports: Ports) -> Judgme
     Judgment::superframe(gso, size, ports)
 }
 
-/// Returns the length of the payload after the header at which a recorded superframe is segmented, and the tunnels
-/// outside of that header: the outermost UDP header if a tunnel sends several datagrams at once, otherwise the
-/// innermost transport header.
+/// Returns the payload length after the header at which a recorded superframe is segmented, and the UDP ports of the
+/// tunnels outside that header. If a tunnel sends several datagrams at once, the header is the outermost UDP header;
+/// otherwise it is the innermost transport header.
 fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize, Ports) {
     match around(sight.stack, recorded, transport) {
         Some(udp) => (sight.packet.data.len().saturating_sub(udp.end()), Ports::NONE),
@@ -369,8 +369,8 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
     }
 }
 
-/// Returns the tunnel's UDP header if a recorded superframe's segments start after it; `None` if they start after the
-/// innermost transport header.
+/// Returns the tunnel's UDP header if the segments of a recorded superframe start after that header; `None` if they
+/// start after the innermost transport header.
 pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
@@ -388,11 +388,11 @@ fn ipv4_levels(stack: &Stack) -> IpLevels {
         .fold(IpLevels::NONE, |levels, (level, _)| levels.with(level))
 }
 
-/// Reason for leaving a UDP superframe whole when its segment size is not recorded.
+/// Reason for not segmenting a UDP superframe whose segment size is not recorded.
 pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
-/// Reason for an SCTP superframe, whose chunks do not identify packets.
+/// Reason for not segmenting an SCTP superframe: its chunks do not show the packets.
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// Reason for a packet whose checksum cannot be completed because the capture truncated it.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Number of bytes after a packet that exceeds padding and trailer.
+/// Number of bytes after a packet that is too large for padding or a trailer.
 const TRAILER_BYTES_MAX: usize = 64;

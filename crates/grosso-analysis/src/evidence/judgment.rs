@@ -12,7 +12,7 @@ pub struct Judgment {
     pub nature: Nature,
     /// Evidence for the nature; `None` if there is nothing to decide: no TCP or UDP, or no payload.
     pub by: Option<Evidence>,
-    /// Whether the evidence leaves room for another answer, which `--strict` does not accept.
+    /// Whether the evidence also allows another answer. `--strict` does not accept a guess.
     pub is_guess: bool,
     /// Weaker evidence that contradicts the judgment.
     pub against: Option<Contradiction>,
@@ -29,10 +29,10 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// Tunnels outside of the last header that every segment repeats.
+        /// UDP ports of the tunnels whose headers every segment repeats.
         ports: Ports,
     },
-    /// Undecided, or left whole, for the reason with this name.
+    /// Undecided or not segmented, for the reason with this name.
     Left(&'static str),
 }
 

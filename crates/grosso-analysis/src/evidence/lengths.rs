@@ -5,7 +5,7 @@
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Payload lengths of frames in mid-stream: the first few different ones.
+/// Payload lengths of frames in mid-stream. Only the first few different lengths are tracked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lengths {
     slots: [Slot; SLOTS],

@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `sight` | a frame, parsed, and the state of its transport checksum |
+//! | `sight` | a parsed frame, and the state of its transport checksum |
 //! | `judgment` | the verdict on one frame |
 //! | `judge` | the strongest evidence about a frame |
 //! | `tcp` | the segment size of one TCP frame |
@@ -51,15 +51,16 @@ use crate::error::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum Evidence {
-    /// The user configured it.
+    /// The user's configuration.
     Given,
-    /// The capture recorded it.
+    /// The metadata in the capture.
     Recorded,
-    /// The transport checksum is complete: superframes of Linux hold the pseudo-header sum (rule G51).
+    /// The transport checksum is complete. In a superframe of Linux, the field would contain the pseudo-header sum
+    /// (rule G51).
     Checksum,
     /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
     Prefix,
-    /// The steps of the IPv4 identification count the packets.
+    /// The steps between IPv4 identifications count the packets.
     IpId,
     /// Tunnel headers repeat inside the frame, or the headers have the lengths of one segment (rule S47).
     Stride,
@@ -136,7 +137,7 @@ pub struct Size {
     pub bytes: u16,
     /// The evidence.
     pub by: Evidence,
-    /// Whether the evidence leaves room for another size, which `--strict` does not accept.
+    /// Whether the evidence also allows another size. `--strict` does not accept a guess.
     pub is_guess: bool,
 }
 

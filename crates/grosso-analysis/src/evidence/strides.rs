@@ -104,5 +104,5 @@ fn numbered(payload: &[u8]) -> Option<u16> {
 const FIXED_BYTES: usize = 8;
 /// Minimum length of an Ethernet frame without its check sequence; shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
-/// The ESP header, the shortest trailer, and an integrity check value of 8 bytes.
+/// Length of the ESP header, the shortest trailer, and an integrity check value of 8 bytes.
 const ESP_BYTES_MIN: usize = 8 + 4 + 8;

@@ -18,7 +18,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a judgment that takes effect.
+    /// Counts a judgment on which a command acts.
     pub fn count(&mut self, judgment: &Judgment) {
         self.guessed += u64::from(judgment.is_guess);
         let (Some(by), Some(against)) = (judgment.by, judgment.against) else { return };
@@ -33,7 +33,7 @@ impl Tally {
         self.contradicted.values().sum()
     }
 
-    /// Returns sentences about contradicting evidence; the stronger evidence counts.
+    /// Returns sentences about contradicting evidence. The stronger evidence decided each case.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         self.contradicted.iter().map(|((by, against), &count)| {
             let packets = units::count(count, "packet");

@@ -74,9 +74,9 @@ impl Tcp {
         Some(Size { bytes: told.bytes, by, is_guess: !told.is_sure && by != Evidence::Icmp })
     }
 
-    /// Returns whether identifications may decide for a size. They never decide for a size below an observed packet.
-    /// Below the size that the SYNs or a usual MTU allow, they decide only if superframes beyond that size are
-    /// multiples of it. Packets missing from the capture may have used the identifications of a gap.
+    /// Returns whether identifications suffice as evidence of a size. They never suffice for a size below that of an
+    /// observed packet. Below the size that the SYNs or a usual MTU allow, they suffice only if longer superframes are
+    /// multiples of the size, because packets missing from the capture may have used some of the identifications.
     fn may_be_by_identifications(&self, size: usize) -> bool {
         let usual = || self.guesses.into_iter().min().unwrap_or(0);
         let least = self.expected().unwrap_or_else(usual);
@@ -149,8 +149,8 @@ impl Tcp {
         sized(bytes, Evidence::Mtu, true)
     }
 
-    /// Returns the limit that no packet should exceed. An ICMP message sets none, because it does not apply to packets
-    /// sent before the sender followed it.
+    /// Returns the limit that no packet should exceed. ICMP messages set no limit, because they do not apply to packets
+    /// sent before the sender followed them.
     pub(super) fn limit(&self) -> Option<Contradiction> {
         let bytes = u16::try_from(self.peer?).ok();
         Some(Contradiction { by: Evidence::Syn, bytes })
@@ -161,8 +161,8 @@ impl Tcp {
         self.limit().filter(|limit| limit.is_exceeded(size.bytes.into()))
     }
 
-    /// Returns whether most frames have this frame's length, none is longer, and it is not a multiple of a guessed
-    /// size: a jumbo link.
+    /// Returns whether most frames have the length of this frame, none is longer, and the length is not a multiple of a
+    /// guessed size. The link then uses jumbo frames.
     pub(super) fn is_plateau(&self, size: &Size) -> bool {
         size.by == Evidence::Mtu
             && self.payload <= MTU_JUMBO

@@ -18,9 +18,9 @@ use crate::{
 /// Side on which superframes were captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The sender's host: superframes leave.
+    /// The sender's host, which sends the superframes.
     Sender,
-    /// The receiver's host: superframes arrive.
+    /// The receiver's host, which receives the superframes.
     Receiver,
 }
 
@@ -107,8 +107,8 @@ impl Direction {
             // This also applies on a virtual link, where both endpoints leave their checksums to a nonexistent device.
             (1.., ..) => Some(Side::Sender),
             (0, _, 1.., _) => Some(Side::Receiver),
-            // Truncated superframes may come from a sender: they could not be segmented, while its other superframes
-            // were.
+            // Truncated superframes may be from the sender's host: perhaps a tool has already segmented the complete
+            // ones.
             (0, 1.., ..) => (self.whole > 0).then_some(Side::Receiver),
             (0, 0, 0, 1..) => Some(Side::Sender),
             // Datagrams are merged only for sockets that request it, and for forwarding.

@@ -21,7 +21,7 @@ use crate::{
     reports::explain::{BrokenLaw, Held, Limit},
 };
 
-/// Cause, with values.
+/// Cause of a refusal or of the end of a train, with the values that show it.
 #[derive(Debug, Default)]
 pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
@@ -347,7 +347,7 @@ fn bytes(field: &[u8]) -> String {
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// Returns the built-in profiles that give the last of `packets` the verdict `wanted` after the others.
+/// Returns the built-in profiles under which the last of `packets` gets the verdict `wanted` after the other packets.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();

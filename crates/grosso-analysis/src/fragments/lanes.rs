@@ -78,7 +78,7 @@ pub trait Visitor {
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// The packet was not processed, because too many interfaces send at once.
+    /// The packet was not processed, because too many interfaces are active at once.
     Aside,
     /// The engine processed the packet.
     Engine {
@@ -147,14 +147,14 @@ impl Lanes {
             return None;
         }
         let rules = self.rules.clone();
-        // Data is copied into one buffer, so overlapping bytes can be mixed.
+        // These rules are always valid: the data is copied into one buffer, so every overlap policy is possible.
         let reassembler = Reassembler::new(rules, link, ports, self.seed).ok()?;
         self.lanes.push(FragmentLane { device, direction, reassembler });
         Some(self.lanes.len() - 1)
     }
 }
 
-/// Passes the results of a reassembler to a visitor, and keeps the returned buffer.
+/// Adapter that passes the results of a reassembler to a visitor, and keeps the returned buffer.
 struct Telling<'a> {
     visitor: &'a mut dyn Visitor,
     lane: usize,

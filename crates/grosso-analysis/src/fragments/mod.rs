@@ -69,8 +69,8 @@ pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;
-    // On a host, many fragments in between mean that an identification was reused, because the host has little memory
-    // (rule F4). In a file they only show how many datagrams were in flight at once.
+    // On a host, many fragments in between mean that an identification was reused (rule F4). In a file, they only show
+    // how many datagrams were in flight at once.
     rules.limits.distance = waiting.distance;
     rules
 }

@@ -98,7 +98,7 @@ impl Survey {
                 }
             }
             (ReassemblyVerdict::Discarded(reason), identity) => {
-                // The datagram of a packet usually ends with the packet.
+                // Usually, a packet ends the datagram to which it belongs.
                 let is_its = |(of, set, why, _): &&mut (usize, Identity, Discard, SetFacts)| {
                     (*of, Some(*set), *why) == (lane, identity, reason)
                 };
@@ -124,7 +124,7 @@ impl Survey {
     }
 }
 
-/// Records the fates of datagrams, and keeps the completed one if the caller requests it.
+/// Visitor that records the fates of datagrams, and keeps the completed one if the caller requests it.
 struct Surveying<'a> {
     survey: &'a mut Survey,
     joined: Option<&'a mut Joined>,

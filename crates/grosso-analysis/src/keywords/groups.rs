@@ -91,7 +91,7 @@ pub(super) fn target(options: &mut Options) -> Result<Target, Failure> {
     }
 }
 
-/// Accepts any text.
+/// Parses a value that may be any text.
 pub(super) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `options` | the options of a call; an option that the command does not take is a failure |
 //! | `groups` | options that several commands share |
-//! | `request` | a call on its way to the command |
+//! | `request` | a call: takes its options, and runs its command |
 //!
 //! Options have the names and the values of the command line: `("max-size", Some("9000"))` is `--max-size 9000`, and
 //! `("strict", None)` is `--strict`.
@@ -84,7 +84,7 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Visits the trains that a receiving host would make of the captures; the options are those of `coalesce`.
+    /// Visits the trains that a receiving host would form from the captures; the options are those of `coalesce`.
     ///
     /// # Errors
     /// Fails if an option does not exist, if a capture is missing or damaged, or if the flag was set.
@@ -100,7 +100,7 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Checks that the command is the one with the requested table.
+    /// Checks that the call is for `command`.
     fn only(&self, command: &str) -> Result<(), Failure> {
         if self.command == command {
             return Ok(());
@@ -108,7 +108,8 @@ impl Call {
         Err(Failure::internal(format!("{} does not produce the table of {command}", self.command)))
     }
 
-    /// Returns the result, or an interruption if there was one: an interrupted capture may seem to end anywhere.
+    /// Returns the result, or an interruption if there was one, because an interrupted capture may appear to end at any
+    /// point.
     fn unless_interrupted<T>(&self, ended: Result<T, Failure>) -> Result<T, Failure> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted before the end"));

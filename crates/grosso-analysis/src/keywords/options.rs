@@ -47,7 +47,7 @@ impl Options {
         }
     }
 
-    /// Takes an option whose value may be left out; the value is then `default`.
+    /// Takes an option whose value may be omitted, and is then `default`.
     ///
     /// # Errors
     /// Fails if the value cannot be parsed, or if the option was passed twice.

@@ -1,4 +1,4 @@
-//! A call on its way to the command.
+//! Processing of a call: takes its options, and runs its command.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -215,7 +215,7 @@ impl Request {
         to_json(&self.open()?.run(command)?)
     }
 
-    /// Takes the options of a command that writes a capture and may guess.
+    /// Takes the options of a command that writes a capture and may guess segment sizes.
     fn writes(&mut self) -> Result<(), Failure> {
         self.target = target(&mut self.options)?;
         self.hashes()?;

@@ -193,15 +193,15 @@ pub fn write(profile: &Profile) -> String {
     text
 }
 
-/// Longest hold of `auto`: twice the time in which a superframe arrives at 10 Gb/s.
+/// Longest hold of `auto`: twice the time that a superframe takes to arrive at 10 Gb/s.
 pub const AUTO_HOLD_NS: u64 = 100_000;
 /// Keys of the file that are not fields of the profile.
 const OF_THE_FILE: [&str; 2] = ["base", "name"];
 /// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Profile that counts packets by the MTU of its receiver.
+/// Profile whose packet count depends on the MTU of the receiver.
 const OF_AN_MTU: &str = "inet-lro-2007";
-/// Maximum length of a file in bytes; a file with every key has two thousand.
+/// Maximum length of a file in bytes. A file with every key has about 2000.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 /// Column of the permitted values of a key.
 const CHOICES_COLUMN: usize = 36;

@@ -129,7 +129,7 @@ struct Lane {
     /// UDP ports that identify tunnels.
     ports: Ports,
     coalescer: PortCoalescer,
-    /// Flags of the held packets, except those about offloads. A superframe has room for one word.
+    /// Flags of the held packets, except those about offloads. A superframe can store only one word of flags.
     flags: u32,
     last_ns: u64,
     /// Whether a poll is in progress.
@@ -330,8 +330,8 @@ impl Replay {
 
 impl Lane {
     /// Flushes the trains whose hold has ended, each at its deadline. Within a poll, only trains that are held across
-    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). So holding never makes
-    /// trains shorter.
+    /// polls are flushed, and none if the poll is processed as a whole (by flow or in order). Therefore, a hold never
+    /// makes trains shorter.
     fn expire(&mut self, now_ns: u64, sink: &mut dyn Receiver) {
         let profile = self.coalescer.profile();
         let is_whole = profile.batch != Order::AsItCame || profile.reorder.level == Level::Batch;

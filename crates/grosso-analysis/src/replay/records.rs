@@ -2,7 +2,7 @@
 
 use grosso_io::PortBuffer;
 
-/// Capture metadata of the packets in a coalescer that merging does not need.
+/// Capture metadata of the packets in a coalescer: the part that merging does not need.
 ///
 /// The index of a record is stored in front of its packet, in the packet's buffer. A buffer keeps its index, so no
 /// memory is allocated once there are enough buffers.
@@ -51,13 +51,13 @@ impl<R: Default> Records<R> {
         &mut self.records[place(buffer)]
     }
 
-    /// Returns the buffer of a packet that left to the pool. Its record is then free for another packet.
+    /// Returns the buffer of a delivered packet to the pool. Its record is then free for another packet.
     pub(crate) fn give_back(&mut self, buffer: PortBuffer) {
         self.free.extend(buffer.into_own());
     }
 }
 
-/// Returns the index that is stored in front of a packet, or `usize::MAX` if the buffer has no room for one.
+/// Returns the index that is stored in front of a packet, or `usize::MAX` if the buffer is too small for an index.
 fn place(buffer: &PortBuffer) -> usize {
     buffer.before().first_chunk().map_or(usize::MAX, |place| usize::from_ne_bytes(*place))
 }

@@ -200,8 +200,8 @@ pub enum Batch {
     Packets(u64),
     /// The poll ends before a packet with another timestamp.
     Stamp,
-    /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, and at the
-    /// budget of a poll.
+    /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, or when the
+    /// poll reaches its packet budget.
     Gap(u64),
 }
 

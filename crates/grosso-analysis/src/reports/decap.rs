@@ -44,8 +44,8 @@ pub struct DecapTally {
     tunnels: BTreeMap<(u32, Tunnel), u64>,
     /// Packets whose tunnel header signaled congestion, or contradicted the packet (RFC 6040).
     congestion: Counts,
-    /// Inner headers that the link type of the capture cannot represent, by name: Ethernet addresses, VLAN tags and
-    /// labels that the output lacks.
+    /// Inner headers that are missing from the output because the link type of the capture cannot represent them, by
+    /// name: Ethernet addresses, VLAN tags and labels.
     left_out: Counts,
     /// Packets that were not in a tunnel.
     pub plain: u64,
@@ -96,12 +96,12 @@ impl DecapTally {
         *self.congestion.entry(name).or_default() += 1;
     }
 
-    /// Counts an inner header that the output lacks.
+    /// Counts an inner header that is missing from the output.
     pub fn leave_out(&mut self, header: &'static str) {
         *self.left_out.entry(header).or_default() += 1;
     }
 
-    /// Returns a note for the user next to the report.
+    /// Returns a note to print with the report.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         if self.left_out.is_empty() {

@@ -62,7 +62,7 @@ pub struct JudgmentFacts {
     /// Segment size in bytes.
     pub size: Option<u16>,
     pub by: Option<Evidence>,
-    /// Whether the evidence leaves room for another answer.
+    /// Whether the evidence also allows another answer.
     pub guess: bool,
     /// Evidence that contradicts the classification.
     pub against: Option<Evidence>,
@@ -143,7 +143,7 @@ pub struct BrokenLaw {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Limit {
-    /// Name of the limit in a profile file, if it is there.
+    /// Name of the limit, as in a profile file if a file can set it.
     pub name: &'static str,
     pub most: u64,
     pub would_be: Option<u64>,
@@ -190,7 +190,7 @@ impl Report for ExplainReport {
             Some(verdict) => format!("{headers:<34} csum {verdict}"),
             None => headers.clone(),
         };
-        // Padding aligns the verdicts, if there is room.
+        // Align the verdicts with padding if the line has room for it.
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),

@@ -61,7 +61,7 @@ pub struct PacketCounts {
     pub checksums: Counts,
     /// Rows by the evidence that decided the classification.
     pub evidence: Counts,
-    /// Rows of frames that were left whole although they are not wire packets, by reason.
+    /// Rows of frames that were not split although they are not wire packets, by reason.
     pub left: Counts,
 }
 
@@ -75,7 +75,7 @@ pub struct TrainCounts {
     pub span: Span,
     /// Wire packets.
     pub packets: u64,
-    /// Rows of several packets.
+    /// Rows for trains of several packets.
     pub joined: u64,
     /// Numbers of rows, by the number of packets in the row.
     pub sizes: BTreeMap<u32, u64>,
@@ -106,7 +106,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Includes a time.
+    /// Extends the span to include a time.
     pub fn take(&mut self, time_ns: u64) {
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first| first.min(time_ns)));
         self.last_ns = Some(self.last_ns.map_or(time_ns, |last| last.max(time_ns)));

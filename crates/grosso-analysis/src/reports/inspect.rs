@@ -101,7 +101,7 @@ pub struct Mss {
     pub bytes: u16,
     pub flows: u64,
     pub source: Evidence,
-    /// Whether the evidence leaves room for another size.
+    /// Whether the evidence also allows another size.
     pub guess: bool,
     /// Superframes for which the next identification agrees with this size: it advances by their number of segments.
     pub ip_id_agree: u64,
@@ -118,7 +118,7 @@ pub struct Verdicts {
     pub zero_udp: u64,
     pub bad: u64,
     pub unverifiable: u64,
-    /// Packets whose IP headers alone were verified.
+    /// Packets of which only the IP headers were verified.
     pub not_verified: u64,
 }
 

@@ -139,8 +139,8 @@ impl Joining {
 }
 
 impl SetFacts {
-    /// Creates the facts about an incomplete datagram, of which these packets arrived. `is_overtaken` means that the
-    /// sender started another datagram to the same destination after the last of them.
+    /// Creates the facts about an incomplete datagram from the `packets` that arrived. `is_overtaken` means that the
+    /// sender started another datagram to the same destination after the last of these packets.
     pub fn new(discarded: &Discarded<'_>, packets: Vec<u64>, is_overtaken: bool) -> Self {
         let Discarded { identity, reason, end, .. } = *discarded;
         let gaps = discarded.missing().map(|gap| Gap { start: gap.start, end: Some(gap.end) });
@@ -193,7 +193,7 @@ impl SetFacts {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),
             (true, Some(end)) => end,
-            // A last fragment on its own has no data.
+            // A lone last fragment without data leaves no gap.
             (true, None) => "nothing".into(),
         }
     }

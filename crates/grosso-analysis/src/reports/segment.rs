@@ -20,9 +20,9 @@ pub struct SegmentReport {
     pub cut: u64,
     /// Packets segmented from the superframes.
     pub segments: u64,
-    /// Superframes that were left whole because the capture does not record the segment size.
+    /// Superframes that were not split because the capture does not record the segment size.
     pub undescribed: u64,
-    /// Superframes that were left whole for other reasons.
+    /// Superframes that were not split for other reasons.
     pub left: Counts,
     pub elapsed_s: f64,
 }

@@ -162,14 +162,14 @@ impl Setting {
         name(&self.profile, &self.reorder)
     }
 
-    /// Returns the effect without the names of the rules and without packets that waited for reordering.
+    /// Returns the effect alone, without the names of the rules or the packets that waited for reordering.
     fn without_name(&self) -> Self {
         let (profile, reorder, waited) = Default::default();
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
     }
 
-    /// Returns the commands that give a live device this hold: by NAPI, by interrupt moderation, or by Grosso. Linux
-    /// supports only a fixed hold.
+    /// Returns the commands that give a live device this hold: with NAPI, with interrupt moderation, or with Grosso.
+    /// Linux supports only a fixed hold.
     fn live(&self) -> Vec<String> {
         let Self { hold, hold_ns, .. } = self;
         if *hold_ns == 0 {
@@ -394,8 +394,8 @@ impl WhatifReport {
         line.trim_end().to_string() + "\n"
     }
 
-    /// Formats the conclusion if no setting is worth a command. Lossy profiles that merge are named, because they are
-    /// suitable only for hosts that terminate TCP.
+    /// Formats the conclusion if no setting is worth recommending. Lossy profiles that merge are named, because they
+    /// are suitable only for hosts that terminate TCP.
     fn nothing_merges(&self) -> String {
         let mut lossy: Vec<String> = Vec::new();
         for group in Setting::groups(&self.settings) {

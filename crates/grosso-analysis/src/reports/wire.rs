@@ -47,7 +47,7 @@ pub struct SplitSuperframes {
 pub struct SizeCount {
     pub bytes: u16,
     pub source: Evidence,
-    /// Whether the evidence leaves room for another size.
+    /// Whether the evidence also allows another size.
     pub guess: bool,
     pub superframes: u64,
 }

@@ -15,13 +15,13 @@ pub struct Batches<C, F> {
 }
 
 impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F> {
-    /// Creates a collector for `columns`. `pass_on` gets each batch, or the failure to make it, and returns whether
-    /// more batches are wanted.
+    /// Creates a collector for `columns`. `pass_on` receives each batch, or the error that prevented it, and returns
+    /// whether it accepts more batches.
     pub fn new(columns: C, pass_on: F) -> Self {
         Self { columns, rows: 0, bytes: 0, pass_on }
     }
 
-    /// Adds a row; returns `false` if no more rows are wanted.
+    /// Adds a row; returns `false` if no more rows are accepted.
     pub fn take<Row>(&mut self, row: Row) -> bool
     where
         C: Take<Row>,
@@ -32,7 +32,7 @@ impl<C: Columns, F: FnMut(Result<RecordBatch, ArrowError>) -> bool> Batches<C, F
         !is_full || self.pass_on()
     }
 
-    /// Passes on the remaining rows; returns `false` if no more rows are wanted.
+    /// Passes on the remaining rows; returns `false` if no more rows are accepted.
     pub fn finish(&mut self) -> bool {
         self.rows == 0 || self.pass_on()
     }

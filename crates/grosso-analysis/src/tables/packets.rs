@@ -37,7 +37,7 @@ pub struct FrameFinding {
     pub checksum: Option<&'static str>,
     /// Evidence for the classification as a packet or for the segment size; `None` if there was nothing to decide.
     pub evidence: Option<&'static str>,
-    /// Whether the evidence leaves another answer possible.
+    /// Whether the evidence also allows another answer.
     pub is_guess: bool,
     /// Reason why a frame that is not one packet on the wire was not split.
     pub left: Option<&'static str>,

@@ -43,7 +43,7 @@ pub(crate) type TakeTrain<'v> = &'v mut dyn FnMut(TrainRow<'_>) -> bool;
 /// Converter of a replay's deliveries to rows.
 pub(crate) struct TrainWatcher<'v> {
     take: TakeTrain<'v>,
-    /// Whether more rows are wanted.
+    /// Whether more rows are accepted.
     pub(crate) goes_on: bool,
     files: FileNames,
     trains: u64,
@@ -200,7 +200,7 @@ impl Sink<PortBuffer> for TrainWatcher<'_> {
         let payload: usize = delivery.parts().map(|part| part.range().len()).sum();
         let last_ns = delivery.parts().last().map_or(0, |part| records.of(&part.buffer).time_ns);
         let joined = delivery.is_joined().then_some(payload as u32);
-        // The engine recognizes superframes by recorded metadata, the classifier also by other evidence.
+        // The engine recognizes superframes only by recorded metadata. The classifier also uses other evidence.
         let judged: u32 = delivery.parts().map(|part| records.of(&part.buffer).judged.0).sum();
         let (packets, length) = (delivery.packets.max(judged), delivery.len as u64);
         let closed = delivery.closed;

@@ -19,9 +19,9 @@ use crate::{
     reports::whatif::Setting,
 };
 
-/// All settings during the run.
+/// The replays of all settings, in one thread or several.
 pub(super) enum Crew {
-    /// One thread does everything.
+    /// A single thread does all the work.
     Alone(Vec<Trial>),
     Many {
         workers: Vec<Worker>,
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     thread: JoinHandle<Result<Vec<(usize, Setting)>, Failure>>,
 }
 
-/// One step of all replays.
+/// Input for all replays.
 pub(super) enum Step {
     Packet(Kept),
     /// End of a section of the capture.

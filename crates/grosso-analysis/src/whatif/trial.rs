@@ -1,4 +1,4 @@
-//! One setting during the run.
+//! The replay of a capture with one setting.
 
 use grosso::coalesce::reason::{Close, NoMerge, Pass, Release};
 
@@ -10,7 +10,7 @@ use crate::{
     reports::whatif::{SegmentsPerTrain, Setting},
 };
 
-/// One setting during the run.
+/// A replay with one setting, and its measurements.
 pub(super) struct Trial {
     rules: Rules,
     replay: Replay,

@@ -1,4 +1,4 @@
-//! Values that are neither a plain number nor a name.
+//! Parsers of values other than plain numbers and names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -79,8 +79,8 @@ const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// Minimum length of a measurement in nanoseconds: a shorter one spans only a few ticks of the scheduler's clock. A
-/// longer one than the maximum is a mistake.
+/// Minimum and maximum length of a measurement in nanoseconds. A shorter one spans only a few ticks of the scheduler's
+/// clock; a longer one is probably a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
 const RUN_NS_MAX: u64 = 1_000_000_000_000;

@@ -42,14 +42,14 @@ fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> 
     Ok(Exit::Yes)
 }
 
-/// The contents of a file.
+/// The report on a configuration file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Checked {
     path: Name,
     paths: Vec<PathFacts>,
 }
 
-/// One path.
+/// One path of the file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PathFacts {
     name: String,

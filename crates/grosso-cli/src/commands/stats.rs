@@ -50,7 +50,7 @@ fn series(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     loop {
         let answers = match running("stats", options.per_queue, &options.devices, session) {
             Ok(answers) => answers,
-            // The data paths were running at the previous reading.
+            // The data paths were still running at the previous reading.
             Err(_) if before.is_some() => {
                 session.talk.note("the data paths have ended");
                 return Ok(Exit::Yes);

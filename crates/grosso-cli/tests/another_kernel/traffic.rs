@@ -16,7 +16,7 @@ use crate::network::STALLED;
 /// Throughput in Mb/s: to the guest, and from it.
 pub(crate) struct Rates(pub(crate) [f64; 2]);
 
-/// Returns bytes that both endpoints can compute.
+/// Returns the bytes to send, which the receiver can compute too.
 pub(crate) fn content() -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {

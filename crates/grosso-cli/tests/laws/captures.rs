@@ -41,7 +41,7 @@ impl Recipe {
         interleave(flows, &mut self.random())
     }
 
-    /// Returns the random numbers for the rest of this capture.
+    /// Returns a random number generator whose seed depends on the seeds of all flows.
     pub(crate) fn random(&self) -> Random {
         Random::new(self.seeds.iter().fold(0, |mixed, seed| mixed ^ seed))
     }

@@ -310,7 +310,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// Each command that writes, and the totals of its report.
+/// Commands that write captures, each with the totals of its report.
 const COMMANDS: &[&str] = &[
     "wire -r FROM -w TO|wire",
     "segment -r FROM -w TO|segment",

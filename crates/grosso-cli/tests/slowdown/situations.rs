@@ -44,8 +44,8 @@ pub(super) struct Situation {
     pub(super) is_made: fn(&Counters) -> bool,
     /// The cause that must be named first at the sender and behind the link; `None` if there is none.
     pub(super) causes: [Option<&'static str>; 2],
-    /// The cause that must be named first at the receiver behind the router, which may be no cause. `None` if captures
-    /// there are not judged.
+    /// The cause that must be named first at the receiver behind the router; `Some(None)` if none must be named, and
+    /// `None` if captures there are not judged.
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,

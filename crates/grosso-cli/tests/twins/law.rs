@@ -142,7 +142,7 @@ impl Twins {
 
     /// Checks that a capture of the wire is classified as the wire and is not changed.
     fn wire_stays(&self, bench: &Bench, options: &str) -> Result<(), String> {
-        // Sizes in the options are the sizes of the host's superframes.
+        // Only ports apply to the wire, because sizes in the options are those of the host's superframes.
         let ports: Vec<_> = options.split("--").filter(|word| word.starts_with("port")).collect();
         let ports = ports.iter().map(|word| format!(" --{word}")).collect::<String>();
         let run = bench.run(&format!("inspect --json wire.pcap{ports}"));

@@ -20,7 +20,7 @@ use crate::{
     vantage::{BYTES, Chain, ip},
 };
 
-/// The hosts.
+/// The hosts, and the bridge that tags their frames.
 pub(crate) struct Tagged(Chain);
 
 impl Tagged {

@@ -207,8 +207,8 @@ pub struct Answers {
     pub silent: Vec<(PathBuf, String)>,
 }
 
-/// Queries every program that has a socket in one of these directories, or in the subdirectory of a process with its
-/// own user.
+/// Queries every program that has a socket in one of these directories, or in the subdirectory for a process that runs
+/// as its own user.
 pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {
@@ -320,7 +320,7 @@ const SCHEMA: &str = "grosso.counters/1";
 const EXTENSION: &str = "sock";
 /// Extension of directories with the sockets of one process that runs as its own user.
 pub const OWN_FOLDER: &str = "own";
-/// Maximum number of sockets of one process ID in a directory.
+/// Maximum number of sockets with the same process ID in a directory.
 const NAMES_MAX: usize = 16;
 /// Maximum number of programs that are queried in a directory.
 const SOCKETS_MAX: usize = 1024;

@@ -8,7 +8,7 @@ use crate::name::harmless;
 pub(super) enum Wanted {
     /// A request for the counters.
     Metrics { head: bool },
-    /// A request for the health: whether there are data paths, and whether they respond.
+    /// A request for the health status: whether there are data paths, and whether they all respond.
     Health { head: bool },
     /// A request for something that does not exist, or with a method that is not supported.
     Refused(Refusal),

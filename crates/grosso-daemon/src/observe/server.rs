@@ -347,7 +347,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            // Clients need not pass descriptors here, and closing them may block.
+            // Descriptors from clients are refused: none is needed, and closing one may block.
             Self::Control(stream) => {
                 Ok(receive_without_files(stream, &mut [IoSliceMut::new(buffer)])?.bytes)
             }

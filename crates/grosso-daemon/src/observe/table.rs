@@ -113,7 +113,7 @@ impl Counter {
         self
     }
 
-    /// Makes the counter a gauge with a metric of its own.
+    /// Makes the counter a gauge with its own metric.
     fn gauge(mut self) -> Self {
         let metric = format!("grosso_{}", self.name);
         self.series = Some(Series { metric, help: "", label: Label::Alone });
@@ -396,7 +396,7 @@ fn checksums() -> Vec<Counter> {
 }
 
 /// Returns the counters for the reasons of flushes. A train that was flushed because the next packet did not fit is
-/// counted under the reason of that packet.
+/// counted under that packet's reason.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));

@@ -18,7 +18,7 @@ pub(super) struct PortKind<D: 'static> {
     pub(super) forms: &'static [&'static str],
     /// Names for the document, in Markdown.
     pub(super) examples: &'static str,
-    /// Description of the device that a name stands for, in Markdown.
+    /// Description of the device with such a name, in Markdown.
     pub(super) meaning: &'static str,
     /// Parses the name after the colon.
     pub(super) parse: fn(&str) -> Result<D, String>,
@@ -39,7 +39,8 @@ pub trait PortDevice {
     /// Returns the port to open, with these features; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
-    /// Returns the failure to open this many queues, if the kind knows more about the kernel's error than its text.
+    /// Returns the failure for the kernel's error when this many queues were opened, if this kind of device can explain
+    /// the error better than its text does.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.
@@ -76,12 +77,12 @@ pub trait PortDevice {
         Some(Layer::Ethernet)
     }
 
-    /// Returns the settings of the interface that the port has.
+    /// Returns the settings of the port's interface, if the port has one.
     fn link(&self) -> Option<&LinkSettings> {
         None
     }
 
-    /// Returns the settings of the host behind the device.
+    /// Returns the settings of the host that uses the device, if there is one.
     fn host(&self) -> Option<&HostSettings> {
         None
     }
@@ -91,7 +92,7 @@ pub trait PortDevice {
         None
     }
 
-    /// Returns whether only one path may have the interface.
+    /// Returns whether only one path may use the interface.
     fn is_claimed(&self) -> bool {
         false
     }

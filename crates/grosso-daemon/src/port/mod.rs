@@ -1,10 +1,10 @@
-//! One endpoint of a path: its device with its options, and the stages before it.
+//! One endpoint of a path: its device with its options, and the stages around it.
 //!
 //! | module | job |
 //! |---|---|
 //! | `registry` | the macro that lists the kinds of ports |
 //! | `kind` | the parts of a kind: the trait of its devices, the form of their names, shared settings |
-//! | `setting` | options in configuration files, one row each |
+//! | `setting` | table of the options in configuration files |
 //! | `document` | the tables of ports in the documents |
 //! | `packet`, `tap`, `xdp`, `passed`, `unix`, `vhost` | one kind each |
 //! | `tunnel` | a tunnel as a port |

@@ -1,5 +1,5 @@
-//! Options of ports: one row each. Configuration files are read by these rows, and `docs/configuration.md` is written
-//! from them.
+//! Table of the options of ports. Configuration files are parsed according to this table, and `docs/configuration.md`
+//! is generated from it.
 
 use grosso_wire::virtio::Form;
 use serde::{Deserialize, Deserializer};
@@ -41,7 +41,7 @@ pub enum SettingValue {
     Count(usize),
 }
 
-/// An option, without the kind that has it.
+/// Description of an option, without the function that sets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SettingFacts {
     pub(super) name: &'static str,

@@ -1,5 +1,5 @@
-//! A tunnel: its endpoint for the engine, and settings that the engine does not need. The rows of `keywords` set and
-//! read the tunnel.
+//! A tunnel: its endpoint for the engine, and settings that the engine does not need. The table in `keywords` converts
+//! keywords to these settings and back.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -86,7 +86,7 @@ impl Description {
         core::iter::once(self.endpoint.remote).chain(more.map(|remote| remote.address))
     }
 
-    /// Returns whether both tunnels are directly in IP and take some of the same packets.
+    /// Returns whether both tunnels are directly in IP and would both receive some of the packets.
     pub fn takes_same(&self, other: &Self) -> bool {
         let is_bare = |end: &Self| matches!(end.endpoint.carrier, Carrier::Ip);
         let (one, two) = (&self.endpoint, &other.endpoint);
@@ -108,7 +108,7 @@ impl Description {
             && self.remotes().any(meets)
     }
 
-    /// Returns whether both tunnels receive at one UDP port of one address, which belongs to one socket.
+    /// Returns whether both tunnels receive at the same UDP port of the same address, which only one socket can use.
     pub fn shares_port(&self, other: &Self) -> bool {
         let port = |end: &Endpoint| end.udp().map(|udp| (end.local, udp.destination));
         let own = port(&self.endpoint);

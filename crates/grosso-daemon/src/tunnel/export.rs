@@ -83,7 +83,7 @@ pub fn ip(definition: &Definition) -> Exported {
     let kind = description.kind.name();
     let _ = writeln!(text, "ip link add {name} mtu {mtu} type {kind} {}", words.join(" "));
     for (link, remote) in entries(description, &mut notes) {
-        // The link itself has the first entry for unknown destinations.
+        // Creating the link has already added the first entry for unknown destinations.
         let verb = if link == ANYBODY { "append" } else { "add" };
         let link = link_address(&link);
         let _ = writeln!(text, "bridge fdb {verb} {link} dev {name} dst {remote}");

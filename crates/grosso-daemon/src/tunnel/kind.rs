@@ -52,7 +52,7 @@ impl Kind {
         matches!(self, Self::Gre | Self::Gretap | Self::Ip6gre | Self::Ip6gretap)
     }
 
-    /// Returns whether the tunnel is always in UDP, with a port of its own.
+    /// Returns whether the tunnel always uses UDP, with its own port.
     pub const fn has_port(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
@@ -98,7 +98,7 @@ impl FromStr for Kind {
 
 /// All types with a GRE header.
 pub(super) const GRE: &[Kind] = &[Kind::Gre, Kind::Gretap, Kind::Ip6gre, Kind::Ip6gretap];
-/// Types that are always in UDP.
+/// Types that always use UDP.
 pub(super) const WITH_PORT: &[Kind] = &[Kind::Vxlan, Kind::Geneve];
 /// Types that carry Ethernet frames by default.
 pub(super) const ETHERNET: &[Kind] = &[Kind::Vxlan, Kind::Geneve, Kind::Gretap, Kind::Ip6gretap];

@@ -3,10 +3,10 @@
 //! | module | job |
 //! |---|---|
 //! | `kind` | the types of tunnels |
-//! | `keywords` | a row for each keyword: the types that have it, its values, and how it sets and reads a tunnel |
+//! | `keywords` | a row for each keyword: the types that have it, its values, and the conversion to settings and back |
 //! | `words` | the keywords that describe a tunnel, with their values |
-//! | `grammar` | arguments into keywords, keywords into a tunnel, and back |
-//! | `value` | the values of keywords, read and written |
+//! | `grammar` | conversion of arguments to keywords and of keywords to a tunnel, and back |
+//! | `value` | parsing and printing of keyword values |
 //! | `table` | the same keywords as keys of a TOML table (Linux) |
 //! | `definition`, `store` | a tunnel with its device, as a file; the location of these files (Linux) |
 //! | `export` | a tunnel in the syntax of other programs (Linux) |

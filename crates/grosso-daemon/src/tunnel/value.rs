@@ -1,4 +1,4 @@
-//! The values of keywords, read and written.
+//! Parsing and printing of keyword values.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,8 +18,8 @@ pub(super) enum Form {
     Address,
     /// IP addresses; the keyword is repeated for each.
     Addresses,
-    /// Ethernet addresses, each with the IP address of the endpoint in front of it; the keyword is repeated for each
-    /// pair.
+    /// Ethernet addresses, each with the IP address of the endpoint behind which it is located; the keyword is repeated
+    /// for each pair.
     Entries,
     /// Two ports.
     Ports,
@@ -57,7 +57,7 @@ impl Form {
         matches!(self, Self::Switch | Self::SwitchOrNumber(_))
     }
 
-    /// Returns whether `next`, which may be the next keyword, is a value of the keyword before it.
+    /// Returns whether `next` is a value of the current keyword. Otherwise, it may be the next keyword.
     pub(super) fn wants(self, next: &str) -> bool {
         matches!(self, Self::SwitchOrNumber(_)) && number(next).is_some()
     }

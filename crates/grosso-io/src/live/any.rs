@@ -1,5 +1,5 @@
-//! Any live port, chosen at run time: a path between two kinds has one type, rather than one type
-//! for each pair of kinds.
+//! Any live port, chosen at run time. Paths between any two kinds of ports therefore have one type, instead of one type
+//! per pair of kinds.
 
 use std::{io, os::fd::RawFd};
 
@@ -171,7 +171,8 @@ fn open_tun(
 ) -> io::Result<Vec<LivePort>> {
     options.multi_queue = queues > 1;
     let first = match TapPort::open(name, layer, &options) {
-        // A device created for several queues accepts only multi-queue callers, even for one queue.
+        // A device that was created for several queues accepts only callers with multi-queue support, even for one
+        // queue.
         Err(error) if queues == 1 && ErrorClass::of(&error) == ErrorClass::Malformed => {
             options.multi_queue = true;
             TapPort::open(name, layer, &options).map_err(|_| error)

@@ -69,8 +69,8 @@ fn kept(slots: usize) -> usize {
 
 /// Number of slots reserved for other flows in a long ring: the 1500-byte packets of 1.3 ms at 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
-/// Number of checks of the reserve while the whole ring is received. More checks would cost time, because the kernel's
-/// write position is not in the cache.
+/// Number of checks of the reserve per pass through the ring. More checks would cost time, because the kernel's write
+/// position is not in the cache.
 const LOOK_SHARE: usize = 64;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::{
     port::PortError,
 };
 
-/// Receives frames one at a time, each into a buffer and after its virtio header.
+/// Receiver of frames, each of which is read into a buffer, after its virtio header.
 #[derive(Debug)]
 pub(super) struct FrameReceiver {
     pub(super) incoming: Incoming,
@@ -32,7 +32,7 @@ pub(super) enum Arrival {
     Frame(Vec<u8>, usize),
     /// A frame that was lost.
     Lost,
-    /// No frame now.
+    /// No frame is available now.
     Nothing,
 }
 
@@ -101,7 +101,7 @@ fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     }
 }
 
-/// Reads the virtio headers of received frames and trusts no field.
+/// Parser of the virtio headers of received frames. It trusts no field.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) link: LinkType,

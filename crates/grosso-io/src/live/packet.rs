@@ -52,7 +52,7 @@ pub struct PacketOptions {
     /// A longer frame is dropped if the socket buffer has no room.
     pub slot_bytes: Option<usize>,
     /// Whether to drop frames of flows above their fair share when only half of the ring is free (1024 slots of a long
-    /// ring), so that other flows find room.
+    /// ring), so that there is room for other flows.
     pub fair: bool,
     /// Whether to send batches from a mapped ring, if the kernel supports it, otherwise with `sendmmsg(2)`.
     pub transmit_ring: bool,
@@ -433,7 +433,7 @@ fn possible(form: Option<Form>) -> Features {
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
-/// doubles the requested size: the superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
+/// doubles the requested size. It holds the superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
 /// Buffer size for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;

@@ -148,8 +148,8 @@ impl TapPort {
         let reader = TapReader {
             tun: Arc::clone(&tun),
             receive,
-            // No limit of packets: a call that returns fewer frames than requested has emptied the device, which
-            // `grosso-tun` relies on.
+            // The number of packets is not limited, so a call that returns fewer frames than requested has emptied the
+            // device. `grosso-tun` relies on this.
             receiver: FrameReceiver::new(incoming, options.frame_bytes_max, usize::MAX),
             stats: LiveStats::default(),
         };
@@ -391,7 +391,7 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
 }
 
 /// Returns the features for writing. They do not depend on the features that the reader enabled (rule V30): every
-/// kernel with these offloads has them.
+/// kernel that supports these offloads accepts such frames.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;

@@ -20,7 +20,7 @@ use super::{
     tx_offload::{Queued, Wire},
 };
 
-/// Sends frames in order, each through the ring or the socket.
+/// Sender that passes frames in order, each to the ring or to the socket.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
@@ -89,7 +89,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends packets through the socket if it has room: see [`PacketSocket::send_batch`].
+    /// Sends packets through the socket if it has room, see [`PacketSocket::send_batch`].
     fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         if self.careful_sends > 0 {
             if !self.socket.wait_for_room(Duration::ZERO)? {

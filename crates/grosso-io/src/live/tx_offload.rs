@@ -28,8 +28,7 @@ pub(crate) trait Wire {
     /// Sends one frame from its parts.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends frames from the front of the queue and returns their number; an error concerns the
-    /// first.
+    /// Sends frames from the front of the queue and returns their number. An error concerns the first frame.
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
         let Some(first) = frames.front() else { return Ok(0) };
         self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)

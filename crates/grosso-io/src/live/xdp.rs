@@ -35,7 +35,7 @@ pub struct XdpPortOptions {
     pub queue: u32,
     /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
-    /// Treats a packet whose checksum field holds its pseudo-header sum as one with a partial checksum. A sender on the
+    /// Whether to treat the checksum of a packet as partial if the field holds the pseudo-header sum. A sender on the
     /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave this option off on an
     /// external interface, because packets from other hosts must not be trusted in this way.
     pub assume_partial: bool,
@@ -56,7 +56,7 @@ pub struct XdpPort {
     name: InterfaceName,
     control: Control,
     socket: XdpSocket,
-    /// Program of the interface, which can have only one; its queues share it.
+    /// Program attached to the interface. An interface can have only one program, so its queues share it.
     program: Arc<Redirect>,
     assume_partial: bool,
     ports: Ports,
@@ -150,7 +150,7 @@ impl XdpPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// Maps an error of the socket. An interface that is down may come up again, which is no error.
+    /// Converts an error of the socket. An interface that is down is not an error, because it may come up again.
     fn failed(&self, action: &'static str, error: io::Error) -> Result<(), PortError> {
         let is_there = self.control.index(&self.name).is_ok();
         match ErrorClass::of(&error) {

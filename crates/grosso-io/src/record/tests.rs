@@ -190,7 +190,7 @@ fn one_way_alone_can_be_recorded() {
         port.finish();
         let mut expected = Vec::new();
         expected.extend(received.then(|| (segment(1), at(Meta::default(), 7))));
-        // Even if received frames are not recorded, the clock is the caller's.
+        // The clock is the caller's, even if received frames are not recorded.
         expected.extend(transmitted.then(|| (segment(2), at(Meta::default(), 7))));
         assert_eq!(read_back(&file.bytes()), expected);
     }

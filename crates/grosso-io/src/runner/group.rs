@@ -1,9 +1,8 @@
 //! The queues of a data path, with one thread each. The threads work independently, but end together.
 //!
-//! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side
-//! scaling use the hash of the flow. A TUN or TAP device sends a flow out by the queue on which it
-//! was last written to, so both directions of a flow use the same queue once the first frame of it
-//! was written.
+//! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side scaling use the hash of
+//! the flow. A TUN or TAP device delivers the frames of a flow to the queue through which frames of the flow were last
+//! written, so both directions of a flow use the same queue once its first frame was written.
 
 use std::{
     any::Any,
@@ -223,7 +222,7 @@ impl Setup {
         let pinned = self.processor.map_or(Ok(()), bind);
         let result = pinned.and_then(|()| self.prepare.map_or(Ok(()), |prepare| prepare()));
         let succeeds = result.is_ok();
-        // The caller waits for the result.
+        // The send cannot fail, because the caller waits for the result.
         let _ = self.prepared.send(result);
         succeeds
     }

@@ -173,7 +173,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Moves frames until the path is stopped, or a port finishes or fails. Then delivers the held packets for which
     /// there is room.
     pub fn run(mut self) -> End<L, R> {
-        // If this fails, timers are coarser and a train is held a little longer.
+        // If this fails, timers are coarser and trains are held a little longer.
         let _ = wait_exactly();
         // With this snapshot, a thread that gets stuck before the first request still has counters to report.
         let first = self.snapshot();

@@ -39,8 +39,8 @@ pub struct Request {
 pub struct Reading {
     /// The counters.
     pub snapshot: Arc<Snapshot>,
-    /// Age of the counters if the thread did not answer in time; `None` for current counters and for the final ones of
-    /// a path that has ended.
+    /// Age of the counters if the thread did not answer in time; `None` for current counters, and for the final
+    /// counters of a path that has ended.
     pub stale: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Exchange {
     /// Whether there is a request; the thread reads the other fields only if there is one.
     asked: AtomicBool,
     stopped: AtomicBool,
-    /// Wakes the thread.
+    /// Event that wakes the thread.
     event: Event,
     /// Number of the last request.
     last_request: AtomicU64,

@@ -24,7 +24,7 @@ pub(super) struct Wants {
 /// Descriptors to wait for: at most four per port.
 type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
-/// Waits for events of the ports.
+/// State for waiting until the ports have events.
 ///
 /// Descriptors are registered only during a sleep, so a frame that arrives while the thread works
 /// costs the kernel no wake-up.

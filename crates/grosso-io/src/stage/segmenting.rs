@@ -18,7 +18,7 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub(super) struct Segmenting {
     link: LinkType,
     ports: Ports,
-    /// Maximum length of a packet; `None` if only packets that arrived in fragments leave in fragments.
+    /// Maximum length of a packet; `None` if only packets that arrived in fragments are fragmented.
     mtu: Option<u16>,
     ignore_df: bool,
     identifications: Identifications,
@@ -168,7 +168,7 @@ impl Segmenting {
         meta: &Meta,
         to: &mut impl Port,
     ) -> Result<bool, PortError> {
-        // A frame without an IP packet has no MTU here; the port enforces its own limit.
+        // The MTU does not apply to a frame without an IP packet; the port enforces its own limit.
         let Some(start) = self.dissect(slices, meta) else { return Ok(false) };
         let head = slices.first().copied().unwrap_or_default();
         let identification = self.identification(head.get(start..).unwrap_or_default());

@@ -41,14 +41,14 @@ pub struct Middle {
     pub max: f64,
 }
 
-/// A bar of one part, or of several adjacent parts.
+/// A bar that consists of one part or of several adjacent parts.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// CSS class, name and value of each part.
     parts: Vec<(&'static str, Option<&'static str>, f64)>,
     /// Measurements whose median the bar shows, drawn as dots.
     dots: Vec<f64>,
-    /// Value after which the label is placed.
+    /// Value at which the bar ends and its label begins.
     end: f64,
     label: String,
 }
@@ -110,8 +110,7 @@ impl Bar {
 }
 
 impl BarChart {
-    /// Draws the chart with its title as HTML: a drawing per column, side by side, or on a narrow page below each
-    /// other.
+    /// Draws the chart with its title as HTML: one drawing per column, side by side, or stacked on a narrow page.
     #[must_use]
     pub fn draw(&self) -> String {
         let title = escape(&self.title);
@@ -149,7 +148,7 @@ pub const STYLE: &str = "
 @media (max-width: 799px) { .pair { grid-template-columns: 1fr; } }
 ";
 
-/// Dimensions of a drawing: its width, room for a bar's label, and the heights of heading, name and row.
+/// Dimensions of a drawing: its width, the space for a bar's label, and the heights of heading, name and row.
 const WIDTH: usize = 400;
 const LABEL: usize = 130;
 const GAP: f64 = 8.0;

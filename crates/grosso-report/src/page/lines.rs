@@ -1,10 +1,10 @@
-//! Line charts over one axis.
+//! Line charts.
 
 use core::fmt::Write;
 
 use super::escape;
 
-/// Lines over one axis.
+/// Lines that share a horizontal axis.
 #[derive(Clone, Debug)]
 pub struct LineChart {
     /// Heading of the chart.
@@ -72,7 +72,7 @@ impl LineChart {
     }
 }
 
-/// Opens a drawing of this height, in units such that its width is `WIDTH`.
+/// Opens a drawing that is `WIDTH` units wide and `height` units high.
 #[must_use]
 pub fn open(title: &str, height: usize) -> String {
     let title = escape(title);

@@ -1,4 +1,4 @@
-//! Drawings of setups: a chain of hosts and devices, from the sender of the bytes down to the receiver.
+//! Drawings of test setups: a chain of hosts and devices, from the sender at the top to the receiver at the bottom.
 
 use core::fmt::Write;
 

@@ -67,7 +67,7 @@ impl Learning {
     pub(super) fn learned(self) -> Learned {
         let Self { rules, seed, depths, joined } = self;
         let depths = depths.into_iter().map(|(_, survey)| {
-            // The second pass must decide as the first did.
+            // The second pass must make the same decisions as the first.
             (Lanes::new(rules.clone(), seed), survey)
         });
         Learned { depths: depths.collect(), joined }
@@ -113,7 +113,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // If a file still grows, the first pass has not seen its new packets.
+        // The first pass has not seen packets that were appended to the file since then.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

@@ -79,7 +79,7 @@ fn run_recursive(
     let mut input = files.captures.first_pass(session)?;
     let output = files.output_for_longer(&input, session)?;
     let mut learning = Learning::new(&options.waiting);
-    // The second pass must number the tunnels as the first does.
+    // The second pass must assign the same numbers to tunnels as the first.
     let hasher = RandomState::new();
     let given = options.given;
     let mut unwrapper =
@@ -106,12 +106,12 @@ fn learn(
     unwrapper: &mut Unwrapper,
 ) -> Result<(), Failure> {
     let links = input.links;
-    // The second pass reports damage.
+    // Damage is reported by the second pass.
     let _ending = input.each(|entry| {
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // The second pass also reports superframes that are not split.
+                    // Superframes that are not split are also reported by the second pass.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
@@ -177,8 +177,8 @@ fn finish(
     Ok(done.outcome((report, place), input, is_refused))
 }
 
-/// Splits superframes that consist of tunnel packets, in reused buffers. A tunnel that hands many datagrams to the
-/// device at once appears as one superframe, with the tunnel headers of its first datagram.
+/// Splitter of superframes that consist of tunnel packets, with reused buffers. If a tunnel passes many datagrams to
+/// the device at once, they appear as one superframe, with the tunnel headers of its first datagram.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
@@ -190,8 +190,8 @@ impl Datagrams {
         Self { judge: Judge::new(given), cutter: Cutter::default(), tally: Tally::default() }
     }
 
-    /// Calls `show` for each packet of a frame: for the frame itself, unless it is a superframe around tunnels. Returns
-    /// the reason if such a superframe is not split.
+    /// Calls `show` for a frame, or for each packet if the frame is a superframe that consists of tunnel packets.
+    /// Returns the reason if such a superframe is not split.
     fn each(
         &mut self,
         packet: &Packet<'_>,

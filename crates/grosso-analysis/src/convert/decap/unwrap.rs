@@ -314,5 +314,5 @@ fn is_extension(kind: Kind) -> bool {
 
 /// Maximum original length in bytes of a truncated packet that is decapsulated. A record may state any length.
 const CUT_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of tunnels that are removed from one packet. As many headers are read for each.
+/// Maximum number of tunnels that are removed from one packet.
 const TUNNELS_MAX: u32 = 16;

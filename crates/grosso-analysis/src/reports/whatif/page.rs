@@ -151,7 +151,7 @@ const CHARTS: &[(&str, Value)] = &[
     }),
 ];
 
-/// Dimensions of the drawings, in their own units.
+/// Dimensions of the drawings, in SVG units.
 const BAR_AT: f64 = 260.0;
 const BAR: f64 = 440.0;
 const ROW: usize = 26;

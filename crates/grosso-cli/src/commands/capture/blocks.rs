@@ -39,13 +39,13 @@ pub(super) fn description(
         push(code::COMMENT, facts.offloads.as_bytes());
     }
     push_end(&mut options, ORDER);
-    // The link types of interfaces are all small numbers.
+    // The link types of interfaces fit into 16 bits.
     let link_type = interface.link_type as u16;
     let fixed = [&ORDER.u16_bytes(link_type)[..], &[0; 2], &ORDER.u32_bytes(interface.snaplen)];
     block(INTERFACE_DESCRIPTION, &fixed.concat(), &options)
 }
 
-/// The counts of an interface in a file between two points in time, in nanoseconds since the epoch.
+/// Packet counts of an interface in a file, and the period that they cover, in nanoseconds since the epoch.
 pub(super) struct Statistics {
     /// The number of the interface in the file.
     pub(super) number: u32,
@@ -56,7 +56,7 @@ pub(super) struct Statistics {
     pub(super) written: u64,
 }
 
-/// The kernel's counts.
+/// Packet counts that the kernel reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KernelCounts {
     pub(super) seen: u64,

@@ -311,7 +311,7 @@ impl PcapClient {
         Ok(())
     }
 
-    /// Reads and discards the data that the client sends, which has no meaning.
+    /// Reads and ignores the data that the client sends.
     fn discard(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         while !self.has_ended {

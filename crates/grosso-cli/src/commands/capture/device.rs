@@ -41,7 +41,7 @@ pub(super) enum LivePass {
 }
 
 impl LivePass {
-    /// Returns whether a packet is wanted; `original` is its length on the link, including its VLAN tag.
+    /// Returns whether a packet is captured; `original` is its length on the link, including its VLAN tag.
     pub(super) fn wants(&self, data: &[u8], original: u32) -> bool {
         match self {
             Self::All => true,

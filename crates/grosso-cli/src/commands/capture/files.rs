@@ -35,9 +35,9 @@ pub(super) struct CaptureFiles {
     /// The number of declared interfaces.
     numbers: u32,
     began_ns: u64,
-    /// The kernel's counts at the start of the current file.
+    /// Packet counts of the kernel at the start of the current file.
     counted: KernelCounts,
-    /// Files started.
+    /// Number of files that were started.
     pub(super) begun: u64,
     /// Packets in all files.
     pub(super) packets: u64,

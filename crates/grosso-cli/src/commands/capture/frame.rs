@@ -101,7 +101,7 @@ impl Recorder {
         };
         match understood {
             Some(mut meta) => {
-                // The header comes from this host's own kernel.
+                // The header comes from this host's kernel and is trusted.
                 if let Some(gso) = &mut meta.gso {
                     gso.untrusted = false;
                 }

@@ -1,4 +1,4 @@
-//! A device in front of a monitor: an interface of this host, or a TAP device that Grosso creates.
+//! A device that a monitor reads: an interface of this host, or a TAP device that Grosso creates.
 
 use std::io::{self, IoSlice};
 

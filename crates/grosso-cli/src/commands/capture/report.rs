@@ -32,7 +32,7 @@ pub(super) struct CaptureReport {
     pub(super) ended: CaptureEnd,
     /// Packets for which the kernel had no room.
     pub(super) drops: u64,
-    /// Packets of interfaces whose packets cannot be parsed, which are left out.
+    /// Packets of interfaces with an unsupported link type, which are not in the output.
     pub(super) unknown: u64,
     #[serde(flatten)]
     pub(super) counts: FrameCounts,

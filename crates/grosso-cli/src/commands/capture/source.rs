@@ -40,9 +40,9 @@ pub(super) struct CapturedInterface {
     wanted: Vec<(LinkType, LivePass)>,
     snaplen: u32,
     resolution: Resolution,
-    /// The kernel's counts.
+    /// Packet counts that the kernel reported so far.
     pub(super) counted: KernelCounts,
-    /// Packets of interfaces whose packets cannot be parsed.
+    /// Packets of interfaces with an unsupported link type.
     pub(super) unknown: u64,
 }
 

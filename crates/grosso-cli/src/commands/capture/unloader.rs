@@ -30,7 +30,7 @@ pub(super) struct Unloader {
     left: Counts,
 }
 
-/// The counts of the work.
+/// Counts of processed superframes and packets.
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub(super) struct Unloaded {
     pub(super) superframes: u64,
@@ -54,7 +54,7 @@ impl Unloader {
         }
     }
 
-    /// Outputs the wire packets that a frame stands for.
+    /// Outputs the wire packets that a frame represents.
     pub(super) fn each(
         &mut self,
         said: PacketMeta,

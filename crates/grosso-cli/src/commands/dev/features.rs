@@ -225,8 +225,7 @@ fn own_features(device: &NamedDevice) -> Vec<FeatureRow> {
     [("x-virtio-net-hdr", 0x4000), ("x-multi-queue", 0x0100), ("x-napi", 0x0010)].map(row).into()
 }
 
-/// Returns the changes by `-K`, with ethtool's words and in its order; empty if exactly the requested changes were
-/// made.
+/// Returns the changes that `-K` made, in ethtool's words and order; empty if exactly the requested changes were made.
 fn changed_rows(
     after: &[Feature],
     wishes: &[(&str, bool)],
@@ -279,7 +278,7 @@ enum Note {
     Fixed,
 }
 
-/// The changes by `-K`.
+/// The changes that `-K` made.
 #[derive(Serialize, JsonSchema)]
 // Inlined, so that the name of the schema is in the document itself and not in a referenced definition.
 #[schemars(inline)]

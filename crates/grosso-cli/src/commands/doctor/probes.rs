@@ -238,5 +238,5 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
 /// Enough time for work that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);
-/// Superframes that are sent until one is received.
+/// Maximum number of superframes that are sent until one is received.
 const TRIES: usize = 3;

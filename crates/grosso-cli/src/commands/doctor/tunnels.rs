@@ -1,4 +1,4 @@
-//! The kinds of tunnels that the kernel has devices for.
+//! Tunnel devices that the kernel supports.
 
 use std::io;
 

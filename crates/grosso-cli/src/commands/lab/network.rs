@@ -172,7 +172,7 @@ fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// The traffic between the hosts.
+/// The report on the traffic between the hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RunReport {
     elapsed_s: f64,

@@ -85,7 +85,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     session.talk.remark(&format!("lab sink: listening at {address}; press Ctrl-C to stop"));
-    // No data can be lost, so the first Ctrl-C ends the command at once.
+    // No data can be lost, so the flag is already set, and the first Ctrl-C ends the command at once.
     session.reading.interrupted.store(true, Ordering::Relaxed);
     let served = serve(&listener, |served| {
         if let Err(error) = served {
@@ -95,7 +95,7 @@ pub(super) fn sink(options: &LabSink, session: &mut Session) -> Result<Exit, Fai
     served.map(|()| Exit::Yes).map_err(|error| failed(&error))
 }
 
-/// Calls a sink, for `lab vm` in a guest. The process that started the guest reads the figures.
+/// Connects to a sink, in a guest of `lab vm`. The process that started the guest reads the printed figures.
 fn call(options: &LabSink, direction: LabCall, session: &mut Session) -> Result<Exit, Failure> {
     let direction = match direction {
         LabCall::Transmit => Direction::Transmit,

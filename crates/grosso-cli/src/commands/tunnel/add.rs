@@ -107,7 +107,7 @@ fn refuse_taken(name: &str) -> Result<(), Failure> {
 }
 
 /// Rejects a tunnel directly over IP if another tunnel receives the same packets, because each packet would arrive
-/// twice. In UDP, the port is already in use.
+/// twice. For tunnels in UDP, the second one would fail anyway, because the port is in use.
 fn refuse_same(description: &Description) -> Result<(), Failure> {
     let is_same = |place: &TunnelFiles| {
         let other = daemon::definition::read(&place.definition());

@@ -59,7 +59,7 @@ pub struct Flush {
     pub size: f64,
     /// Trains that ended because a timestamp or another TCP option differed.
     pub ts: f64,
-    /// Trains that PSH or FIN ended.
+    /// Trains that ended with PSH or FIN.
     pub psh: f64,
     /// Trains that ended because a packet was lost or arrived too late.
     pub gap: f64,

@@ -1,4 +1,4 @@
-//! The drawing of the view.
+//! Drawing of the screen.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::observe::text;
 
-/// Draws everything.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, monitor: &MonitorState, color: bool) {
     let paint = Paint { color };
     let rows = detail_rows(frame.area().height, monitor.devices.len());

@@ -170,7 +170,7 @@ fn keys_do_what_the_help_says() {
     monitor.key(KeyEvent::from(KeyCode::Down));
     monitor.key(KeyEvent::from(KeyCode::Down));
     assert_eq!(monitor.chosen, 1, "there are two");
-    // After sorting by the sixth column, wrong checksums, the second device comes first and stays chosen.
+    // The sixth column counts wrong checksums. After sorting by it, the second device comes first and stays chosen.
     press(&mut monitor, "ssssss");
     assert_eq!((names(&monitor), monitor.chosen), (vec!["tn1".into(), "eth0".into()], 0));
     press(&mut monitor, "sssssss");

@@ -1,4 +1,4 @@
-//! UDP around the types that do not need it: FOU and GUE.
+//! Optional UDP encapsulation of the other tunnel types: FOU and GUE.
 
 use grosso::tunnel::Carrier;
 
@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Keyword] = &[
         Form::Number(0, 1, &[]),
         |tunnel, value| {
             if let (Carrier::Gue(udp), Value::Number(1)) = (&tunnel.endpoint.carrier, value) {
-                // There is no header with room for remote checksum offload.
+                // Variant 1 has no header that could carry remote checksum offload.
                 let mut udp = udp.clone();
                 udp.remote_checksum.receive = false;
                 tunnel.endpoint.carrier = Carrier::DirectGue(udp);

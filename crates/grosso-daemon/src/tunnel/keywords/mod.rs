@@ -1,4 +1,5 @@
-//! Every keyword, once: its spelling, the types that have it, its values, and how it sets and reads a tunnel.
+//! A table of all keywords: the spelling, the types that have the keyword, the values, and the conversion to settings
+//! of a tunnel and back.
 //!
 //! | module | keywords |
 //! |---|---|
@@ -97,7 +98,7 @@ pub(super) struct Keyword {
     is_hexadecimal: bool,
     /// The expected value, if the keyword is required.
     pub(super) required: Option<&'static str>,
-    /// Function that sets the value, which has this form. Keywords before this one in the table are already set.
+    /// Function that sets the value. All keywords that precede this one in the table have been set before.
     pub(super) set: fn(&mut Description, &Value),
     /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
     pub(super) get: fn(&Description) -> Option<Value>,

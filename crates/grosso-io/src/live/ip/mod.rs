@@ -1,4 +1,4 @@
-//! Raw sockets of IP protocols as a port: for tunnels directly in IP.
+//! Raw IP sockets as a port, for tunnels without UDP.
 
 mod receiving;
 
@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// Sending sockets with their protocols.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing. Through them, the kernel learns of IPv6 paths and can be queried.
+    /// Sockets that send nothing. Through them, the kernel learns about IPv6 paths and can be queried.
     _witnesses: Vec<DatagramSocket>,
 }
 
@@ -208,8 +208,8 @@ impl Sockets for IpSockets {
         self.receiving.as_fd()
     }
 
-    /// Returns the socket of the packet's protocol. For IPv6 the first socket is used if none has the protocol, for
-    /// example destination options.
+    /// Returns the index of the socket for the packet's protocol. Over IPv6, the first socket also sends packets of
+    /// other protocols, for example destination options.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let found = self.senders.iter().position(|(protocol, _)| *protocol == outer.protocol);
         found.or_else(|| outer.destination.is_ipv6().then_some(0))

@@ -133,7 +133,7 @@ impl IpReceiver {
     }
 }
 
-/// Unwraps the metadata of a packet, or counts the contradiction.
+/// Returns the metadata of a packet, or counts a contradiction and returns `None`.
 fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta> {
     stats.count(SocketEvent::ReceiveContradictory, meta.is_err().into());
     meta.ok()

@@ -100,10 +100,9 @@ pub(in crate::live) struct Arrived {
 }
 
 impl Arrived {
-    /// Writes the headers of a datagram of `payload` bytes into `header`, whose length is
-    /// [`Outer::len_over`]. The UDP checksum is zero, because the kernel does not report it. The
-    /// packet was whole on arrival, so DF is set and the identification is zero (RFC 6864 section
-    /// 4.1).
+    /// Writes the headers of a datagram of `payload` bytes into `header`, whose length is [`Outer::len_over`]. The UDP
+    /// checksum is zero, because the kernel does not report it. The packet was not fragmented on arrival, so DF is set
+    /// and the identification is zero (RFC 6864 section 4.1).
     pub(in crate::live) fn write(&self, header: &mut [u8], payload: usize) {
         let udp_len = (udp::HEADER_LEN + payload) as u16;
         let Self { source, destination, traffic_class, hop_limit } = self;

@@ -27,7 +27,7 @@ pub(in crate::live) struct Paths {
     messages: Option<Messages>,
     /// Socket for echo requests; without the permission to open it, nothing is probed.
     echoes: Option<EchoSocket>,
-    /// Whether packets that no router fragments were sent since the last check.
+    /// Whether packets that routers cannot fragment were sent since the last check.
     sends_long: bool,
     /// Notification that the route to a remote endpoint now uses another link.
     route_notice: Option<Notice>,
@@ -142,7 +142,7 @@ impl Paths {
 
     /// Queries the path MTU again, reads messages and sends probes, if the intervals have passed. Returns whether
     /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` returns whether a quoted packet was sent, and
-    /// `sends_long` means that packets were sent that no router fragments.
+    /// `sends_long` means that packets were sent that routers cannot fragment.
     pub(in crate::live) fn look(
         &mut self,
         now_ns: u64,
@@ -194,7 +194,7 @@ impl Paths {
                 && told.is_some_and(|told| told > carries)
                 && let Ok(mtu) = u16::try_from(carries)
             {
-                // The next check sets it again.
+                // If this fails, the next check tries again.
                 let _ = paths.tell(remote.address, mtu, echoes);
             }
         }
@@ -210,7 +210,7 @@ impl Paths {
                 asked.for_each(|remote| remote.prober.answered(now_ns, number));
             });
         }
-        // No packet that is sent is longer than this.
+        // Upper bound of the length of sent packets.
         let top = self.mtu.unwrap_or_default().min(u16::MAX.into());
         for remote in remotes {
             for (number, len) in remote.prober.poll(now_ns, top, sends_long).into_iter().flatten() {
@@ -258,8 +258,8 @@ impl PathTo {
         }
     }
 
-    /// Returns the longest packet that reaches the endpoint, if that is certain enough to make senders send less: the
-    /// end of a search, or a proven message if the endpoint answers no probes.
+    /// Returns the longest packet that reaches the endpoint, if that is certain enough to make senders send shorter
+    /// packets: the end of a search, or a proven message if the endpoint answers no probes.
     fn proven(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
@@ -298,7 +298,7 @@ impl Messages {
 }
 
 impl Belief {
-    /// Removes expired knowledge.
+    /// Removes expired information.
     fn forget(&mut self, now_ns: u64) {
         if self.questioned_until_ns <= now_ns {
             self.questioned_until_ns = 0;

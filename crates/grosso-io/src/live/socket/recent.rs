@@ -8,7 +8,7 @@ use super::{CARRIED_IPV6, outer::BuiltHeaders};
 /// does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub(in crate::live) struct RecentPackets {
-    /// Empty while no packets are recorded.
+    /// Starts of the recorded packets; empty while recording is off.
     beginnings: Vec<Beginning>,
     next: usize,
 }

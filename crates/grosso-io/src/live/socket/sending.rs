@@ -111,8 +111,8 @@ impl SocketSender {
         self.recent.has(quoted)
     }
 
-    /// Returns whether, since the last call, a packet was sent that no router fragments and that is too long for some
-    /// paths.
+    /// Returns whether, since the last call, a packet was sent that routers cannot fragment and that is too long for
+    /// some paths.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }
@@ -190,7 +190,7 @@ impl SocketSender {
         let mut head = core::mem::take(&mut self.head);
         let mut headers = core::mem::take(&mut self.headers);
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
-        // Slices that are one packet each are copied as a whole.
+        // Slices that contain one packet each are copied as a whole.
         let is_slice = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (first, behind) = first.split_at(copied);

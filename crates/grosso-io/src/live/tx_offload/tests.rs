@@ -146,7 +146,7 @@ fn b31_the_packets_of_a_refused_superframe_keep_their_place_in_the_queue() {
     tx_offload.enqueue(&[&frame], &meta);
     tx_offload.enqueue(&[&behind], &Meta::default());
     let expected = [&[before][..], &packets, &[behind]].concat();
-    // There is room for one frame at a time: the kernel accepts some of the segments, and continues from there.
+    // The kernel accepts one frame at a time, so only some of the segments are sent at once.
     for sent in 1..=expected.len() {
         fake.room = 1;
         let flushed = tx_offload.flush(&mut fake).unwrap();

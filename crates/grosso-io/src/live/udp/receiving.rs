@@ -128,9 +128,9 @@ impl UdpReceiver {
         }
     }
 
-    /// Returns the segmentation of the packet in a message of this length, if it is one datagram with a UDP superframe
-    /// inside, which a kernel on this host left for a device. The kernel reports the segment size as it does for merged
-    /// datagrams; but merged datagrams have separate inner lengths (B29).
+    /// Returns the segmentation of a message of this length if it is one datagram that contains a UDP superframe, which
+    /// a kernel on this host left for a device to segment. The kernel reports a segment size in this case too, as for
+    /// merged datagrams. But merged datagrams have separate inner lengths (B29).
     fn inside(&mut self, length: usize, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;

@@ -17,7 +17,7 @@ use super::{TRY_AGAIN_NS, UnixRole};
 #[derive(Debug)]
 pub(in crate::live) struct Acceptor {
     origin: Origin,
-    /// A socket that is never ready: stands for a peer that is not connected.
+    /// A socket that is never ready, used in place of a peer that is not connected.
     nobody: UnixSocket,
     /// Whether the peer may pass descriptors.
     passing: bool,

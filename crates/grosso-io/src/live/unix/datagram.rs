@@ -135,7 +135,7 @@ impl DatagramEnd {
             return;
         }
         self.stats.count(UnixEvent::PeerGone, 1);
-        // This fails for a socket that the kernel has disconnected by itself.
+        // This fails if the kernel has already disconnected the socket.
         let _ = self.socket.disconnect();
         match &mut self.peer {
             Other::Fixed { is_there, .. } => *is_there = false,

@@ -146,7 +146,7 @@ impl StreamEnd {
         *sent = 0;
     }
 
-    /// Writes the bytes of a stream's frames that there is room for. Without a peer they are dropped.
+    /// Writes as many bytes of a stream's frames as there is room for. Without a peer they are dropped.
     fn write(&mut self, parts: &[IoSlice<'_>], frames: usize) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());

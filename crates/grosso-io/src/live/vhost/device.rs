@@ -342,8 +342,8 @@ impl Wire for VhostDevice {
 /// Polling of an empty ring before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
-/// CPU and soon has more entries. If the peer shares this CPU, every poll is wasted. Therefore some sleeps are delayed
-/// as a trial, and others as long as the delay helps.
+/// CPU and soon has more entries. If the peer shares this CPU, every poll is wasted. Therefore, some sleeps are delayed
+/// as a trial, and the others only while such delays help.
 #[derive(Debug, Default)]
 struct Patience {
     /// Number of polls to make, and number of polls made.

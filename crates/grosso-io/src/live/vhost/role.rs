@@ -207,7 +207,7 @@ impl VhostRole {
         with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
-    /// Returns whether there is room for a frame of the port, but too little.
+    /// Returns whether the ring has room for a part of a frame of the port, but not for all of it.
     pub(super) fn is_short(&mut self) -> bool {
         match self {
             Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),

@@ -18,7 +18,7 @@ pub(super) struct Pair {
     pub(super) recorder: Option<SequenceRecorder>,
     /// Whether the receiver has a replay window.
     has_window: bool,
-    /// Packets that arrived since the file recorded exactly the received numbers.
+    /// Number of packets that arrived since the file last contained exactly the received numbers.
     unsettled: u64,
     /// Maximum number of packets that have arrived during one request to the recorder.
     came_meanwhile: u64,

@@ -11,15 +11,15 @@ use grosso_wire::ethernet;
 /// Remote endpoints of a tunnel that carries Ethernet, besides [`Endpoint::remote`](grosso::tunnel::Endpoint::remote),
 /// and the Ethernet addresses behind them.
 ///
-/// A frame is sent to the endpoint in front of its destination. If that endpoint is unknown, or the destination is a
-/// group address, the frame is sent to all endpoints. Frames received from one endpoint are not forwarded to another:
-/// connect hosts behind two endpoints with a bridge.
+/// A frame is sent to the endpoint behind which its destination is located. If that endpoint is unknown, or the
+/// destination is a group address, the frame is sent to all endpoints. Frames received from one endpoint are not
+/// forwarded to another: connect hosts behind two endpoints with a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
     /// Further endpoints, at most [`REMOTES_MAX`] including the endpoint's own.
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses, each with the endpoint in front of it. The assignments are never relearned.
+    /// Ethernet addresses, each with the endpoint behind which it is located. The assignments are never relearned.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
@@ -33,7 +33,8 @@ pub struct Forwarding {
 pub struct Remote {
     /// IP address, of the same family as the endpoint's.
     pub address: IpAddr,
-    /// Ethernet address of the next hop, if it differs from the address of the endpoint's link.
+    /// Ethernet address of the next hop, if it differs from
+    /// [`EthernetLink::destination`](super::EthernetLink::destination).
     pub next: Option<[u8; 6]>,
 }
 

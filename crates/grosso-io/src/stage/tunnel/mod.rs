@@ -110,8 +110,8 @@ impl TunnelOptions {
 /// which are segmented first. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel gets an ICMP error (rule S49), within the limits of
-/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU counts down to [`TunnelOptions::mtu_min`]; packets above
-/// the reported path MTU are sent without DF.
+/// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU takes effect, but only down to [`TunnelOptions::mtu_min`].
+/// Packets above the reported path MTU are sent without DF.
 ///
 /// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelOptions::forwarding`]).
 ///
