@@ -80,7 +80,7 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
     serializer.serialize_f64(time.as_secs_f64() * 1e6)
 }
 
-/// Trials that belong together.
+/// An experiment with coalescing or superframes on and off.
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,

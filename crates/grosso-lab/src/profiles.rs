@@ -179,7 +179,7 @@ enum Kind {
     Bulk,
     /// Packets of a sender with a small MTU.
     Small,
-    /// Data that acknowledges data.
+    /// Data packets that also acknowledge data.
     Both,
     /// Acknowledgments of data from this host, one per two packets.
     Acknowledging,
@@ -213,8 +213,8 @@ impl Connection {
         packet
     }
 
-    /// Returns a packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is
-    /// assumed to have verified.
+    /// Returns an Ethernet frame with IPv6, TCP and a timestamp in milliseconds, whose checksum the device is assumed
+    /// to have verified.
     fn packet(
         &self,
         flow: usize,
@@ -242,7 +242,7 @@ impl Connection {
     }
 }
 
-/// Bursts of the connections, in an order that the seed decides.
+/// Returns bursts of packets from the connections, in an order that depends on the seed.
 fn trace() -> Vec<Vec<u8>> {
     let mut dice = fastrand::Rng::with_seed(SEED);
     let mut connections: Vec<_> = (0..FLOWS).map(Connection::new).collect();

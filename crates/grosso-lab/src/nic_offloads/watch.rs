@@ -97,13 +97,14 @@ pub fn watch(
     };
     writeln!(output, "{READY}")?;
     output.flush()?;
-    // An input that cannot be read has also ended.
+    // A read error also counts as the end of the input.
     let _ = io::copy(&mut input, &mut io::sink());
     restore(device, &before)
 }
 
-/// Marks the device as watched; the mark is visible in this network and disappears with the process. A second watchdog
-/// would mistake a changed feature for the original one. A mark is ignored if its user must not change features.
+/// Marks the device as watched. The mark is visible in this network namespace and disappears with the process. A second
+/// watchdog would mistake a changed feature for the original one. A mark is ignored if it is from a user who must not
+/// change features.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {

@@ -388,7 +388,7 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-/// Ratio of the greatest to the least cost of a group that shows an effect.
+/// Ratio of the highest to the lowest cost from which a group shows an effect.
 const NOTICED: f64 = 1.25;
 /// Throughput from which packets arrive fast, in Gb/s.
 const FAST_GBPS: f64 = 1.0;
@@ -435,7 +435,7 @@ const CONSUMER_HEADING: [&str; 2] = [
     "                parts             copied              parts copied       copied",
 ];
 
-/// The share of the CPU below which other programs must have used it.
+/// The test's share of the CPU below which other programs must have used the CPU.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without.
 //!
-//! The cost of a trial varies with the load of the machine by more than the offload saves, but is mostly the same for
-//! two consecutive trials.
+//! With the load of the machine, the cost of a trial varies by more than the offload saves, but two consecutive trials
+//! mostly have the same cost.
 
 use core::fmt::Write;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::statistics::Spread;
 
-/// Effect of remote checksum offload on a tunnel: over pairs of trials, the ratio of the figure with it to the figure
-/// without.
+/// Effect of remote checksum offload on a tunnel, over pairs of trials: the ratio of a figure with the offload to the
+/// figure without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Ratio of the seconds per gigabyte for checksums and encapsulation together, at the sender; `None` if the clock
+    /// Ratio of the sender's total time for checksums and encapsulation, in seconds per gigabyte; `None` if the clock
     /// was not read.
     pub tx_cost: Option<Spread>,
     /// Ratio of the throughput, in trials without the clock.
