@@ -8,7 +8,7 @@
 //! | [`fragments`] | IP fragments, the reassembler as a function, and its oracle |
 //! | [`frames`] | one connection, in which a test changes one field at a time |
 //! | [`instructions`] | the work of a test, counted by valgrind |
-//! | [`session`] | one run of the engine with numbered buffers and a given time |
+//! | [`session`] | one run of the engine with numbered buffers and a clock that the test sets |
 //! | [`superframe`] | superframes as senders pass them to a device |
 //! | `kernel` (Linux) | the running kernel as an oracle for coalescing and segmentation |
 

@@ -51,7 +51,7 @@ impl Router {
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;
-            // A write reaches the other interface before it returns.
+            // The packet reaches the other interface before this call returns.
             state.source.write(&packet)?;
             let onward = drain(&state.onward, &mut state.buffer)?;
             Ok(Forwarded { onward, back: drain(&state.source, &mut state.buffer)? })

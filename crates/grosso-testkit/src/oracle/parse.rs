@@ -33,7 +33,7 @@ pub enum Link {
 /// Interpretation of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// A declared length excludes the bytes after it: a packet from the wire.
+    /// Bytes after a declared length do not belong to the header: a packet from the wire.
     Declared,
     /// All headers extend to the end of the frame: a superframe, whose lengths may be zero.
     Whole,
@@ -186,7 +186,7 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     match data[1] {
         // A list that ends within an address is malformed (RFC 2460 section 4.4).
         0 | 2 if (data.len() - 7).is_multiple_of(16) => addresses.last().copied(),
-        // Segment routing counts down (RFC 8754 section 2).
+        // Segment routing lists the addresses in reverse order (RFC 8754 section 2).
         4 => addresses.first().copied(),
         _ => None,
     }
