@@ -241,7 +241,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// Tests that the field must hold the pseudo-header sum, because segmentation writes nothing else.
+/// Tests that the field must hold the pseudo-header sum, because segmentation would write only this sum.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);

@@ -32,7 +32,7 @@ struct Tunnelled {
     checksum_bits: u16,
 }
 
-/// No changes, with an outer checksum.
+/// A connection without changes between its packets, and with an outer checksum.
 const SAME: Tunnelled = Tunnelled {
     outer: |_, ip| ip,
     udp: |_, udp| udp,
@@ -486,7 +486,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Tests packets that Linux passes. Grosso verifies and recomputes the checksum like any other.
+/// Tests packets that pass through Linux unmerged. Grosso verifies and recomputes this checksum like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =

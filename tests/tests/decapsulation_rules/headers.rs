@@ -106,7 +106,7 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
         refused(&gue(|g| g.flags(1).options(&private)), Refusal::GueFlags);
     }
     refused(&gue(|g| g.control(true)), Refusal::Control);
-    // Private flags without room for them, and remote checksum offload without room for its offsets.
+    // Private flags are announced without room for them, and remote checksum offload without room for its offsets.
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);

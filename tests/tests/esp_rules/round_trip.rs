@@ -54,8 +54,8 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Tests that the headers before the encrypted text are correct, because a device without the keys treats the packet
-/// like any other.
+/// Tests that the headers before the encrypted text are correct, because devices without the keys treat the packet like
+/// any other packet.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {

@@ -103,7 +103,7 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
     let pieces = cut(&data, 24);
     let mut other = pieces[1].clone();
     other.data[3] ^= 1;
-    // The known fragment arrives before or after the first fragment, which releases the others.
+    // The unchanged fragment arrives before or after the first fragment, which releases the others.
     for order in [[1, 0], [0, 1]] {
         let mut rig = Rig::new(rules(ReassemblyMode::Virtual));
         let known = order.map(|at: usize| pieces[at].clone());

@@ -256,7 +256,7 @@ fn s62_fragments_and_superframes_and_other_frames_are_refused_by_name() {
 }
 
 proptest! {
-    /// Asserts for any bytes that nothing panics, and that the output is fragments within the MTU.
+    /// Asserts for any bytes that nothing panics, and that the output consists of fragments within the MTU.
     #[test]
     fn s60_hostile_frames_never_panic(
         seed in proptest::collection::vec(any::<u8>(), 0..200),

@@ -230,7 +230,7 @@ fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
         pair.device = VhostPort::open(&other).unwrap();
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(event(&pair.driver, VhostEvent::PeerGone), round);
-        // The driver tries to connect to another device at once, and again after a tenth of a second.
+        // The driver immediately tries to connect to another device, and tries again after a tenth of a second.
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(transmit(&mut pair.driver, &frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(event(&pair.driver, VhostEvent::TransmitNoPeer), round);
@@ -304,7 +304,7 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     }
 }
 
-/// A malicious device that has the memory of a driver, and writes into it directly.
+/// A malicious device that shares the memory of a driver, and writes into it directly.
 struct Ill {
     listener: UnixSocket,
     socket: Option<UnixSocket>,

@@ -415,7 +415,7 @@ impl TwoMachines {
         Self { one, other, handle, runs, _folder: folder }
     }
 
-    /// Stops the path, which must not have ended by itself.
+    /// Stops the path, which must not have ended before.
     pub(crate) fn stop(self) {
         self.handle.stop();
         assert!(self.runs.join().unwrap().result.is_ok());

@@ -25,7 +25,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     }
 }
 
-/// A decision, shown on a connection that sends data, with one other packet in between.
+/// A decision, demonstrated by one other packet among the data packets of a connection.
 struct Decision {
     /// The position of the decision in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,

@@ -381,5 +381,5 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;
-/// The first of [`OUTERS`] with its own tunnel header.
+/// The first of [`OUTERS`] that has a tunnel header.
 const TUNNELS_FROM: usize = 6;

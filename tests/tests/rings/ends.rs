@@ -295,7 +295,7 @@ impl Device {
         Ok(Self { front, memory, said })
     }
 
-    /// Writes a used entry with this index to a ring.
+    /// Writes a used entry with this number to a ring.
     fn give_back(&self, way: Way, number: u16, (head, bytes): (u32, u32)) {
         let entry = USED + 4 + 8 * u64::from(number % SLOTS);
         self.put(way, entry, &[head, bytes].map(u32::to_le_bytes).concat());
@@ -352,7 +352,7 @@ fn a_slot_that_comes_back_twice_is_not_sent_with_twice() {
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 0, (0, 0));
     device.count(Way::FromGuest, 1);
-    // The returned slot is used again, and returned again.
+    // The returned slot is used and returned once more.
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 1, (0, 0));
     device.give_back(Way::FromGuest, 2, (0, 0));

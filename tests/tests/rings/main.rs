@@ -1,4 +1,5 @@
-//! Rings and back ends, and a driver written from their formats. Longer than 600 lines: the driver is one program.
+//! Rings and back ends, tested by a driver that was written from the descriptions of the formats. Longer than 600
+//! lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 
@@ -46,7 +47,7 @@ const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
 /// Features of rings of both forms.
 const FORMS: [u64; 2] = [0, features::RING_PACKED];
 
-/// A guest with one ring.
+/// A guest that has one ring.
 struct Guest {
     file: File,
     /// Whether the ring is packed.
