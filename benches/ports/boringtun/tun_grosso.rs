@@ -60,7 +60,7 @@ impl TunSocket {
         })
     }
 
-    /// Does nothing: the device never blocks.
+    /// Does nothing, because the device never blocks.
     pub fn set_non_blocking(self) -> Result<Self, Error> {
         Ok(self)
     }
@@ -91,7 +91,7 @@ impl TunSocket {
         writer.batch.clear();
     }
 
-    /// Returns whether packets are stored here, that polling the descriptor does not show.
+    /// Returns whether this device holds packets that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()
