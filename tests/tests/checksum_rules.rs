@@ -92,7 +92,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         (data[0], data[1]) = (1, 20);
         data
     };
-    // Pad1 has no length.
+    // Pad1 has no length byte.
     let later = |p: Packet| p.destination_options(|d| d.home_address_behind([0, 0, 0, 0], [6; 16]));
     let headers: [&dyn Fn(Packet) -> Packet; 10] = [
         &segments(4, 1),

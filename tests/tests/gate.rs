@@ -76,7 +76,7 @@ fn the_gate_compares_every_tracked_lock_file() {
         return println!("skipped: git is not installed");
     };
     let tracked = String::from_utf8(git.stdout).expect("paths");
-    // A packaged source tree has no history.
+    // In a packaged source tree, git lists no files.
     let mut tracked: Vec<String> =
         tracked.lines().map(|file| file.replace(".lock", ".toml")).collect();
     let script = text(".ci/run");

@@ -284,7 +284,7 @@ fn needs_tests(predicate: &Meta) -> bool {
         Meta::Path(path) => path.is_ident("test") || path.is_ident("doctest"),
         Meta::List(list) if list.path.is_ident("all") => inner(list).iter().any(needs_tests),
         Meta::List(list) if list.path.is_ident("any") => inner(list).iter().all(needs_tests),
-        // Product code, such as under `not(test)`.
+        // This is product code, for example under `not(test)`.
         Meta::List(_) | Meta::NameValue(_) => false,
     }
 }

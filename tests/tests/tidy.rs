@@ -157,7 +157,7 @@ fn arrows_between_crates_go_downwards() {
                 format!("{} imports {name}, which ARROWS does not allow", package.name)
             }),
         );
-        // To enable features for its own tests that other crates have to request, a crate may depend on itself.
+        // A crate may depend on itself to enable, for its own tests, features that other crates have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(
@@ -185,7 +185,7 @@ fn the_python_package_imports_no_command() {
     let locked = own(&read(&root().join("python/Cargo.lock")), "name = \"");
     assert!(locked.iter().any(|name| name == "grosso-analysis"), "{locked:?}");
     let (_, below) = ARROWS.iter().find(|(name, _)| *name == "grosso-analysis").expect("a row");
-    // The crate grosso-vhost is below grosso-io.
+    // The list includes grosso-vhost, because it is below grosso-io.
     let allowed = [below, &["grosso-analysis", "grosso-vhost"][..]].concat();
     let wrong: Vec<_> = locked.into_iter().filter(|name| !allowed.contains(&&**name)).collect();
     assert_none(&wrong, "move what Python needs into grosso-analysis");

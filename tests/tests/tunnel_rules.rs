@@ -224,7 +224,7 @@ fn t05_vxlan_gpe_decodes_the_next_protocol() {
 
 #[test]
 fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
-    // A version bit, O set, P clear.
+    // The flags have a version bit, then O set, and then P clear.
     for flags in [0x1c00_0001, 0x0d00_0001, 0x0800_0001] {
         let frames = through(2, |_, p| {
             let packet = p.ipv4(|ip| ip).udp(|udp| udp.destination_port(4790));

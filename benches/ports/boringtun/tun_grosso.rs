@@ -45,7 +45,8 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // Each direction has its own half of the device, so that neither waits for a lock of the other.
+        // Each direction has its own half of the device, so that neither direction waits for a lock that the other one
+        // holds.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),

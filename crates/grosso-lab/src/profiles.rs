@@ -224,7 +224,7 @@ impl Connection {
         pushes: bool,
     ) -> Vec<u8> {
         let mut bytes = vec![2; 12];
-        // ECT(0), or CE.
+        // The traffic class contains ECT(0) or CE.
         let class = if is_marked { 0x30 } else { 0x20 };
         bytes.extend([0x86, 0xdd, 0x60, class, 0, 0]);
         bytes.extend((32 + payload).to_be_bytes());

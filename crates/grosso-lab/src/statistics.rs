@@ -61,7 +61,7 @@ impl Sample {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
         for (i, value) in values.iter_mut().take(len).enumerate() {
-            // The middle of each of `len` equal parts.
+            // The sample has the middle value of each of `len` equal parts.
             *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
         }
         Self { values, len }

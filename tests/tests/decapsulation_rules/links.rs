@@ -98,7 +98,7 @@ fn cooked_captures_name_what_follows() {
     let tagged = &frame[20 + 8 + 8 + 14..];
     assert_eq!(taken(&sll(0x0800, &frame), LinkType::LinuxSll), Ok(sll(0x8100, tagged)));
     assert_eq!(taken(&sll2(0x0800, &frame), LinkType::LinuxSll2), Ok(sll2(0x8100, tagged)));
-    // ARP, and a length instead of an EtherType.
+    // The inner frame contains ARP, or a length instead of an EtherType.
     for (field, name) in [(0x0806_u16, 0x0806), (0x0026, 0x0004)] {
         let inner = [&[2; 12][..], &field.to_be_bytes(), &[1; 46]].concat();
         let frame = vxlan().payload(&inner).build();

@@ -64,7 +64,7 @@ impl Oracle {
                 (top_high + 1 < 1 << 32).then_some(top_high + 1)
             }
         } else if low >= left {
-            // Case B: the window spans two.
+            // Case B: the window spans two subspaces.
             top_high.checked_sub(1)
         } else {
             Some(top_high)

@@ -95,7 +95,7 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // Decryption also accepts such a packet.
+        // Decryption also accepts an encrypted packet with padding after it.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));

@@ -42,7 +42,7 @@ fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
         let mut pieces = Vec::new();
         let mut start = 0;
         while start < data.len() {
-            // The first fragment contains its headers, and is not the whole datagram.
+            // The first fragment must contain its headers, and must not be the whole datagram.
             let end = start + random.within(1, (data.len() / 16).max(2)) * 8;
             let end = if start == 0 { end.max(8).min(data.len() / 2 / 8 * 8) } else { end };
             pieces.push(Piece::of(&data, start, end.min(data.len())));

@@ -427,7 +427,7 @@ fn c30_a_verified_checksum_around_a_packet_verifies_the_inner_one() {
         assert_eq!(verdicts(1, 0, state), refused, "{state:?}");
     }
     assert_eq!(verdicts(0, 1, Checksum::None), refused);
-    // The device vouches for the payload.
+    // The device has verified the payload, so the result is the same as for a correct packet.
     let merged = verdicts(0, 1, Checksum::Unnecessary { levels: 0 });
     assert_eq!(merged, verdicts(0, 0, Checksum::None));
 }

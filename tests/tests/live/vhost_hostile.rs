@@ -170,7 +170,7 @@ const WALKED_MAX: u64 = 32_768 + 1024;
 fn one_frame_walks_so_many_descriptors_and_no_more() {
     let mut bench = Bench::new();
     let mut front = bench.connect(ALL);
-    // A table with a loop. Every entry refers to it.
+    // Every entry refers to a table that contains a loop.
     let table = slot_at(TO_GUEST, 0);
     for number in 0..1024_u16 {
         let round = descriptor((slot_at(TO_GUEST, 1), 0, 3, (number + 1) % 1024));

@@ -406,7 +406,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         let mut profile = holes();
         profile.reorder.flows = 2;
         let mut flows = Connection::new(profile);
-        // The start time is later than the time for which an idle flow is remembered.
+        // The clock starts later than the time for which an idle flow is remembered.
         flows.session.now_ns = 1_000_000_000;
         flows.push(&[0]);
         flows.pass(HOLD_NS);
@@ -415,7 +415,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         for (place, len, change) in &comes {
             flows.push_len(*place, *len, *change);
         }
-        // Another idle flow, which was active more recently.
+        // Adds another idle flow, which was active more recently.
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);

@@ -417,8 +417,8 @@ fn the_file_of_the_memory_keeps_its_length() {
 fn a_ring_is_whole_before_the_back_end_hears_of_it() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
-    // The messages from QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each ring;
-    // and the message that enables each ring.
+    // These are the messages in QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each
+    // ring; and the message that enables each ring.
     assert_eq!(numbers, [16, 3, 2, 5, 13, 8, 10, 9, 12, 13, 8, 10, 9, 12, 18, 18]);
     assert!(device.said.iter().all(|message| !message.wants_reply), "it knows no such thing");
     for kick in device.said.iter().filter(|message| message.request == request::SET_VRING_KICK) {

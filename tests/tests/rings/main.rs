@@ -730,7 +730,7 @@ fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
         set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
-        // The indexes wrap, or the ring starts another lap.
+        // With 13 entries, the indexes wrap, or the ring starts another lap.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
             let ring = back.ring(Way::FromGuest).unwrap();
@@ -874,7 +874,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
-    // The memory of the first guest contains all rings, which differ in their sizes.
+    // The memory of the first guest contains all rings, which have different sizes.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
     say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {

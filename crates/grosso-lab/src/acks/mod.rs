@@ -182,7 +182,7 @@ impl Acks {
                 for handling in HANDLINGS {
                     cases.extend(HOLDS.map(|hold| case(handling, hold)));
                 }
-                // Only at the receiver do trains arrive whose acknowledgments can be expanded.
+                // Acknowledgments are expanded only at the receiver, because trains arrive only there.
                 if side == NicOf::Receiver {
                     cases.push(case(Handling::Expanded, MITIGATION));
                 }

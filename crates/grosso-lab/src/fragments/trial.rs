@@ -96,7 +96,7 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
-    // With more load than can be received, frames must wait only in the NIC's ring.
+    // If the load exceeds the capacity of the receiver, frames must wait only in the NIC's ring.
     let under_way_bytes = match setting.buffers {
         Some(buffers) if setting.is_overload() => buffers * usize::from(WIRE_MTU),
         _ => UNDER_WAY_BYTES,
@@ -197,7 +197,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     match (setting.receiver, setting.buffers) {
         (Receiver::Coalesces, _) => {}
         (Receiver::Evicts, Some(buffers)) => limits.memory_bytes = buffers / 2 * BUFFER_BYTES,
-        // The ring is the only limit.
+        // The NIC's ring is the only limit.
         _ => limits.memory_bytes = usize::MAX,
     }
     if mode == ReassemblyMode::KeepGeometry {

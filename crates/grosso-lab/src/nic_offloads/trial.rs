@@ -107,7 +107,7 @@ struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
-        // A refused request is still recorded and must be undone.
+        // Even a refused request is recorded by the kernel, and must be undone.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)

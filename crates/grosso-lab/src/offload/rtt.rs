@@ -30,7 +30,7 @@ impl Offload {
             let mut impairment = Impairment::default();
             impairment.delay = delay;
             setting.impairment = Some(impairment);
-            // Slow start depends most on the arrival of acknowledgments.
+            // Slow start is included, because it depends most on the arrival of acknowledgments.
             let measured = plan.measured.max(delay * ROUNDS_MIN);
             setting.extent = Extent::Time { warm_up: Duration::ZERO, measured };
             if delay >= LONG {

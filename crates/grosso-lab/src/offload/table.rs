@@ -72,7 +72,7 @@ impl Findings for OffloadFindings {
             .or_else(|| match compared.next() {
                 None => None,
                 Some((first, true)) => Some(first),
-                // The first difference that noise does not explain is more informative.
+                // In this case, the first difference that noise does not explain is more informative.
                 Some((first, false)) => compared
                     .find(|(_, is_certain)| *is_certain)
                     .map_or(Some(first), |(text, _)| Some(text)),

@@ -440,7 +440,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // None of the ten segments had arrived.
+        // The answer shows that none of the ten segments had arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // The other segments had arrived.
+        // The answer shows that the other segments had arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

@@ -356,7 +356,7 @@ mod linux {
     fn the_receiver_sends_too(device: Device) {
         let traffic = Traffic::TcpMaerts;
         let measured = clean(&Setting { traffic, ..through(device, grosso(false)) });
-        // The data path segments superframes from the sender.
+        // The sender's kernel sends superframes, which the data path segments.
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
     }
 

@@ -71,7 +71,7 @@ struct RouterThread {
 impl RouterThread {
     fn new(control: &Control) -> io::Result<Self> {
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-        // Errors are not rate-limited: every oversized packet is answered.
+        // ICMP errors are not rate-limited, so that every oversized packet is answered.
         fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0")?;
         let open = |name: &str, address: [u8; 4]| {
             let name = InterfaceName::new(name)?;

@@ -127,7 +127,7 @@ impl Pppoe {
             Some(Header::Ipv4(_)) => 0x0021,
             Some(Header::Ipv6(_)) => 0x0057,
             Some(Header::Mpls(_)) => 0x0281,
-            // LCP, which is never coalesced.
+            // The default is LCP, which is never coalesced.
             _ => 0xc021,
         });
         let len = self.len.unwrap_or_else(|| {

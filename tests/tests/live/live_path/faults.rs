@@ -79,7 +79,7 @@ fn streams_are_whole_over_every_fault_alone_and_over_all_together() {
     for (fault, seen) in faults {
         for offloads in [false, true] {
             let Some((stats, ..)) = streams_over(fault, offloads) else { return };
-            // A host with its offloads on sends few frames, so some faults may not occur.
+            // If offloads are on, a host sends few frames, so some faults may not occur.
             assert!(offloads || seen(&stats), "{fault}: {stats:?}");
         }
     }

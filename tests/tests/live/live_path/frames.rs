@@ -173,7 +173,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
         let mut options = PacketOptions::default();
         options.transmit_ring = transmit_ring;
         let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
-        // A shaper queues packets, which stay charged to the send buffer.
+        // A shaper queues packets, which therefore continue to occupy the send buffer.
         let shaper = |action: &str, rate: &str| {
             let of = format!("qdisc {action} dev b0 root tbf burst 2000 limit 100000000");
             let tc = || Command::new("tc").args(of.split(' ').chain(["rate", rate])).status();

@@ -162,7 +162,7 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             insist(&mut near, &train, &superframe);
             insist(&mut near, &udp6(50), &Meta::default());
             insist(&mut near, &solicitation, &Meta::default());
-            // Neighbor discovery works as without selectors.
+            // Neighbor discovery works in the same way as without selectors.
             let (clear, esp): (Vec<_>, Vec<_>) =
                 near.inner().sent.iter().partition(|sent| **sent == solicitation);
             assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
