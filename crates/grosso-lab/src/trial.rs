@@ -193,7 +193,7 @@ pub struct Measured {
     pub checksum_errors: u64,
     /// Retransmission timeouts, from the connection's start to its end.
     pub timeouts: u64,
-    /// Round-trip times that a [sender in userspace](crate::userspace) counted.
+    /// Number of round trips of data that a [sender in userspace](crate::userspace) counted.
     pub round_trips: Option<u64>,
     /// Number of earlier measurements that [stalled](Setting::stalled) and were repeated.
     pub repeated: u64,
