@@ -1,5 +1,4 @@
-//! Rings and back ends, tested by a driver that was written from the descriptions of the formats. Longer than 600
-//! lines: the driver is one program.
+//! Rings and back ends, tested by an independent driver. Longer than 600 lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 
