@@ -12,7 +12,7 @@
 //!
 //! The first six items are [`Step`]s, which `peers` times next to the work of other projects.
 //!
-//! `docs/performance.md` has the figures and the commands.
+//! `docs/performance.md` contains the figures and the commands.
 
 #![forbid(unsafe_code)]
 

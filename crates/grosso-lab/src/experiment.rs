@@ -27,8 +27,8 @@ pub struct Plan<P> {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, this is the
-    /// receiver's; the other one runs on the sender's CPU.
+    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, the second CPU is
+    /// for the receiver's path, and the sender's path runs on the sender's CPU.
     pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,

@@ -317,7 +317,7 @@ impl Hosts {
     /// sender's ends first.
     ///
     /// # Errors
-    /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
+    /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.
     pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
         let listener = self.listen()?;
         let target = listener.local_addr()?;

@@ -30,7 +30,7 @@ impl Keeper {
     /// Starts the watchdog of a device: a program that calls [`watch`] with its standard input and output.
     ///
     /// # Errors
-    /// Fails if the program does not start or refuses to watch; the error then has its message.
+    /// Fails if the program does not start or refuses to watch; the error then contains the program's message.
     pub fn start(device: InterfaceName, program: &mut Command) -> io::Result<Self> {
         let before = ethtool::features(&Control::new()?, &device)?;
         // Ctrl-C goes to the process group of the lab, and the watchdog has to outlive the lab.

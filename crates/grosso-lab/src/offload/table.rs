@@ -159,7 +159,7 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Returns the columns of all charts, so that the page has one scale.
+    /// Returns the columns of all charts, so that all charts of the page have the same scale.
     fn columns(&self) -> [Column; 2] {
         let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
             true => ["requests per second", "microseconds: 50, 90, 99 % of requests"],

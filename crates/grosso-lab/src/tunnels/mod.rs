@@ -228,7 +228,8 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// Returns whether the setting may be skipped: the kernel's tunnel, if the kernel has none.
+    /// Returns whether the setting may be skipped, which is true of the kernel's tunnel if the kernel does not support
+    /// it.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
