@@ -7,11 +7,11 @@
 #                                         grosso   offloads on: `grosso capture --wire` supplies wire packets
 #                                         off      tcpdump with TSO, GSO and GRO off, as monitors recommend
 #
-#   benches/monitor.sh GROSSO highest     for each of them, the highest rate without loss in two runs, to within 6 %
+#   benches/monitor.sh GROSSO highest     for each monitor, the highest rate without loss in two runs, to within 6 %
 #
-# Each line has the reached rate, the packets per second that the monitor received, the packets that it lost, and its
-# CPU seconds per GB of payload. After the highest rate, the line names the end of the search: loss, or the maximum rate
-# of the hosts.
+# Each line contains the achieved rate, the packets per second that the monitor received, the packets that it lost, and
+# its CPU seconds per GB of payload. After the highest rate, the line states why the search ended: loss, or the maximum
+# rate of the hosts.
 set -euo pipefail
 grosso=$(realpath "$1")
 shift
@@ -69,7 +69,7 @@ line() {
            ($monitor / $gb * 1000 | round / 1000)] | @tsv' "$scratch/stream"
 }
 
-# by NAME: one run of a monitor at the rate.
+# by NAME: runs a monitor once at the rate.
 by() {
     case $1 in
         tcpdump | grosso) offloads on ;;

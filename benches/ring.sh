@@ -9,12 +9,12 @@
 #   benches/ring.sh alone GROSSO [OPTION...]   retransmits of one TCP stream in ten runs of three seconds, through a
 #                                              bridge and over only a veth, alternating
 #   benches/ring.sh tunnel GROSSO WORDS        the loss through a tunnel of `grosso tunnel` (`type vxlan id 1`)
-#                                              between the two hosts, and where either end dropped packets
+#                                              between the two hosts, and the places where packets were dropped
 #
 # GROSSO is the program, and the options are those of `grosso bridge`; RUNS in the environment sets the number of runs.
-# Each end of a veth pair is served by one CPU, so that a sender that moves between CPUs does not reorder its own
-# packets. Tail loss probes are off (`tcp_early_retrans`), because a late tail is not lost. Without these settings, even
-# a plain veth pair causes retransmissions.
+# One CPU serves each end of a veth pair, so that a sender that moves between CPUs does not reorder its own packets.
+# Tail loss probes are off (`tcp_early_retrans`), because a delayed tail is not lost. Without these settings, even a
+# plain veth pair causes retransmissions.
 set -eu
 what=$1 grosso=$2
 shift 2

@@ -34,13 +34,13 @@ version_in_lock() {
     sed -n "/^name = \"$1\"/{n;s/version = \"\(.*\)\"/\1/p}" Cargo.lock
 }
 
-# source_of CRATE VERSION: prints the directory into which Cargo unpacks a crate that is no dependency.
+# source_of CRATE VERSION: prints the directory into which Cargo unpacks a crate, which need not be a dependency.
 source_of() {
     cargo info --quiet "$1@$2" > "$scratch/info" &&
         find "${CARGO_HOME:-$HOME/.cargo}/registry/src" -maxdepth 2 -name "$1-$2" | grep .
 }
 
-# alone NAME MODULE...: compiles a program of this directory with modules of a crate next to it.
+# alone NAME MODULE...: compiles a program of this directory together with copied modules of a crate.
 alone() {
     program=$1
     shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares VPNs with their ports to grosso-tun: fetches the sources, applies the patches, builds all variants, and
+# Compares VPNs with their ports to grosso-tun. Fetches the sources, applies the patches, builds all variants, and
 # measures them in alternating runs between two network namespaces.
 #
 #   benches/ports/compare.sh [-t] [-r ROUNDS] [-s SECONDS] [-j THREADS] [PROGRAM...]
@@ -53,7 +53,7 @@ apply() {
     patch --quiet -d "$tree" -p1 < "$here/$program/port.patch"
     place "$here/$program" "$tree" "$file"
     printf '\n[workspace]\n' >> "$tree/Cargo.toml"
-    # Each crate is a word, with colons between its arguments.
+    # Each crate is one argument, in which colons separate the arguments of `cargo add`.
     for crate in "$@"; do (cd "$tree" && IFS=: && cargo add --quiet $crate); done
 }
 

@@ -23,7 +23,7 @@ for side in left right; do
 done
 until [ "$(ip -n left -j link show wire0 | jq -r '.[0].operstate')" = UP ]; do sleep 0.05; done
 
-# Prints the last 32 bytes of a key, in hexadecimal.
+# Prints the last 32 bytes of a key in hexadecimal.
 key() {
     tail -c 32 "$1" | od -An -v -tx1 | tr -d ' \n'
 }

@@ -12,7 +12,7 @@
 //!
 //! The first six items are [`Step`]s, which `peers` times next to the work of other projects.
 //!
-//! `docs/performance.md` has the figures and the commands.
+//! `docs/performance.md` contains the figures and the commands.
 
 #![forbid(unsafe_code)]
 
@@ -75,7 +75,7 @@ pub fn profiles() -> Vec<Profile> {
     let staged = [
         with("batch", |profile| profile.batch = Batch::ByFlow { packets: 64 }),
         with("bypass", |profile| profile.bypass = Some(Bypass::default())),
-        // Acknowledgments show the round-trip time, as on a path.
+        // Acknowledgments reveal the round-trip time, as on a real path.
         with("hold", |profile| {
             profile.hold = Hold::Controlled;
             profile.limits.hold_ns = 100_000;

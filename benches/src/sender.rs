@@ -184,7 +184,7 @@ impl<'a> Superframes<'a> {
     }
 }
 
-/// Upper bound of the segments of a workload's superframes.
+/// Upper bound on the number of segments of a superframe.
 const SEGMENTS_MAX: usize = 64;
-/// Upper bound of the bytes of a workload's headers.
+/// Upper bound on the length of the headers of a workload, in bytes.
 const HEADER_BYTES: usize = 192;

@@ -4,8 +4,8 @@
  *     prototype IFACE TAP SLOTS
  *
  * Packets come from a TPACKET_V2 ring of 2 KiB slots. Consecutive packets of one flow leave as one
- * superframe, in one writev from their slots, when a packet does not fit, has PSH, or the ring is drained; slots are
- * released afterwards. Frames of the TAP leave by sendmmsg, bypassing the queueing discipline. It tracks one flow,
+ * superframe, in one writev from their slots, when a packet does not fit or has PSH, or when the ring is empty. Then
+ * the slots are released. Frames of the TAP leave by sendmmsg, bypassing the queueing discipline. It tracks one flow,
  * trusts its senders, and supports only TCP over IPv4 on Ethernet.
  *
  * Compiled with URING (and -luring), it has one system call per round instead: superframes leave by WRITEV in one
@@ -42,7 +42,7 @@ static int tap, receiver, sender;
 static uint8_t *ring, *heads;
 static unsigned slots;
 
-/* A superframe: its first packet, its parts, and the sequence number that continues it. */
+/* A superframe: its first packet, its parts, and the sequence number of the next packet. */
 static struct train {
     uint8_t *first;
     unsigned count, bytes, header_len, ip_len, segment_len, held[PARTS];
@@ -81,7 +81,7 @@ static void write_out(struct iovec *parts, int count) {
     check(writev(tap, parts, count) < 0 && errno != EAGAIN, "writev");
 }
 
-/* Releases the packets of a superframe that was written. */
+/* Releases the packets of a superframe that has been written. */
 static void forget(struct train *train) {
     for (unsigned i = 0; i < train->count; i++) release(train->held[i]);
     train->count = train->bytes = 0;
@@ -138,7 +138,7 @@ static void send_frame(unsigned frame, unsigned len) {
     ask(SEND, IORING_OP_SENDMSG, sender, frame, &messages[frame], 1);
 }
 
-/* Submits the requests, waits for that many completions, and handles all that are available. */
+/* Submits the requests, waits for this many completions, and handles all that are available. */
 static void submit(unsigned wait) {
     struct io_uring_cqe *answer;
     unsigned head, count = 0;

@@ -9,7 +9,7 @@
 # Environment: ROUNDS is the number of runs of each program (default 5); SENDER, PATH_CPU and RECEIVER are the CPUs of
 # the parts (default 0); REFERENCE is another build of Grosso, which is also measured in each round. The script prints
 # one line per run: Gb/s, Gb/s per CPU, CPU-seconds/GB of the path and of all three parts, and retransmitted packets.
-# The medians follow.
+# The last lines are the medians.
 set -eu
 grosso=$1
 shift

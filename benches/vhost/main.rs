@@ -1,9 +1,9 @@
 //! Benchmarks vhost-user: superframes and short packets per second.
 //!
 //! *Two endpoints*: one process sends frames and another receives them, each on its own CPU. They are connected by
-//! vhost-user, as Grosso or as DPDK's `testpmd` if that is installed, and by two TAP devices on a kernel bridge if the
-//! user may create them. *A path*: a path with one thread connects two VMs without CPUs, whose drivers share another
-//! thread.
+//! vhost-user, implemented by Grosso or by DPDK's `testpmd` (if it is installed), or by two TAP devices on a kernel
+//! bridge (if the user may create them). *A path*: a path with one thread connects two VMs without CPUs, whose drivers
+//! share another thread.
 //!
 //! `cargo bench -p grosso-benches --bench vhost [SECONDS [ROUNDS]]`, by default with 3 seconds and 3 rounds. The rows
 //! of a round are measured one after the other, so that other load on the machine affects all of them.

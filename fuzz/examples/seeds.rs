@@ -92,7 +92,7 @@ fn capture(seed: u64, random: &mut Random) -> Vec<u8> {
         let offload = Some(Offload::new(&Meta { gso, ..Meta::default() }));
         let meta =
             PacketMeta { timestamp_ns: Some(random.bits() >> 3), offload, ..PacketMeta::default() };
-        // Short packets let the fuzzer find the headers.
+        // Packets are short, so that the fuzzer finds the headers more easily.
         let frame = &frame[..frame.len().min(120)];
         writer.write_packet(&meta, frame).expect("writing to memory succeeds");
     }

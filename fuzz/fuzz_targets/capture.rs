@@ -25,7 +25,8 @@ pub fn run(data: &[u8]) {
         }
         read.push(Record::of(&entry));
         writer.copy(&entry).expect("a capture can be copied into its own format");
-        // pcapng can express everything that a classic pcap contains, but not every section of a foreign pcapng file.
+        // This may fail: the output can express everything that a classic pcap contains, but not every section of a
+        // foreign pcapng file.
         let _ = converted.copy(&entry);
     }
     assert!(reader.buffer_bytes() <= RECORD_BYTES_MAX);

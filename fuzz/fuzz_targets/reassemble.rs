@@ -44,7 +44,7 @@ fn beside_the_byte_map(decisions: &mut Decisions<'_>) {
         }
         let key = usize::from(decisions.byte()) % KEYS;
         let piece = piece(decisions);
-        // A whole packet is not a fragment, and a first fragment must contain the transport header.
+        // Skips packets that are not fragments, and first fragments without a complete transport header.
         if piece.offset == 0 && (!piece.more || (1..8).contains(&piece.data.len())) {
             continue;
         }

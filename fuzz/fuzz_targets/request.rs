@@ -1,4 +1,4 @@
-//! Requests to the server of counters: it sends only one answer, regardless of further input.
+//! Requests to the counter server, which sends only one answer regardless of further input.
 
 use grosso_cli::fuzzing;
 

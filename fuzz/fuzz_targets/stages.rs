@@ -30,7 +30,7 @@ const ROOM: usize = 4096;
 pub fn run(data: &[u8]) {
     let mut decisions = Decisions::new(data);
     let is_good = decisions.byte() & 1 == 0;
-    // ESP does not protect link headers, so a bad wire has none.
+    // ESP does not protect link headers, so an impaired wire has none.
     let links = [(LinkType::Raw, Link::Ip), (LinkType::Ethernet, Link::Ethernet)];
     let (link, kit) = decisions.choose(if is_good { &links } else { &links[..1] });
     if decisions.byte() & 1 == 0 {
@@ -46,7 +46,7 @@ fn secured(decisions: &mut Decisions<'_>, link: LinkType, kit: Link, is_good: bo
     options.mtu = Some(decisions.choose(&[1280, 1500, 9000]));
     options.ignore_df = true;
     let ends = Outer::V4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::BROADCAST };
-    // Transport mode leaves the IP header unprotected, so it is not used on a bad wire.
+    // Transport mode leaves the IP header unprotected, so it is not used on an impaired wire.
     let modes = [EspMode::Tunnel(ends), EspMode::Transport];
     let mode = decisions.choose(if is_good { &modes } else { &modes[..1] });
     let association = |spi: u32| {
@@ -103,7 +103,7 @@ fn tunnelled(decisions: &mut Decisions<'_>, link: LinkType, is_good: bool) {
     }
 }
 
-/// A link in whose middle frames are lost, repeated and damaged.
+/// A link that loses, repeats and damages frames halfway.
 struct Road {
     ends: [Option<MemoryPort>; 2],
     middle: [MemoryPort; 2],
@@ -125,7 +125,7 @@ impl Road {
         self.ends[1].take().expect("once")
     }
 
-    /// Forwards the frames that have arrived in the middle.
+    /// Forwards the frames that have arrived halfway.
     fn carry(&mut self, decisions: &mut Decisions<'_>, is_good: bool) {
         for mut frame in receive(&mut self.middle[0]) {
             let fate = if is_good { 0 } else { decisions.byte() };

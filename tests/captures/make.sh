@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes the captures of this directory again and writes them to the current directory: iperf3 runs between two hosts in
-# network namespaces, which a veth pair connects. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap and
+# Records the captures of this directory again, and writes them to the current directory. iperf3 runs between two hosts
+# in network namespaces, which a veth pair connects. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap and
 # mergecap from Wireshark.
 set -euo pipefail
 
@@ -39,10 +39,10 @@ done
 on b iperf3 -s -D
 sleep 1
 
-# On the sender, with its offloads on: tcpdump receives the frames before the device segments them.
+# On the sender, whose offloads are on, tcpdump receives the frames before the device segments them.
 take host a 34 tcp -c 192.0.2.2 -n 2M
 
-# On the receiver, with all offloads off: tcpdump receives the wire packets.
+# On the receiver, whose offloads are all off, tcpdump receives the packets of the wire.
 for host in a b; do
     for device in $host v$host; do
         on $host ethtool -K $device tso off gso off gro off tx off rx off > /dev/null

@@ -67,7 +67,7 @@ fn a_full_batch_is_joined_at_once() {
     for (flows, expected) in [(1, &[2; 8][..]), (4, &[4; 4])] {
         let mut engine = Engine::new(by_flow(flows, 8));
         for (index, frame) in frames.iter().enumerate() {
-            // Packets of the first flow are processed at once, before the batch is full.
+            // Packets of the first flow are processed immediately, before the batch is full.
             let leads = index % 4 == 0;
             assert_eq!(engine.push(frame) == Verdict::Waits, !leads);
         }

@@ -92,7 +92,7 @@ fn c20_the_addresses_that_count_are_found_in_each_packet() {
         (data[0], data[1]) = (1, 20);
         data
     };
-    // Pad1 has no length.
+    // Pad1 has no length byte.
     let later = |p: Packet| p.destination_options(|d| d.home_address_behind([0, 0, 0, 0], [6; 16]));
     let headers: [&dyn Fn(Packet) -> Packet; 10] = [
         &segments(4, 1),
@@ -241,7 +241,7 @@ fn c20_partial_packets_merge_and_are_partial_again() {
     assert_eq!(segment(&engine.delivered[0]), frames.map(|(frame, ..)| frame));
 }
 
-/// Tests that the field must hold the pseudo-header sum, because segmentation writes nothing else.
+/// Tests that the field must hold the pseudo-header sum, because segmentation would write only this sum.
 #[test]
 fn c20_partial_checksum_without_its_seed_passes() {
     let (mut frame, start, offset) = partial(100);

@@ -1,4 +1,5 @@
-//! Decisions: each title states one, the index has all of them, and decisions that change each other name each other.
+//! Checks the decisions: each title states a decision, the index lists all decisions, and if one changes another, both
+//! name each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Laws and rules by number: tests that need only this process.
+//! Tests of laws and rules, by number, that need only this process.
 
 mod acknowledgments;
 mod batches;

@@ -22,7 +22,7 @@ fn every_public_item_of_grosso_tun_has_a_short_example() {
         }
     }
     assert!(found > 100, "{found} items");
-    // Items of other crates that this one re-exports.
+    // Items of other crates that this crate re-exports are checked too.
     for (package, name) in re_exports(&source.join("lib.rs")) {
         let sources = files(&crates.join(&package).join("src"));
         let documents: Vec<_> = sources

@@ -21,7 +21,7 @@ const LEN: u32 = 1000;
 /// The first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_c000;
 
-/// A host after a coalescer, with a connection on these ports.
+/// A host that receives packets through a coalescer, with a connection on these ports.
 struct Host {
     expander: Expander,
     profile: Profile,
@@ -264,7 +264,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Compares expansion with a list of the delivered packets. Regardless of the order of arrival, an acknowledgment
     /// is expanded only if everything after the previous one was delivered in order, and then to at most one
-    /// acknowledgment per two packets. Each copy ends at the end of a packet, and the last one is unchanged.
+    /// acknowledgment per two packets. Each copy acknowledges up to the end of a packet, and the last copy is the
+    /// original.
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());

@@ -1,4 +1,4 @@
-//! The scripts of the gate: jobs that cover every step, features that are checked, and lock files that are compared.
+//! Checks the scripts of the gate: the jobs cover every step, every feature is checked, and lock files are compared.
 
 use std::{
     collections::BTreeSet,
@@ -76,7 +76,7 @@ fn the_gate_compares_every_tracked_lock_file() {
         return println!("skipped: git is not installed");
     };
     let tracked = String::from_utf8(git.stdout).expect("paths");
-    // A packaged source tree has no history.
+    // In a packaged source tree, git lists no files.
     let mut tracked: Vec<String> =
         tracked.lines().map(|file| file.replace(".lock", ".toml")).collect();
     let script = text(".ci/run");
@@ -130,7 +130,8 @@ fn two_lanes_run_every_step_and_report_its_time() {
     assert!(output.contains("\n4 steps passed, 0 left out; "), "{output}");
 }
 
-/// The other lane waits in its first step until the failure is written, so its second step must not start.
+/// Tests that a failing step stops both lanes. The other lane waits in its first step until the failure has been
+/// written, so its second step must not start.
 #[test]
 fn a_failing_step_of_one_lane_ends_both_and_is_named() {
     let steps = "guests() { while [ ! -s \"$failure\" ]; do sleep 0.01; done; }\npeers() { :; }\n\

@@ -152,7 +152,7 @@ fn b18_every_segment_size_by_every_kind_of_length() {
     }
 }
 
-/// Rewrites the source address and port of a superframe and leaves every checksum unchanged.
+/// Tests rewriting the source address and port of a superframe, with every checksum unchanged.
 // Rules: K67
 #[test]
 fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
@@ -166,7 +166,7 @@ fn b20_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     assert_eq!(segment(&out), expected);
 }
 
-/// Rewrites the outer address and port of a superframe in a tunnel, and leaves every checksum unchanged (B30).
+/// Tests rewriting the outer address and port of a superframe in a tunnel, with every checksum unchanged (B30).
 #[test]
 fn b30_outer_headers_rewritten_on_the_superframe_are_right_on_every_packet() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);

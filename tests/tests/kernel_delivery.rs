@@ -1,4 +1,5 @@
-//! Superframes of the engine that a real host receives: its sockets must read the payload of the packets.
+//! Superframes from the engine that a real host receives. The host's sockets must read the payload of the original
+//! packets.
 
 #![cfg(target_os = "linux")]
 

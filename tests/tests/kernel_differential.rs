@@ -31,8 +31,8 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Reasons why the slow oracle keeps packets separate that the kernel may merge. The urgent pointer and a checksum in
-/// its other form are differences that the oracle chooses to respect. A packet that can never merge ends the train of
+/// Reasons why the slow oracle keeps packets separate that the kernel may merge. The oracle deliberately does not
+/// ignore a different urgent pointer or a checksum in its other form. A packet that can never merge ends the train of
 /// its flow in the oracle, but overtakes the train in the kernel (rule G75, B55). The kernel does not compare the outer
 /// UDP length of a tunnel with the packet. A different MAC address, flow label or extension header identifies another
 /// flow in the kernel (rules G4, G20).

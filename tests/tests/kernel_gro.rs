@@ -236,7 +236,8 @@ fn t21_gre_with_checksum_and_key_compares_the_checksum_for_the_key() {
     };
     assert_eq!(ask([100, 50], |gre| gre.checksum()), 1);
     assert_eq!(ask([100, 50], |gre| gre.key(7)), 1);
-    // Packets of equal length have equal GRE checksums: the sum of an IPv4 packet depends only on its length.
+    // Packets of equal length have equal GRE checksums, because here the sum over an IPv4 packet depends only on its
+    // length.
     assert_eq!(ask([100, 100], |gre| gre.checksum().key(7)), 1);
     assert_eq!(ask([100, 50], |gre| gre.checksum().key(7)), 2);
 }

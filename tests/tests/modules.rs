@@ -1,4 +1,4 @@
-//! The structure of each crate: imports between modules form no cycle, and a name means one type.
+//! The structure of each crate: imports between modules form no cycle, and each name means only one type.
 //!
 //! A directory is a level. Each module in it, a file or a directory, may import modules below it, but none that imports
 //! it. This test ignores references between a module and its own directory. The directories of the engine's `coalesce`
@@ -177,7 +177,7 @@ struct Module {
     path: Vec<String>,
     /// Every path in the module, as written.
     paths: BTreeSet<Vec<String>>,
-    /// The last names of the module's re-exports, and the paths of each.
+    /// Names under which the module re-exports items, each with the path of the item.
     exported: BTreeMap<String, Vec<String>>,
     /// Types and traits that the module defines.
     types: Vec<String>,
@@ -284,7 +284,7 @@ fn needs_tests(predicate: &Meta) -> bool {
         Meta::Path(path) => path.is_ident("test") || path.is_ident("doctest"),
         Meta::List(list) if list.path.is_ident("all") => inner(list).iter().any(needs_tests),
         Meta::List(list) if list.path.is_ident("any") => inner(list).iter().all(needs_tests),
-        // Product code, such as under `not(test)`.
+        // This is product code, for example under `not(test)`.
         Meta::List(_) | Meta::NameValue(_) => false,
     }
 }
@@ -376,8 +376,8 @@ fn names(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// Pairs of modules on one level in which the first imports the second, and for each pair a module that contains such
-/// an import.
+/// Pairs of modules on one level in which the first module imports the second, each with an example of a module that
+/// contains such an import.
 type Imports = BTreeMap<(String, String), String>;
 
 /// Returns the imports between modules of the same directory, keyed by directory.

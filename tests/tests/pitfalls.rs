@@ -294,8 +294,8 @@ fn p34_tiny_segments_do_not_overflow_the_count() {
     }
 }
 
-/// Tests that identifications must increment or stay the same regardless of DF, as in Linux, so that segmentation can
-/// restore them.
+/// Tests that identifications must increment or stay the same regardless of DF, as in Linux, because segmentation can
+/// restore only such identifications.
 #[test]
 fn p36_random_identifications_stay_apart_also_with_df() {
     for df in [true, false] {

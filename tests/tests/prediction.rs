@@ -55,14 +55,15 @@ fn outcome(stack: Numbered, before: u16, packet: &[u8], meta: Meta) -> (Verdict,
     (verdict, engine.delivered.iter().map(|out| out.closed).collect())
 }
 
-/// Returns an outcome without the parts that depend on the numbers in a packet.
+/// Returns an outcome without the parts that depend on numbers in the packet.
 fn comparable(outcome: (Verdict, Vec<Close>)) -> (Verdict, Vec<Close>) {
     match outcome {
-        // It makes no difference here whether a number is ahead or behind.
+        // Whether a number is ahead or behind makes no difference here.
         (Verdict::Refused(NoMerge::TcpSequenceBehind), closed) => {
             (Verdict::Refused(NoMerge::TcpSequenceAhead), closed)
         }
-        // A packet without a header may be refused for the contents of the next header: any refusal is the same here.
+        // If a header is missing, a packet may be refused because of the contents of the next header, so all refusals
+        // count as the same.
         (Verdict::Passed(_), _) => (Verdict::Passed(Pass::Malformed), vec![]),
         outcome => outcome,
     }
@@ -104,7 +105,7 @@ fn every_bit_of_a_header_counts_as_much_predicted_as_compared() {
     }
 }
 
-/// Tests the first packet of a train, which is compared with the remembered headers of an earlier train of its flow.
+/// Tests the first packet of a train, which is compared with the remembered headers of an earlier train of the flow.
 #[test]
 fn every_bit_counts_as_much_behind_a_train_that_left() {
     for (name, stack) in STACKS {
@@ -198,7 +199,7 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// Tests a correct checksum in a form that no sender writes.
+/// Tests a correct checksum in the form that no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {
@@ -319,8 +320,8 @@ fn every_bit_counts_of_a_packet_that_passes_as_those_before_it_did() {
         ("vxlan", pushed(ip4(vxlan, 1))),
     ];
     for (name, packet) in packets {
-        // The second packet passes because of the headers of the first one. Packets after the third one pass because
-        // their form is known.
+        // The second packet passes because the engine knows the headers of the first one. Packets after the third one
+        // pass because the engine knows their form.
         let outcome = |before: usize, changed: &[u8], meta: Meta| {
             let mut engine = Engine::new(Profile::linux());
             for _ in 0..before {
@@ -404,7 +405,7 @@ fn numbers_that_a_train_expected_are_forgotten_with_it() {
         let mut engine = Engine::new(Profile::linux());
         (0..4).for_each(|number| _ = engine.push(&stack(number)));
         engine.poll_end(0);
-        // Another train of the flow starts after a gap. The packet that the first train expected is before the new
+        // Another train of the flow starts after a gap. The packet that the first train expected precedes the new
         // train.
         assert_eq!(engine.push(&stack(9)), Verdict::Held, "{name}");
         assert!(

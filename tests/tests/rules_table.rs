@@ -24,7 +24,7 @@ const OTHERS: &[(&str, &str)] =
 /// The start of the comment that lists further rules, such as `G32, K4`.
 const COMMENT: &str = "// Rules: ";
 
-/// Advice if the page is outdated.
+/// Advice to print if the page is outdated.
 const ANEW: &str =
     "regenerate it: GROSSO_WRITE_DOCUMENTS=1 cargo test -p grosso-tests --test house rules_table::";
 /// The first lines of the page.
@@ -124,14 +124,14 @@ struct Row {
 }
 
 impl Row {
-    /// Parses the row that a line of `docs/rules/` starts.
+    /// Parses a line of `docs/rules/` that starts a row.
     fn starting(line: &str) -> Option<Self> {
         let (label, says) = line.strip_prefix("* **")?.split_once("** ")?;
         let rules = expand(label)?;
         Some(Self { label: label.to_owned(), rules, says: says.to_owned(), note: String::new() })
     }
 
-    /// Adds another line, which starts the note or continues the previous line.
+    /// Adds another line. It starts the note, or continues the previous line.
     fn carry_on(&mut self, line: &str) {
         let note = line.strip_prefix("* ");
         if note.is_some() || !self.note.is_empty() {
@@ -159,7 +159,7 @@ impl Row {
     }
 }
 
-/// A test that shows rules.
+/// A test of one or more rules.
 struct Test {
     name: String,
     rules: BTreeSet<String>,
@@ -222,7 +222,7 @@ fn rules() -> BTreeSet<String> {
     rows().into_iter().flat_map(|row| row.rules).collect()
 }
 
-/// Returns all tests that show rules, sorted by directory, file and name.
+/// Returns all tests of rules, sorted by directory, file and name.
 fn tests() -> Vec<Test> {
     let files = TESTED.iter().flat_map(|folder| files(folder));
     let sources = files.filter(|file| file.ends_with(".rs"));
@@ -234,7 +234,7 @@ fn tests() -> Vec<Test> {
     tests.flatten().collect()
 }
 
-/// Returns the tests of a file that show rules. A function that a macro turns into a test has no `#[test]`, so it is
+/// Returns the tests of rules in a file. A function that a macro turns into a test has no `#[test]`, so it is
 /// recognized by its comment.
 fn tests_of(file: &str, text: &str) -> Vec<Test> {
     let other = OTHERS.iter().find(|(place, _)| file.starts_with(place)).map(|(_, other)| *other);

@@ -10,8 +10,8 @@ use grosso_testkit::{Packet, Traffic};
 use grosso_wire::{LinkType, dissect};
 use proptest::prelude::*;
 
-/// Computes the Toeplitz hash by its definition: for each bit that is set in the input, it combines the 32 key bits
-/// that begin at the same position with exclusive or.
+/// Computes the Toeplitz hash by its definition: the exclusive or of one 32-bit part of the key for each bit that is
+/// set in the input. Each part begins at the same position in the key as the bit in the input.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| bytes[at / 8 % bytes.len()] >> (7 - at % 8) & 1;
     let window =

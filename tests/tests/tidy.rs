@@ -1,5 +1,5 @@
-//! The house style, where a program can check it: dependencies between crates, the `unsafe` list, the purity of the
-//! engine, the structure of files, and references of documents.
+//! The parts of the house style that a program can check: dependencies between crates, the `unsafe` list, the purity of
+//! the engine, the structure of files, and references of documents.
 //!
 //! The message of a failed test says what to do. `CONTRIBUTING.md` has the reasons.
 //!
@@ -94,7 +94,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("grosso-testkit", &[]),
 ];
 
-/// Development tools, which may import every crate.
+/// Crates for development, which may import every crate.
 const DEVELOPMENT: &[&str] = &["grosso-benches", "grosso-examples", "grosso-rig", "grosso-tests"];
 
 /// The crates that may contain `unsafe`.
@@ -103,7 +103,7 @@ const UNSAFE: &[&str] = &["grosso-capi", "grosso-checksum", "grosso-sys", "gross
 /// The crates that build without `std` and use a clock, randomness and IO only through arguments.
 const SANS_IO: &[&str] = &["grosso", "grosso-checksum", "grosso-wire"];
 
-/// Names that would introduce a clock, randomness or IO into one of these crates.
+/// Names that would introduce a clock, randomness or IO into one of the crates of [`SANS_IO`].
 const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "std::time",
     "Instant",
@@ -121,16 +121,16 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Maximum length of a file without a reason, in lines, and the start of the reason.
+/// Maximum length of a file without a reason, in lines, and the text with which the reason starts.
 const LINES_USUAL: usize = 600;
 const REASON: &str = "Longer than 600 lines: ";
 /// Lines at the start of a file in which the reason must be.
 const HEAD_LINES: usize = 60;
-/// Maximum length of a source file, in lines. Consider splitting a file from 600 lines on.
+/// Maximum length of a source file, in lines. Consider splitting a file that has more than 600 lines.
 const LINES_MAX: usize = 900;
 /// Maximum number of lines of the sources of `grosso-cli`.
 const COMMAND_LINES_MAX: usize = 15_000;
-/// Attributes about inlining in each crate of the engine. The numbers may only sink.
+/// Number of inlining attributes in each crate of the engine. The numbers may only decrease.
 const INLINING: &[(&str, usize)] = &[("grosso", 333), ("grosso-checksum", 53), ("grosso-wire", 90)];
 /// Maximum number of columns of a line, except for tables, links and JSON in documents.
 const COLUMNS_MAX: usize = 120;
@@ -157,7 +157,7 @@ fn arrows_between_crates_go_downwards() {
                 format!("{} imports {name}, which ARROWS does not allow", package.name)
             }),
         );
-        // A crate may depend on itself to enable features for its own tests that other crates have to request.
+        // A crate may depend on itself to enable, for its own tests, features that other crates have to request.
         let own = ["grosso-testkit", &package.name];
         let tests = package.development.iter().filter(|name| name.starts_with("grosso"));
         wrong.extend(
@@ -169,8 +169,8 @@ fn arrows_between_crates_go_downwards() {
     assert_none(&wrong, "move the code to a crate that may import the other");
 }
 
-/// Checks the package outside the workspace, which links Python. It must not import the command, which is no library
-/// (ADR 0284).
+/// Checks the package outside the workspace, which contains the Python bindings. It must not import the command, which
+/// is no library (ADR 0284).
 #[test]
 fn the_python_package_imports_no_command() {
     let manifest = read(&root().join("python/Cargo.toml"));
@@ -185,7 +185,7 @@ fn the_python_package_imports_no_command() {
     let locked = own(&read(&root().join("python/Cargo.lock")), "name = \"");
     assert!(locked.iter().any(|name| name == "grosso-analysis"), "{locked:?}");
     let (_, below) = ARROWS.iter().find(|(name, _)| *name == "grosso-analysis").expect("a row");
-    // grosso-vhost is below grosso-io.
+    // The list includes grosso-vhost, because it is below grosso-io.
     let allowed = [below, &["grosso-analysis", "grosso-vhost"][..]].concat();
     let wrong: Vec<_> = locked.into_iter().filter(|name| !allowed.contains(&&**name)).collect();
     assert_none(&wrong, "move what Python needs into grosso-analysis");
@@ -316,7 +316,8 @@ fn regressions_are_where_the_next_run_reads_them() {
     );
 }
 
-/// Returns the files that a source file declares as modules. `is_root`: its modules are in the same directory.
+/// Returns the files that a source file declares as modules. If `is_root` is set, they are in the directory of the
+/// source file.
 fn modules(path: &Path, is_root: bool) -> Vec<PathBuf> {
     let folder = path.parent().expect("a folder");
     let folder = if is_root { folder.to_owned() } else { path.with_extension("") };
@@ -342,7 +343,7 @@ fn test_programs_that_texts_name_are_there() {
     assert_none(&lines, "name a test program and a module in it: `--test engine tiers::`");
 }
 
-/// Returns whether a text describes a past state.
+/// Returns whether a text describes the past instead of the present.
 fn is_history(path: &Path) -> bool {
     path.ends_with("CHANGELOG.md")
 }
@@ -634,7 +635,7 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // The first command of README.md writes such a page.
         let is_page = name.starts_with("grosso-lab") && name.ends_with(".html");
-        // In a linked worktree, `.git` is a file.
+        // In a linked worktree, `.git` is a file instead of a directory.
         if MADE.contains(&name) || is_page {
             continue;
         }

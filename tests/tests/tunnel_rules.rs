@@ -32,7 +32,7 @@ struct Tunnelled {
     checksum_bits: u16,
 }
 
-/// No changes, with an outer checksum.
+/// A connection without changes between its packets, and with an outer checksum.
 const SAME: Tunnelled = Tunnelled {
     outer: |_, ip| ip,
     udp: |_, udp| udp,
@@ -224,7 +224,7 @@ fn t05_vxlan_gpe_decodes_the_next_protocol() {
 
 #[test]
 fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
-    // A version bit, O set, P clear.
+    // The flags have a version bit, then O set, and then P clear.
     for flags in [0x1c00_0001, 0x0d00_0001, 0x0800_0001] {
         let frames = through(2, |_, p| {
             let packet = p.ipv4(|ip| ip).udp(|udp| udp.destination_port(4790));
@@ -486,7 +486,7 @@ fn t21_gre_key_makes_the_flow() {
     assert_eq!(payload_lengths(&coalesce(&interleaved)), [200, 200]);
 }
 
-/// Tests packets that Linux passes. Grosso verifies and recomputes the checksum like any other.
+/// Tests packets that pass through Linux unmerged. Grosso verifies and recomputes this checksum like any other.
 #[test]
 fn t21_gre_with_checksum_inside_gue_or_fou_merges() {
     let frames =

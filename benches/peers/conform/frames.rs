@@ -39,8 +39,8 @@ pub(crate) fn run(mut coalesce: impl FnMut(&[&[u8]]) -> Vec<Vec<u8>>) -> io::Res
     Ok(())
 }
 
-/// Passes the superframe of each poll to `split`, as an IP packet with the virtio header that describes it, whose
-/// offsets are relative to the IP header; writes the packets that it returns after the superframe's link header.
+/// Passes the superframe of each poll to `split`: an IP packet, and the virtio header that describes it, with offsets
+/// relative to the IP header. Writes the packets that `split` returns, each with the superframe's link header.
 pub(crate) fn segment(
     mut split: impl FnMut([u8; VIRTIO_BYTES], &mut [u8]) -> Vec<Vec<u8>>,
 ) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! The coalescer and the segmenter that wireguard-go has in Rust, as tun-rs and its fork export them.
+//! wireguard-go's coalescer and segmenter, ported to Rust, as exported by tun-rs and its fork.
 
 /// Declares the program for a crate: a coalescer, or a segmenter if the argument is `segment`.
 macro_rules! program {
@@ -21,7 +21,7 @@ macro_rules! program {
                 buffer
             };
             let mut buffers: Vec<Vec<u8>> = packets.iter().map(packet).collect();
-            // The types of the tables are not public.
+            // The types of the tables are not public, so they are inferred.
             let (mut tcp, mut udp, mut written) =
                 (Default::default(), Default::default(), Vec::new());
             let offset = $crate::frames::VIRTIO_BYTES;
@@ -34,7 +34,7 @@ macro_rules! program {
 
         fn split(header: [u8; $crate::frames::VIRTIO_BYTES], packet: &mut [u8]) -> Vec<Vec<u8>> {
             let Ok(mut header) = VirtioNetHdr::decode(&header) else { return Vec::new() };
-            // As the crate's device does: the length of the transport header is read from the packet.
+            // Like the crate's device, this code reads the length of the transport header from the packet.
             let start = usize::from(header.csum_start);
             header.hdr_len = header.csum_start
                 + match packet.get(start + 12) {

@@ -19,7 +19,7 @@ fn main() -> std::io::Result<()> {
         let (mut rest, mut written) = (&sorted[..], Vec::new());
         while let Some(first) = rest.first() {
             let mut header = [0; VIRTIO_BYTES];
-            // mycelium also writes packets that cannot be merged one by one to its device.
+            // Packets that cannot be merged are also written to mycelium's device, one by one.
             let (packet, count) = match offload::gro_coalesce(rest, &mut buffer, true) {
                 Ok((len, virtio, count)) => {
                     virtio.encode(&mut header);

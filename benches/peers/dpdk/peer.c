@@ -26,9 +26,9 @@
 
 enum {
 	POLL = 64,
-	/* Exceeds the segments of any superframe in a workload. */
+	/* More segments than any superframe of a workload has. */
 	SEGMENTS_MAX = 64,
-	/* The longest packet, at least that of an Ethernet MTU, and the longest superframe. */
+	/* Lengths of the longest packet (at least the Ethernet MTU) and of the longest superframe. */
 	PACKET_ROOM = 2048,
 	SUPERFRAME_ROOM = 65535,
 	POOL_BUFFERS = 2047,
@@ -36,7 +36,7 @@ enum {
 	FRAGMENT_BUCKETS = 1024,
 	FRAGMENT_BUCKET_ENTRIES = 16,
 	VXLAN_PORT = 4789,
-	/* The header before a frame, and frames of a poll, for `grosso conform`. */
+	/* Length of the header before a frame, and frames per poll, for `grosso conform`. */
 	VIRTIO_BYTES = 10,
 	CONFORM_FRAMES = 256,
 };
@@ -62,8 +62,8 @@ struct headers {
 	struct rte_udp_hdr *tunnel_udp;
 };
 
-/* One kind of work. `turn` does one poll, from the frame at `first`, and returns the number of its packets; the output
- * goes to `out`. `fields`: compare the fields that gro does not; `checks`: verify checksums; `sums`: write them. */
+/* One kind of work. `turn` does one poll from the frame `first` on, writes the output to `out`, and returns the number
+ * of packets. `fields`: compare the fields that gro ignores; `checks`: verify checksums; `sums`: write them. */
 struct work {
 	const char *name;
 	bool context, fields, checks, sums, copies;
@@ -80,7 +80,7 @@ static struct rte_ip_frag_death_row death_row;
 /* The output of a poll. */
 static struct rte_mbuf *out[POLL * 2];
 static uint32_t out_count;
-/* The last checksum, as an output without a buffer. */
+/* The last checksum, which is an output without a buffer. */
 static uint16_t last_sum;
 
 static const struct rte_gro_param gro_parameters = {
@@ -223,7 +223,7 @@ static uint32_t coalesce(const struct work *work, uint32_t first, uint64_t *ns)
 			continue;
 		if (work->checks && !sums_are_right(&headers))
 			batch[i]->packet_type = 0;
-		/* gro does not compare these fields, so it gets packets with one value at a time. */
+		/* gro ignores these fields, so each call gets only packets in which they are equal. */
 		if (i > start && uncompared(&headers) != fields) {
 			reassemble_batch(work, batch + start, i - start);
 			start = i;
@@ -324,7 +324,7 @@ static uint32_t checksum(const struct work *work, uint32_t first, uint64_t *ns)
 	(void)work;
 	for (uint64_t i = 0; i < workload.packets; i++) {
 		last_sum = rte_raw_cksum(bytes, len);
-		/* The next checksum is computed again. */
+		/* Prevents the compiler from reusing the previous checksum. */
 		__asm__ volatile("" : : "r"(bytes), "r"(last_sum) : "memory");
 	}
 	*ns += now_ns() - begin;
@@ -467,7 +467,7 @@ static void answer(const struct work *work, const char *question)
 			fail("the output cannot be opened");
 		pass(work, file, &ns, &done);
 		if (work->turn == checksum) {
-			/* In the byte order of the summed bytes. */
+			/* The checksum has the byte order of the summed bytes. */
 			uint16_t value = last_sum;
 			uint32_t len = sizeof(value);
 			fwrite(&len, sizeof(len), 1, file);
@@ -481,7 +481,7 @@ static void answer(const struct work *work, const char *question)
 }
 
 /* Describes a frame to `grosso conform` and writes it. A merged packet is a chain, whose first buffer is the first
- * packet; its checksums are stale, and replaced by partial ones for a device to complete. */
+ * packet. Its checksums are stale, so they are replaced by partial checksums, which a device completes. */
 static void put_record(FILE *file, struct rte_mbuf *buffer)
 {
 	static uint8_t linear[1 << 17];

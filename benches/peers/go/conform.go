@@ -30,7 +30,7 @@ const (
 )
 
 // conform runs as the program that `grosso conform` tests: docs/conformance.md describes input and output. The
-// libraries do not support frames other than plain IP, which leave immediately.
+// libraries support only plain IP; other frames are passed on immediately.
 func conform(name string) {
 	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
 	put := func(header, frame []byte) {
@@ -75,7 +75,7 @@ func conform(name string) {
 	}
 }
 
-// conformLibrary merges a poll as for a TUN device, whose virtio header has offsets from the IP header.
+// conformLibrary merges a poll as for a TUN device, whose virtio header contains offsets relative to the IP header.
 func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) {
 	c := newCoalescer(l, &workload{frames: frames})
 	var elapsed time.Duration
@@ -94,9 +94,9 @@ func conformLibrary(l library, frames [][]byte, put func(header, frame []byte)) 
 	}
 }
 
-// conformGvisor merges a poll. gVisor does not report the segment size, so it is taken from the input packet that
-// starts the same way. gVisor does not compute checksums of merged packets either, because it verified those of the
-// input.
+// conformGvisor merges a poll. gVisor does not report the segment size, so it is taken from the input packet with the
+// same first bytes. gVisor does not compute checksums of merged packets either, because it has verified the checksums
+// of the input.
 func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	c := newGvisorCoalescer(&workload{frames: frames}, false)
 	var elapsed time.Duration
@@ -108,7 +108,7 @@ func conformGvisor(frames [][]byte, put func(header, frame []byte)) {
 	}
 }
 
-// gvisorHeader returns the virtio header of a frame. A merged frame starts like one of `frames`, and is longer.
+// gvisorHeader returns the virtio header of a frame. A merged frame starts like one of `frames`, but is longer.
 func gvisorHeader(frames [][]byte, frame []byte) []byte {
 	header := make([]byte, virtioNetHdrLen)
 	start, kind, protocol := ethernetBytes+20, virtioNetHdrTCPv4, frame[ethernetBytes+9]

@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack/gro"
 )
 
-// gvisorBucketPackets is the maximum number of packets in a bucket of gVisor's table. Flush takes one from each bucket.
+// gvisorBucketPackets is the maximum number of packets in a bucket of gVisor's table. Flush removes one per bucket.
 const gvisorBucketPackets = 8
 
 // gvisorCoalescer merges packets as gVisor does before its network stack, and receives them in place of the stack.

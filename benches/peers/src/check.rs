@@ -104,7 +104,7 @@ fn differences(expected: &[u8], found: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// Returns whether a field of a header has the expected value, or another correct one.
+/// Returns whether a field of a header has the expected value, or another correct value.
 ///
 /// Atomic datagrams may have any identification (RFC 6864 section 4.1), and a matching header checksum.
 fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {

@@ -16,7 +16,7 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// The machine itself, which only reads the bytes.
+    /// The machine itself. It only reads the bytes.
     Machine,
 }
 

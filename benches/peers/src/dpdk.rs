@@ -28,7 +28,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     compiler
         .args(["-O3", "-D_GNU_SOURCE", "-Wall", "-Werror", "-Wno-deprecated-declarations"])
         .arg(source);
-    // The package's flags select its baseline CPU; our flags come later and override that.
+    // The flags from DPDK's package select a baseline CPU, and the flags after them override it.
     compiler.args(flags.split_whitespace()).args(["-march=native", "-o"]).arg(&program);
     run(&mut compiler).map_err(|why| Missing { why, hint })?;
     Ok(program)

@@ -18,7 +18,7 @@ pub(crate) struct Figures {
 
 /// Runs every contender's workload `rounds` times, alternating, after one uncounted round.
 ///
-/// A contender that fails has its error instead of figures. If the first contender fails, all fail, because their
+/// A contender that fails gets an error instead of figures. If the first contender fails, all fail, because their
 /// ratios refer to it.
 pub(crate) fn alternate(
     contenders: &mut [Boxed<'_>],

@@ -1,5 +1,5 @@
-//! Correctness cases: packets that must not be merged or reordered, and superframes that need care when they are split,
-//! and the result of each contender.
+//! Correctness cases, and the result of each contender. The cases are packets that must not be merged or reordered, and
+//! superframes that must be split with care.
 
 use grosso_benches::Cache;
 use grosso_testkit::{

@@ -45,7 +45,8 @@ impl TunSocket {
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };
-        // Each direction has its own half of the device, so that neither waits for a lock of the other.
+        // Each direction has its own half of the device, so that neither direction waits for a lock that the other one
+        // holds.
         let (receiver, sender) = tun.map_err(Error::Socket)?.split();
         Ok(Self {
             fd: receiver.as_raw_fd(),
@@ -60,7 +61,7 @@ impl TunSocket {
         })
     }
 
-    /// Does nothing: the device never blocks.
+    /// Does nothing, because the device never blocks.
     pub fn set_non_blocking(self) -> Result<Self, Error> {
         Ok(self)
     }
@@ -91,7 +92,7 @@ impl TunSocket {
         writer.batch.clear();
     }
 
-    /// Returns whether packets are stored here, that polling the descriptor does not show.
+    /// Returns whether this device holds packets that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         let reader = self.reader.lock();
         reader.next < reader.ends.len()

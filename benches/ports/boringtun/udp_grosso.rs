@@ -1,4 +1,4 @@
-//! boringtun's UDP sockets on `grosso-tun`: equal datagrams share a message in both directions.
+//! boringtun's UDP sockets on `grosso-tun`: datagrams of equal size share a message in both directions.
 //!
 //! The type has the interface of the socket that it replaces, one datagram per call: received datagrams wait here for
 //! the next calls, and datagrams to send wait until `flush`.
@@ -104,7 +104,7 @@ impl Socket {
         self.recv_from(buffer).map(|(len, _)| len)
     }
 
-    /// Returns whether datagrams wait here that the descriptor does not report.
+    /// Returns whether this socket holds datagrams that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         self.receiving.lock().as_ref().is_some_and(|state| state.next < state.ends.len())
     }

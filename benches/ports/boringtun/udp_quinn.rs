@@ -54,7 +54,7 @@ pub fn flush() {
                 let (mut rest, mut start) = (&ends[..], 0);
                 while let Some(&(first, to)) = rest.first() {
                     let size = first - start;
-                    // Equal datagrams to one address, and at most one shorter datagram after them.
+                    // Datagrams of equal size to one address, and at most one shorter datagram after them.
                     let (mut count, mut end) = (1, first);
                     while let Some(&(next, also)) = rest.get(count) {
                         let is_full = count == state.max_gso_segments() || next - start > 65_000;
@@ -135,7 +135,7 @@ impl Socket {
         self.recv_from(buffer).map(|(len, _)| len)
     }
 
-    /// Returns whether datagrams wait here that the descriptor does not report.
+    /// Returns whether this socket holds datagrams that polling the descriptor does not show.
     pub fn has_more(&self) -> bool {
         self.receiving.lock().as_ref().is_some_and(|state| state.next < state.ends.len())
     }

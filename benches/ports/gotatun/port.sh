@@ -18,6 +18,6 @@ place() {
 
 # own_tests MANIFEST: runs gotatun's tests.
 own_tests() {
-    # Optimized, so that the compiled cryptography is reused.
+    # The release profile reuses the cryptography that is already compiled.
     cargo test --quiet --release --manifest-path "$1" --features device,tun --lib
 }

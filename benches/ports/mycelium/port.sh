@@ -29,7 +29,7 @@ apply() {
         "$PWD/crates/grosso-tun" >> "$tree/mycelium/Cargo.toml"
 }
 
-# Without the link-time optimisation of the program's profile, which takes minutes per build.
+# The build omits the link-time optimization of the program's profile, which takes minutes.
 compile() {
     [ "$1" != original ] || copy "$1"
     CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build --quiet --release \

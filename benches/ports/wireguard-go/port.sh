@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # used where this is sourced
-# wireguard-go, for comparison: it has offloads of its own. The version is that of benches/peers/go.
+# wireguard-go, for comparison. It has its own offloads. The version is the one in benches/peers/go.
 binary=wireguard
 arguments=-f
 

@@ -64,7 +64,7 @@ fn figure(folder: &Path) -> Option<(String, Row, Figure)> {
     let read =
         |name| -> Option<Value> { serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok() };
     let (benchmark, estimates) = (read("benchmark.json")?, read("estimates.json")?);
-    // Only this package nests groups: benchmarks of other packages are in the same directory.
+    // The directory also contains benchmarks of other packages, but only this package nests groups.
     let group = benchmark["group_id"].as_str().filter(|group| group.contains('/'))?.to_owned();
     let name = ["function_id", "value_str"].iter().find_map(|key| benchmark[*key].as_str())?;
     let estimate = |of: &str| estimates[of]["point_estimate"].as_f64();

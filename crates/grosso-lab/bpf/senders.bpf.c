@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Three senders that count acknowledged data differently, as congestion controls of Linux (struct_ops): per
- * acknowledgment all of it, at most two segments of it (RFC 3465 section 2.3, L = 2), or one segment (RFC 5681 read
- * literally). The rest is RFC 5681: slow start, congestion avoidance, half of the window after a loss.
+ * Congestion controls for Linux (struct_ops) of three senders that count acknowledged data differently. For each
+ * acknowledgment, they count all data, at most two segments (RFC 3465 section 2.3, L = 2), or one segment (RFC 5681
+ * read literally). Otherwise, they follow RFC 5681: slow start, congestion avoidance, half the window after a loss.
  *
- * clang 14 compiled the object next to this file from it, which a test repeats:
+ * clang 14 compiled this file to the object next to it; a test repeats the compilation:
  * clang -target bpf -mcpu=v3 -O2 -g -fdebug-compilation-dir=/ -I/usr/include/x86_64-linux-gnu -c senders.bpf.c
  */
 #include <linux/bpf.h>
@@ -29,7 +29,7 @@ static __always_inline void grow(struct tcp_sock *tp, __u32 segments)
 {
 	__u32 window = tp->snd_cwnd;
 
-	/* Half of the window was never used, which is no evidence about the path. */
+	/* A window that was at most half used proves nothing about the path. */
 	if (window >= 2 * tp->max_packets_out)
 		return;
 	if (window < tp->snd_ssthresh) {

@@ -22,7 +22,7 @@ pub struct Threads {
 /// CPU time spent on a trial, by thread.
 ///
 /// The kernel processes packets mostly in the thread that sent them, so the path's time includes the time of the
-/// receiver's stack.
+/// receiver's network stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.

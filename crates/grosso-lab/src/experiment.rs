@@ -27,8 +27,8 @@ pub struct Plan<P> {
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, this is the
-    /// receiver's; the other one runs on the sender's CPU.
+    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, the second CPU is
+    /// for the receiver's path, and the sender's path runs on the sender's CPU.
     pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,
@@ -110,11 +110,11 @@ pub trait Experiment {
     /// The figures.
     type Findings: Findings<Parameters = Self::Parameters>;
 
-    /// Returns the name that the command of `grosso` uses; empty for the experiment that `grosso lab` runs without a
-    /// name.
+    /// Returns the name of the experiment's command, `grosso lab NAME`; empty for the experiment that `grosso lab` runs
+    /// without a name.
     fn name(&self) -> &'static str;
 
-    /// Parameters of the measurement.
+    /// Returns the parameters of the measurement.
     fn plan(&self) -> &Plan<Self::Parameters>;
 
     /// Returns the device through which the data paths exchange packets with a host; `None` if they have none.
@@ -340,7 +340,7 @@ fn retry<T>(
     loop {
         tries += 1;
         match once() {
-            // A signal may also end programs of the trial, so errors after it have no meaning.
+            // A signal may also have ended programs of the trial, so later errors have no meaning.
             Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
             Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
             result => return result,
@@ -391,7 +391,7 @@ pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
     assert!(missing.is_empty(), "{missing:?} of \"{headline}\" is not in the table: {table}");
 }
 
-/// Checks that the report works without any one setting, and does not invent verdicts or figures for it.
+/// Checks that the report works if any one setting failed, and does not invent verdicts or figures for it.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_failures_are_rows<E: Experiment>(

@@ -1,4 +1,4 @@
-//! Table R2: datagrams of many fragments inside ESP, to a NIC with few receive buffers.
+//! Table R2: ESP packets of many fragments, sent to a NIC with few receive buffers.
 //!
 //! ```text
 //!  a (kernel)    data path of a                  data path of b    b (kernel)
@@ -278,8 +278,8 @@ impl Experiment for Fragments {
     }
 }
 
-/// Returns whether the setting can differ from others in its result: eviction happens only if fragments are lost, and
-/// half of the buffers must hold one complete datagram and one in progress.
+/// Returns whether the result of the setting can differ from that of another setting: eviction happens only if
+/// fragments are lost, and half of the buffers must hold one complete datagram and one in progress.
 fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)

@@ -30,7 +30,7 @@
 //! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
 //! | [`offload`] | the gain of coalescing and of superframes, each measured on and off |
-//! | [`fragments`] | fragments inside ESP that arrive at a NIC with few receive buffers |
+//! | [`fragments`] | fragmented ESP packets, sent to a NIC with few receive buffers |
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

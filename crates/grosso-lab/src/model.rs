@@ -56,8 +56,8 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// Bytes acknowledged towards the next segment of congestion avoidance; if packets are counted, the remainder of
-    /// less than a byte.
+    /// In congestion avoidance, the bytes acknowledged towards the next segment or, if packets are counted, the
+    /// remainder of less than a byte.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,
@@ -65,7 +65,7 @@ pub struct Sender {
     pub next: u32,
     /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes for which the receiver has room: the limit of the data in flight. [`u64::MAX`] unless set.
+    /// Bytes that the receiver can accept, which limit the data in flight. [`u64::MAX`] unless set.
     pub room: u64,
     /// The last window, unscaled.
     pub window: u16,
@@ -148,7 +148,7 @@ impl Sender {
     }
 
     /// Processes several acknowledgments that were merged into one and counted: they are handled as one acknowledgment
-    /// of the last number, with the count of those merged (RFC 3465 section 2.3). Without the count, see
+    /// with the last number and the count of the merged ones (RFC 3465 section 2.3). If there is no count, call
     /// [`Self::acknowledge`].
     pub fn acknowledge_merged(&mut self, summary: &Summary) {
         self.congestion_echoes += summary.congestion_echoes;
@@ -181,7 +181,7 @@ impl Sender {
         self.send();
     }
 
-    /// Returns the bytes in flight: all that the congestion window allows.
+    /// Returns the bytes in flight, as many as the congestion window allows.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
@@ -248,7 +248,7 @@ impl Sender {
         }
     }
 
-    /// Counts one more duplicate: the third is a loss (RFC 5681 section 3.2).
+    /// Counts one more duplicate; the third one signals a loss (RFC 5681 section 3.2).
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
@@ -299,7 +299,7 @@ pub(crate) fn distance(from: u32, to: u32) -> i32 {
 const SEGMENTS_FIRST: u64 = 10;
 /// Duplicates that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
-/// The greatest window that TCP can describe (RFC 7323 section 2.3).
+/// The largest window that TCP can advertise (RFC 7323 section 2.3).
 const FLIGHT_BYTES_MAX: u64 = 1 << 30;
 const NS_A_MS: u64 = 1_000_000;
 

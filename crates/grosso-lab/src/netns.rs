@@ -45,8 +45,8 @@ pub struct Hosts {
     read_bytes_min: u16,
     /// See [`Layout::offered_bits`].
     offered_bits: Option<u64>,
-    /// The namespaces of a wire between two data paths. They are kept here because neither path may lose the wire when
-    /// the other path ends.
+    /// The namespaces of a wire between two data paths. They are kept here so that neither path loses the wire when the
+    /// other path ends.
     between: Vec<NetworkNamespace>,
     /// The kernel thread that reads the receiver's packets from its device, if the device has such a thread.
     poller: Option<Pid>,
@@ -231,7 +231,7 @@ impl Hosts {
     /// # Errors
     /// Errors from [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // No thread between the hosts can cause pauses, and packets can really be lost here.
+        // Without a thread between the hosts, nothing can cause pauses, and packets can really be lost here.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
@@ -317,7 +317,7 @@ impl Hosts {
     /// sender's ends first.
     ///
     /// # Errors
-    /// Fails if the kernel lacks the congestion control, or if nothing carries the packets.
+    /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.
     pub fn connect(&self, count: usize, congestion: &str) -> io::Result<[Vec<TcpStream>; 2]> {
         let listener = self.listen()?;
         let target = listener.local_addr()?;
@@ -368,7 +368,8 @@ impl Hosts {
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // The size is twice the default, the most that an unprivileged process may request; the kernel doubles it.
+        // The kernel doubles the requested size. The request is the default size, which is the most that an
+        // unprivileged process may request.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
@@ -450,8 +451,8 @@ impl Hosts {
 
 /// Configures the calling thread's namespace as a host whose TCP sockets have buffers of `tcp_buffer_bytes`.
 ///
-/// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts them to its
-/// reader.
+/// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts the buffers
+/// to the reader's speed.
 ///
 /// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
 /// such as BBR if it is the system's default, keeps pacing after a change, so it spreads the data of a window over its
@@ -468,7 +469,7 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
 }
 
 /// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and the
-/// pollers of a deleted namespace may live on for a while.
+/// pollers of a deleted namespace may still run for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)

@@ -7,7 +7,7 @@ use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 /// A port that receives into its own buffers, possibly few.
 ///
 /// A buffer is in use from the arrival of its packet until it is [recycled](Port::recycle). A packet that arrives while
-/// all are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
+/// all buffers are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,

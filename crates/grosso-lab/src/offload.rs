@@ -80,7 +80,7 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
     serializer.serialize_f64(time.as_secs_f64() * 1e6)
 }
 
-/// Trials that belong together.
+/// An experiment with coalescing or superframes on and off.
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
-        // Row 0 of these experiments is the one without coalescing, or without repair.
+        // In these experiments, row 0 is measured without coalescing or without repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
             let experiment = experiment.unwrap();
             let [over, under] = [

@@ -1,8 +1,8 @@
-//! Receive pages that hold several packets, as those of the NIC of table R1.
+//! Receive pages that hold several packets, like those of the NIC in table R1.
 //!
 //! A page is a block of a packet socket's ring. Packets stay in their page while they are merged and sent; the page
-//! returns to the kernel when its last packet is released, as the driver of 2007 freed a page. Ports use slots of one
-//! packet instead, because one held packet keeps its whole page.
+//! returns to the kernel when its last packet is released, as the driver of 2007 freed a page. Other ports use slots of
+//! one packet, because a single held packet occupies a whole page.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use grosso_wire::{
 
 use crate::netns::Layout;
 
-/// The end of a wire at a data path that acts as the receiver's NIC, by its receive buffers.
+/// The wire port of a data path that acts as the receiver's NIC, by its kind of receive buffer.
 #[derive(Debug)]
 pub(crate) enum NicWire {
     /// Buffers of one packet.
@@ -68,7 +68,7 @@ pub(crate) fn port_counts(port: &mut LivePort) -> io::Result<RingCounts> {
     Ok(RingCounts { drops, packets_per_page: None })
 }
 
-/// Calls a method of the port, whichever its buffers are.
+/// Calls a method of the port with either kind of buffer.
 macro_rules! with {
     ($wire:expr, $port:ident => $call:expr) => {
         match $wire {

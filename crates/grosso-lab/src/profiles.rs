@@ -179,7 +179,7 @@ enum Kind {
     Bulk,
     /// Packets of a sender with a small MTU.
     Small,
-    /// Data that acknowledges data.
+    /// Data packets that also acknowledge data.
     Both,
     /// Acknowledgments of data from this host, one per two packets.
     Acknowledging,
@@ -213,8 +213,8 @@ impl Connection {
         packet
     }
 
-    /// Returns a packet of Ethernet, IPv6 and TCP with a timestamp in milliseconds, whose checksum the device is
-    /// assumed to have verified.
+    /// Returns an Ethernet frame with IPv6, TCP and a timestamp in milliseconds, whose checksum the device is assumed
+    /// to have verified.
     fn packet(
         &self,
         flow: usize,
@@ -224,7 +224,7 @@ impl Connection {
         pushes: bool,
     ) -> Vec<u8> {
         let mut bytes = vec![2; 12];
-        // ECT(0), or CE.
+        // The traffic class contains ECT(0) or CE.
         let class = if is_marked { 0x30 } else { 0x20 };
         bytes.extend([0x86, 0xdd, 0x60, class, 0, 0]);
         bytes.extend((32 + payload).to_be_bytes());
@@ -242,7 +242,7 @@ impl Connection {
     }
 }
 
-/// Bursts of the connections, in an order that the seed decides.
+/// Returns bursts of packets from the connections, in an order that depends on the seed.
 fn trace() -> Vec<Vec<u8>> {
     let mut dice = fastrand::Rng::with_seed(SEED);
     let mut connections: Vec<_> = (0..FLOWS).map(Connection::new).collect();

@@ -45,7 +45,7 @@ pub trait Findings: Serialize + JsonSchema {
         Vec::new()
     }
 
-    /// Returns whether the figures show this observation of [`Self::KNOBS`].
+    /// Returns whether the figures show this observation, which is one of [`Self::KNOBS`].
     fn is_seen(&self, _observation: &str) -> bool {
         true
     }
@@ -171,7 +171,7 @@ impl<F: Findings> Report<F> {
             text += &format!("{verdict}\n");
         }
         text += &self.notes.join("\n");
-        // Columns keep their width without a figure.
+        // A missing figure leaves the width of its column unchanged.
         text.replace("NaN", "  -").replace("(---)", "     ")
             + "\nPublications R1 to R5: docs/sources.md.\n"
     }

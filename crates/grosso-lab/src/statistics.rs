@@ -20,7 +20,7 @@ pub struct Spread {
     sample: Sample,
 }
 
-/// Some figures in ascending order.
+/// Figures in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     values: [f64; SAMPLE_MAX],
@@ -28,12 +28,12 @@ struct Sample {
 }
 
 impl Spread {
-    /// The spread of no measurement.
+    /// The spread if there are no measurements.
     const ABSENT: Self =
         Self { median: f64::NAN, min: f64::NAN, max: f64::NAN, sample: Sample::NONE };
 
-    /// Returns the spread of some measurements. A measurement that is not a number does not count, for example the cost
-    /// of a gigabyte if no byte arrived.
+    /// Returns the spread of measurements. Values that are not finite are ignored, for example the cost of a gigabyte
+    /// if no byte arrived.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -61,14 +61,14 @@ impl Sample {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
         for (i, value) in values.iter_mut().take(len).enumerate() {
-            // The middle of each of `len` equal parts.
+            // The sample has the middle value of each of `len` equal parts.
             *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
         }
         Self { values, len }
     }
 }
 
-/// Returns whether a figure does not exist. The argument is a reference because Serde passes one.
+/// Returns whether a figure is missing. The argument is a reference because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
@@ -108,7 +108,7 @@ impl Latency {
     }
 }
 
-/// Formats a number with three digits, or a dash if it does not exist.
+/// Formats a number with three digits, or a dash if there is no number.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();

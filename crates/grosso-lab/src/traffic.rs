@@ -95,8 +95,8 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes and units that have arrived. Both numbers are from the same moment, except that each thread
-    /// may have added the bytes of one unit that it has not counted yet.
+    /// Returns the bytes and units that have arrived so far, except that each thread may have added the bytes of one
+    /// unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
             let units = self.units.load(Ordering::Acquire);
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, repeated. The period is the length of the file, so bytes that are
-/// lost, duplicated or swapped do not compare equal.
+/// Content of streams: the bytes of a file in memory, repeated. The content repeats only after the whole file, so lost,
+/// duplicated or swapped bytes do not compare equal.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -153,7 +153,7 @@ impl Content {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Bytes of one send call: each call ends with PSH, and therefore with a short packet and the end of a train.
+/// Bytes of one send call. Each call ends with PSH, and therefore with a short packet, which ends a train.
 const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

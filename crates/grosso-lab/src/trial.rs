@@ -49,8 +49,8 @@ pub struct Setting {
     /// Impairment of packets towards a receiver at which Grosso acts as the NIC. The packets are copied out of their
     /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
-    /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If it loses packets,
-    /// the receiver's kernel sends no superframes, because random numbers are drawn per packet.
+    /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If this impairment
+    /// loses packets, the receiver's kernel sends no superframes, so that the loss affects single packets.
     pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
@@ -60,7 +60,7 @@ pub struct Setting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent, which takes the receiver's time.
+    /// Whether every byte received is compared with the one sent, which costs the receiver time.
     pub compare: bool,
 }
 
@@ -102,7 +102,7 @@ pub enum Carrier {
         /// The sender's way of counting acknowledgments.
         counting: Counting,
     },
-    /// The kernel's own wire.
+    /// The kernel alone, with only a wire between the hosts.
     Kernel {
         /// Whether the receiver's kernel coalesces.
         gro: bool,
@@ -130,8 +130,8 @@ impl Setting {
 
     /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
     /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
-    /// was not scheduled for that long, or a backlog had no room for the end of a window, and no later packet revealed
-    /// the loss to the sender.
+    /// was not scheduled for that long, or a backlog had no room for the last packets of a window, and no later packet
+    /// revealed the loss to the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -193,23 +193,23 @@ pub struct Measured {
     pub checksum_errors: u64,
     /// Retransmission timeouts, from the connection's start to its end.
     pub timeouts: u64,
-    /// Round trips of data that a [sender in userspace](crate::userspace) counted.
+    /// Number of round trips of data that a [sender in userspace](crate::userspace) counted.
     pub round_trips: Option<u64>,
-    /// Measurements before this one that [stalled](Setting::stalled) and were repeated.
+    /// Number of earlier measurements that [stalled](Setting::stalled) and were repeated.
     pub repeated: u64,
     /// Datagrams or requests that were lost.
     pub lost: u64,
     /// Packets for which the data path's ring had no room.
     pub ring_drops: u64,
-    /// Average number of packets in a receive page, since its ring was opened; absent if the data path received each
+    /// Average number of packets in a receive page, since the ring was opened; absent if the data path received each
     /// packet into its own buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_page: Option<f64>,
-    /// With two CPUs: whether the sender's CPU handled acknowledgments, which needs root. Otherwise the sender's
+    /// Whether the sender's CPU handled acknowledgments, if there are two CPUs. This needs root. Otherwise the sender's
     /// packets leave from both CPUs, overtake each other, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
-    /// If the data path acts as the sender's NIC: whether the receiver's kernel coalesced packets from the wire. They
-    /// must arrive in batches, which needs root.
+    /// Whether the receiver's kernel coalesced packets from the wire, if the data path acts as the sender's NIC. The
+    /// packets must arrive in batches, which needs root.
     pub receiver_coalesced: Option<bool>,
     /// Latency of each request.
     #[serde(skip)]
@@ -261,7 +261,7 @@ impl TrialError {
         move |error| Self::Call { call, host, error }
     }
 
-    /// Returns the error of the system, if there is one.
+    /// Returns the error of the operating system, if there is one.
     pub(crate) fn io(&self) -> Option<&io::Error> {
         match self {
             Self::Io(error) | Self::Call { error, .. } => Some(error),
@@ -318,7 +318,8 @@ pub(crate) fn repeat_stalled<M>(
     }
 }
 
-/// Returns a note on measurements that stalled and were repeated, if any, with the number of those kept.
+/// Returns a note on stalled measurements that were repeated, if any; `kept` is the number of measurements that were
+/// kept.
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
@@ -362,7 +363,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
     }
 }
 
-/// Returns the options of a path that merges packets from its left port by `profile`, if any.
+/// Returns the options of a path that merges packets from its left port with `profile`, if there is one.
 fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     let mut options = RunOptions::new(SEED);
     options.left_to_right.coalesce = profile.is_some();
@@ -373,7 +374,7 @@ fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     options
 }
 
-/// A setting, and the context of its measurement.
+/// A setting, and everything that its measurement needs.
 struct Trial<'a> {
     setting: &'a Setting,
     hosts: &'a Hosts,
@@ -417,7 +418,7 @@ pub(crate) fn observe_gauged<Gauged>(
 }
 
 impl Trial<'_> {
-    /// Measures packets that a receiver gets from the wire: in their receive buffers, copied, or impaired.
+    /// Measures packets that a receiver gets from the wire, either in their receive buffers, copied, or impaired.
     fn received(
         &self,
         wire: NicWire,
@@ -470,15 +471,15 @@ impl Trial<'_> {
     }
 }
 
-/// Binds the calling thread to a CPU and names it after its role in the trial, as `top -H` shows it. Returns its thread
-/// id.
+/// Binds the calling thread to a CPU and gives it the name of its role in the trial, which `top -H` shows. Returns its
+/// thread id.
 pub(crate) fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
     pin(None, processor)?;
     set_name(name)?;
     Ok(own_thread())
 }
 
-/// Observes a data path on a separate thread of a CPU, and also returns its left port.
+/// Runs a data path on a separate thread of a CPU while it is observed, and also returns its left port.
 fn while_running<L: Port + Send, R: Port + Send>(
     path: DataPath<L, R>,
     processor: usize,

@@ -1,4 +1,4 @@
-//! Claims of a source, and the verdict on each.
+//! Claims of a publication, and the verdict on each.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ pub enum Answer {
         /// The cause, if it is known.
         cause: &'static str,
     },
-    /// The noise does not allow an answer: if everything were measured again, the answer might differ.
+    /// The noise does not allow an answer: another set of measurements might give a different answer.
     Undecided {
         /// Measures that might decide the claim.
         needed: &'static str,
@@ -89,25 +89,25 @@ pub struct BesidePublished {
     pub published: Published,
     /// Figure that was measured here.
     pub here: f64,
-    /// Effect measured here, compared with the published one; `None` if the claim was not reproduced.
+    /// Effect measured here, relative to the published one; `None` if the claim was not reproduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
 
-/// An effect, compared with the published one.
+/// Strength of an effect, relative to the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Weaker than published.
     WeakerThan,
-    /// Same as published, within 20 %.
+    /// As strong as published, within 20 %.
     As,
     /// Stronger than published.
     StrongerThan,
 }
 
 impl Effect {
-    /// Compares a figure with the published one; `bound` is the figure without an effect.
+    /// Compares a figure with the published one; `bound` is the value of the figure without an effect.
     fn of(here: f64, published: f64, bound: Bound) -> Self {
         let times = match bound {
             Bound::AtLeast(_) | Bound::Within(_) => here / published,
@@ -138,7 +138,7 @@ pub(crate) enum Bound {
     AtLeast(f64),
     /// Less than this value.
     Under(f64),
-    /// Equal: a ratio that is at least this value in either direction.
+    /// Equal within a tolerance: the ratio in either direction is at least this value.
     Within(f64),
 }
 
@@ -198,14 +198,14 @@ impl Unit {
 pub(crate) struct Evidence {
     figure: f64,
     bound: Bound,
-    /// Whether no test distinguishes the difference from noise.
+    /// Whether the difference cannot be distinguished from noise by any test.
     within_noise: bool,
-    /// Whether there are figures at all.
+    /// Whether there are any figures.
     is_known: bool,
 }
 
 impl Evidence {
-    /// Creates the evidence of a count that does not vary, because nothing in it depends on time.
+    /// Creates the evidence of a count that does not vary, because it does not depend on time.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
         Self { figure, bound, within_noise: false, is_known: true }
     }
@@ -247,8 +247,8 @@ impl Evidence {
         Self { figure, bound, within_noise, is_known: !values.is_empty() }
     }
 
-    /// Returns the same evidence, except that a contradiction is noise unless the figure is greater than a reference
-    /// that shows only the noise.
+    /// Returns the same evidence, except that a contradiction counts as noise unless the figure exceeds a reference
+    /// that consists only of noise.
     pub(crate) fn unless_as_great(self, figure: &Spread, reference: &Spread) -> Self {
         let is_contradiction = !self.bound.holds(self.figure);
         let is_as_great = chance_of_above(figure.values(), reference.values()) > CHANCE_MAX;
@@ -284,7 +284,7 @@ impl Evidence {
         })
     }
 
-    /// Returns the rank of the evidence by how much it contradicts the claim: a certain contradiction is first.
+    /// Returns the rank of the evidence by how strongly it contradicts the claim; certain contradictions rank first.
     fn rank(&self) -> (bool, f64) {
         let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
         (!is_contradiction, self.bound.margin(self.figure))
@@ -315,7 +315,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// Returns the verdict that this machine cannot show a claim, with the means that would show it.
+    /// Returns the verdict that this machine cannot test a claim, with the means that a test needs.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -323,8 +323,8 @@ impl Verdict {
         Self { claim, answer, measured, published: None, needs_every_row: false, judged: None }
     }
 
-    /// Returns the same verdict for a claim about every row, which the remaining rows cannot support after a failed
-    /// trial.
+    /// Returns the same verdict for a claim about every row. If a trial failed, the remaining rows cannot support such
+    /// a claim.
     pub(crate) fn for_every_row(self) -> Self {
         Self { needs_every_row: true, ..self }
     }
@@ -337,7 +337,7 @@ impl Verdict {
         }
     }
 
-    /// Adds the figures from which the judged figure was computed, or its setting.
+    /// Adds details: the figures from which the judged figure was computed, or its setting.
     pub(crate) fn with(mut self, detail: impl fmt::Display) -> Self {
         if self.judged.is_some() {
             self.measured = format!("{} ({detail})", self.measured);
@@ -406,7 +406,7 @@ impl Verdict {
     }
 }
 
-/// A line for the claim, and lines of at most 80 columns for the reasons.
+/// Formats a line for the claim, and lines of at most 80 columns for the reasons.
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:<ANSWER$}{}", self.answer, self.claim)?;
@@ -435,14 +435,15 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
         won as f64 + tied as f64 / 2.0
     });
     let wins = wins.sum::<f64>().floor() as usize;
-    // ways[i][u]: orders of i elements of the first kind and j of the second with u wins; one row per j.
+    // ways[i][u] is the number of orders of i elements of the first kind and j of the second with u wins. There is one
+    // row per j.
     let mut ways = vec![vec![0.0; n * m + 1]; n + 1];
     for row in &mut ways {
         row[0] = 1.0;
     }
     for j in 1..=m {
         for i in 1..=n {
-            // The greatest value is either of the first kind, and then exceeds all j values of the second, or it is of
+            // The greatest value is either of the first kind, and exceeds all j values of the second kind, or it is of
             // the second kind.
             let (fewer, this) = ways.split_at_mut(i);
             for wins in (0..=i * j).rev() {
@@ -471,14 +472,14 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 
 /// Data that would decide a claim about every row.
 const EVERY_ROW: &str = "figures for every setting, but a trial failed";
-/// Evidence that a claim lacks when no trial produced a figure.
+/// Evidence that is missing if no trial produced a figure.
 const FIGURES: &str = "figures for each of its settings, but no trial produced one";
-/// Measures that may decide a claim in spite of the noise.
+/// Measures that may decide a claim despite noise.
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
-/// Maximum ratio of two effects that count as equal.
+/// Maximum ratio at which two effects count as equal.
 const SAME: f64 = 1.2;
-/// Maximum probability of a chance difference at which the difference counts as real; three runs against three can
-/// reach it. The margin allows for rounding in the sum.
+/// Maximum probability that a difference is due to chance, up to which the difference counts as real. Three runs
+/// against three can reach this probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
 /// Width of an answer, and of a line.
 const ANSWER: usize = 22;

@@ -1,4 +1,4 @@
-//! Collected or merged acknowledgments have the same effect on a sender as the original packets (P15).
+//! Tests that batched or merged acknowledgments have the same effect on a sender as the original packets (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -19,11 +19,11 @@ const FAR: [u8; 4] = [10, 0, 0, 9];
 /// The sender's first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_e000;
 
-/// One packet of the receiver, as it was generated.
+/// One packet from the receiver, as generated.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     acknowledgment: Acknowledgment,
-    /// Whether the acknowledgment has SACK blocks, which records do not have.
+    /// Whether the acknowledgment has SACK blocks, which records do not contain.
     is_selective: bool,
     /// Whether the device recorded the arrival time of the acknowledgment.
     is_stamped: bool,
@@ -99,8 +99,8 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender behind a coalescer: it reads acknowledgments of vectors only from the records, and looks up other packets
-/// by their position.
+/// A sender that receives packets through a coalescer. It reads the acknowledgments of a vector from its records, and
+/// looks up other packets by their position.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
@@ -136,7 +136,7 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// Returns the state of a sender behind a coalescer with this profile after the packets were processed.
+/// Returns the state of a sender after it received the packets through a coalescer with this profile.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -165,7 +165,8 @@ fn vector() -> Profile {
     profile
 }
 
-/// Returns FreeBSD's rules for single packets: the rules for batches would assume that the packets arrived together.
+/// Returns FreeBSD's rules for single packets, because the rules for batches would assume that the packets arrived
+/// together.
 fn freebsd() -> Profile {
     let mut profile = Profile::freebsd();
     profile.batch = Batch::AsItCame;
@@ -243,7 +244,7 @@ proptest! {
     }
 }
 
-/// Units that a receiver gets, and the treatment of its acknowledgments.
+/// Units in which a receiver gets data, and the treatment of its acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     /// Packets; every second one is acknowledged.
@@ -254,8 +255,8 @@ enum Receiver {
     Expanded,
 }
 
-/// Returns the round trips until a sender with this way of counting has 860 segments in flight, as 10 Gb/s requires at
-/// a round-trip time of one millisecond, and the maximum number of acknowledgments in one round trip.
+/// Returns the number of round trips until a sender with this way of counting has 860 segments in flight (10 Gb/s with
+/// a round-trip time of one millisecond), and the maximum number of acknowledgments in one round trip.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
@@ -333,7 +334,7 @@ fn p15_a_summary_says_what_the_records_say() {
     let sent: Vec<_> = acknowledgments(&steps, counting)
         .into_iter()
         .map(|mut one| {
-            // FreeBSD's rules merge no packet with a congestion mark.
+            // FreeBSD's rules do not merge packets with a congestion mark.
             one.acknowledgment.congestion_echo = false;
             one
         })

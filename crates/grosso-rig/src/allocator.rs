@@ -1,4 +1,4 @@
-//! An allocator that counts per thread, and therefore per test. It applies to a whole program, whose root declares it:
+//! An allocator that counts allocations per thread, and therefore per test. A program declares it in its root file:
 //!
 //! ```
 //! use grosso_rig::allocator::{Counting, allocations, live_bytes};
@@ -17,7 +17,7 @@ use std::{
     cell::Cell,
 };
 
-/// The system's allocator, with counters of each thread's requests.
+/// The system's allocator, with counters of each thread's allocations.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -26,8 +26,8 @@ thread_local! {
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-// SAFETY: every method passes its arguments to the system's allocator and returns its result; the counters are plain
-// cells without a destructor, which themselves never allocate.
+// SAFETY: every method passes its arguments to the system's allocator and returns its result. The counters are plain
+// cells without a destructor and never allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

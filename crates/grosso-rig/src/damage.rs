@@ -43,7 +43,7 @@ pub fn links() -> impl Strategy<Value = LinkType> {
     ]
 }
 
-/// Returns a checksum state of this kind; a partial one has this start and offset.
+/// Returns a checksum state of this kind. Only a partial checksum uses `start` and `offset`.
 #[must_use]
 pub fn checksum(kind: u8, start: u16, offset: u16) -> Checksum {
     match kind % 4 {

@@ -30,7 +30,7 @@ impl Path {
     /// Every path.
     pub const ALL: [Self; 6] =
         [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6, Self::PppoeIpv4, Self::PppoeIpv6];
-    /// The paths of every case; PPPoE applies only to the data cases.
+    /// The paths that every case uses. Only the data cases also use PPPoE.
     pub const IP: [Self; 4] = [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6];
     /// The paths whose innermost network is IPv4.
     pub const OVER_IPV4: [Self; 2] = [Self::Ipv4, Self::Ipip];
@@ -112,7 +112,7 @@ pub struct Segment {
     frame: Edit<Packet>,
 }
 
-/// Defines methods that change the header with their name.
+/// Defines methods that change the header of the same name.
 macro_rules! edits {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*

@@ -1,4 +1,4 @@
-//! One run of the engine with numbered buffers and a given time.
+//! One run of the engine with numbered buffers and a clock that the test sets.
 
 use std::collections::BTreeSet;
 
@@ -243,9 +243,9 @@ impl Session {
         self.assert_reasons();
     }
 
-    /// Asserts that the deliveries, once segmented, are exactly the pushed packets, including the state of partial
-    /// checksums, in the order of every flow unless the profile repairs it, and that packets that were not merged are
-    /// unchanged. Superframes must not have been pushed.
+    /// Asserts that segmenting the deliveries restores exactly the pushed packets, including partial checksums, and
+    /// that packets that were not merged are unchanged. The order of every flow must be the same, unless the profile
+    /// repairs it. Superframes must not have been pushed.
     ///
     /// # Panics
     /// Panics if this check fails.
@@ -269,7 +269,8 @@ impl Session {
     }
 
     /// Asserts that a packet was refused or passed for the reason in its verdict. A refused packet may also count as
-    /// passed, because it ends a train into which it cannot merge. Packets that had to wait are only counted.
+    /// passed, because it ends a train into which it cannot merge. If a packet had to wait, nothing is asserted,
+    /// because its final verdict appears only in the counters.
     fn assert_reasons(&self) {
         let stats = self.coalescer.stats();
         let mut refused = vec![0; stats.refused.len()];
@@ -328,7 +329,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Returns a random setting of the reordering repair, including none; half of the settings have tight bounds.
+/// Returns random settings for reordering repair, which may be off; half of the settings have tight bounds.
 #[must_use]
 pub fn random_reorder(random: &mut Random) -> Reorder {
     let mut reorder = Reorder::OFF;
@@ -344,7 +345,7 @@ pub fn random_reorder(random: &mut Random) -> Reorder {
     reorder
 }
 
-/// Returns a frame as a device delivers it: with true metadata about its checksums, and possibly with a partial
+/// Returns a frame as a device delivers it: with correct metadata about its checksums, and possibly with a partial
 /// checksum.
 #[must_use]
 pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
@@ -398,7 +399,7 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// Returns the true sum from the first IP header on.
+/// Returns the complete sum from the first IP header on.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {

@@ -96,7 +96,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // There are enough rounds that an occasionally lost slot would make the engine allocate more.
+        // The number of rounds is large enough that even an occasionally lost slot would cause an allocation.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -342,7 +342,7 @@ fn flood_templates() -> Vec<(Vec<u8>, usize)> {
         .collect()
 }
 
-/// Returns the packet of flow `number`; the number is in its ports.
+/// Returns the packet of flow `number`, which the ports encode.
 fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     let (frame, transport) = &templates[number as usize % templates.len()];
     let mut inline = Inline { bytes: [0; 160], len: frame.len() };

@@ -1,5 +1,5 @@
-//! Memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs only the memory of the
-//! limits.
+//! Memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs no more memory than the
+//! limits allow.
 
 use std::ops::Range;
 
@@ -50,8 +50,8 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
 /// than the limits allow, and that an honest sender's datagrams are still reassembled.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    // Changes the first bytes of the source address, so that each fragment comes from a new network, or changes the
-    // identification.
+    // Either the first bytes of the source address change, so that each fragment comes from a new network, or the
+    // identification changes.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             flood(of, &number_at, mode);
@@ -62,7 +62,7 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
     let mut rules = ReassemblyRules::new(mode);
-    // A buffer counts with its full size in the ring, however much of it is used.
+    // A buffer counts with its full size in the ring, regardless of how much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
     let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)

@@ -44,7 +44,7 @@ const FLOODS: &[(&str, Flood)] = &[
     ("of such flows, into a full table", || (flows(0..20_000), flows(20_000..20_000 + COUNT / 2))),
 ];
 
-/// The reference flood: in order, without the tiers that decide early.
+/// The reference flood: packets in order, without the fast tiers.
 const MEASURE: usize = 0;
 
 /// Pairs of floods, with the maximum ratio of the second's cost to the first's.
@@ -113,12 +113,12 @@ fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Returns packets of four bytes of one connection, relative to its first packet.
+/// Returns packets of one connection, each with four bytes, at these offsets from the first packet.
 fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Returns two packets of each flow; the second one arrives ahead of its turn in the sequence.
+/// Returns two packets of each flow; the second one arrives although data before it is missing.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

@@ -78,7 +78,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     let poll = |soak: &mut Soak| {
         soak.offer(64);
         soak.there.poll(&mut soak.wire, &mut soak.superframes.0, soak.now_ns).unwrap();
-        // Advances the time, so that held packets can be delivered once there is room.
+        // Advances the clock, so that held packets can be delivered once there is room.
         soak.now_ns += 64 * INTERVAL_NS;
     };
     (0..1000).for_each(|_| poll(&mut soak));

@@ -1,5 +1,4 @@
-//! Fast tiers of the merge path give the same answer sooner: with and without them, deliveries, verdicts and counters
-//! are equal.
+//! The fast tiers of the merge path only save time: with and without them, deliveries, verdicts and counters are equal.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the random frames: a factor of 50 makes a million.
 
@@ -28,7 +27,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// One output of a coalescer, in order.
+/// One output of a coalescer.
 #[derive(Debug, PartialEq)]
 enum Left {
     Delivery {
@@ -135,7 +134,7 @@ fn profiles() -> Vec<Profile> {
     };
     let staged = [
         with(|profile| profile.batch = Batch::ByFlow { packets: 64 }),
-        // Trains also end within the packets of one flow.
+        // With this limit, a batch also ends between the packets of one flow.
         with(|profile| profile.batch = Batch::ByFlow { packets: 3 }),
         with(|profile| {
             profile.batch = Batch::ByFlow { packets: 64 };
@@ -181,7 +180,8 @@ fn every_workload_leaves_as_it_does_without_tiers() {
         workload.frames.truncate(WORKLOAD_FRAMES);
         let mut joined = 0;
         for profile in profiles() {
-            // Packets of a poll arrive at the same time, so that they bypass stages and batches, or one after another.
+            // The packets of a poll arrive either at the same time, so that they bypass stages and batches, or one
+            // after another.
             for (is_trusted, is_at_once) in [(true, true), (true, false), (false, true)] {
                 let mut both = Both::new(profile.clone(), LinkType::Ethernet);
                 for (index, frame) in workload.frames.iter().enumerate() {
@@ -257,7 +257,7 @@ fn profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Sets random rules, each field exact half of the time.
+/// Sets random rules; each field is exact half of the time.
 fn rules(rules: &mut Rules, random: &mut Random) {
     let fields = [
         &mut rules.differentiated_services,

@@ -1,7 +1,7 @@
 //! The work of decapsulation and encapsulation, in instructions counted by valgrind: bounds that no input exceeds.
 //!
-//! Regardless of the number of tunnels, a packet never costs more than parsing the maximum number of headers in a
-//! dissection. A checksum that is left to the receiver makes no other header more expensive.
+//! Regardless of the number of tunnels, a packet never costs more than parsing as many headers as one dissection
+//! allows. A checksum that is left to the receiver makes no other header more expensive.
 
 use std::hint::black_box;
 

@@ -343,7 +343,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// Returns an address for a routing header or a home address option, which no fixed IPv6 header has.
+/// Returns an address for a routing header or a home address option; it never occurs in a fixed IPv6 header.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

@@ -62,7 +62,7 @@ pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
         }
     };
     let mut sender = Sender::new(stack.clone(), random.bits() as u16 & 0xfff, &mut random);
-    // No header of the train may outgrow its 16-bit length.
+    // The length of the superframe must fit into the 16-bit length fields of all headers.
     let count = count.min(TRAIN_BYTES_MAX / sender.segment).max(1);
     let mut frames: Vec<Vec<u8>> = (1..count).map(|_| sender.next(&mut random).build()).collect();
     let last = if random.percent(50) { sender.last(&mut random) } else { sender.next(&mut random) };

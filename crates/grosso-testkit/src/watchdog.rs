@@ -33,7 +33,7 @@ impl Watchdog {
         let test = thread::current().name().unwrap_or("test").to_owned();
         thread::spawn(move || {
             if is_stuck(&ended, STUCK) {
-                // Not `eprintln!`, whose text the harness would keep until the test ends.
+                // This does not use `eprintln!`, because the test harness would keep the text until the test ends.
                 let text = format!("\n{test}: still waiting after {} s\n", STUCK.as_secs());
                 let _ = std::io::stderr().write_all(text.as_bytes());
                 process::exit(101);

@@ -295,7 +295,7 @@ fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> V
         }
     };
     let whole = network(Packet::new()).udp(|u| u).payload(payload).build();
-    // The largest multiple of 8 bytes that an MTU of 1500 leaves.
+    // Each fragment has the largest multiple of 8 bytes that an MTU of 1500 leaves for data.
     let (data, room) = if ipv6 { (&whole[40..], 1448) } else { (&whole[20..], 1480) };
     let pieces = data.chunks(room).enumerate().map(|(index, piece)| {
         let offset = (index * room / 8) as u16;

@@ -1,4 +1,5 @@
-//! The oracles against the kernel's own cases (K1 to K33), rules observed on a live kernel, and each other.
+//! The oracles compared with the kernel's own cases (K1 to K33), with rules observed on a live kernel, and with each
+//! other.
 
 use grosso_testkit::headers::{Geneve, Gre, Gue, Ipv4, Tcp, Udp};
 use grosso_testkit::oracle::{
@@ -90,7 +91,7 @@ fn k12_k13_checksum_and_sequence() {
     let first = tcp4(0, 100, plain);
     assert_eq!(shape(&[first.clone(), tcp4(100, 100, |t| t.checksum_xor(1))]), [1, 1]);
     assert_eq!(shape(&[first.clone(), tcp4(101, 100, plain)]), [1, 1]);
-    // Rule G75 in a stricter form: no packet is overtaken, so the train ends at the wrong packet.
+    // Rule G75 in a stricter form: no packet is overtaken, so the packet with the wrong checksum ends the train.
     let after = tcp4(100, 100, plain);
     assert_eq!(shape(&[first, tcp4(100, 100, |t| t.checksum_xor(1)), after]), [1, 1, 1]);
 }
@@ -311,8 +312,8 @@ fn c54_remote_checksum_needs_an_outer_checksum() {
     assert_eq!(two(&same, &remote, &plain), [2]);
     assert_eq!(two(&zero, &remote, &plain), [1, 1]);
     assert_eq!(two(&zero, &|g| g, &plain), [2]);
-    // The same fields are encoded separately, then with an offset other than that of the TCP checksum, or with a
-    // checksum that is already complete.
+    // The same fields are encoded by hand. Then the offset is not that of the TCP checksum, or the checksum is already
+    // complete.
     let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
     let seed = |t: Tcp| t.checksum_seed();
     assert_eq!(two(&same, &place(36), &seed), [2]);
@@ -543,7 +544,8 @@ fn traffic_is_varied() {
     }
 }
 
-/// Tests that trains of hostile traffic end for every reason: each law is violated by at least one packet.
+/// Tests that hostile traffic ends trains for every possible reason, so that each law is violated by at least one
+/// packet.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Frames of the kit compared with published frames, and the kit's wrong fields with its own oracle.
+//! Frames of the kit compared with published frames, and deliberately wrong fields checked by the kit's own oracle.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
@@ -35,7 +35,7 @@ fn segments_that_others_wrote_down() {
     assert_eq!(udp.build()[20..], expected);
 }
 
-/// Tests the fixture of the kernel's gro.c test, pushed header by header.
+/// Tests the fixture of the kernel's gro.c test, built header by header.
 #[test]
 fn the_default_packet_is_the_kernel_fixture() {
     let mut expected = vec![0xaa, 0, 0, 0, 0, 1, 0xaa, 0, 0, 0, 0, 2, 0x08, 0x00];
@@ -166,8 +166,8 @@ fn c50_vxlan_remote_checksum_bits() {
     assert_eq!(states(&frame), [&expected[..], &[("tcp", State::Remote)]].concat());
 }
 
-/// Tests rule C51: flag P, the private flags, then the start and the absolute offset, counted from the end of the GUE
-/// header.
+/// Tests rule C51: flag P and the private flags are followed by the start and the offset, both counted from the end of
+/// the GUE header.
 #[test]
 fn c51_gue_remote_checksum_fields() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -277,7 +277,7 @@ fn an_answer_goes_the_other_way() {
         expected[one..one + len].copy_from_slice(&there[other..other + len]);
         expected[other..other + len].copy_from_slice(&there[one..one + len]);
     }
-    // A sum does not depend on the order of its words, so every checksum stays the same.
+    // A sum does not depend on the order of its words, so swapping addresses and ports leaves every checksum unchanged.
     assert_eq!(back, expected);
     assert_eq!(sent.answer().answer().build(), there);
 }

@@ -181,7 +181,7 @@ fn two_percent_are_out_of_order() {
             let parsed = parse(&frame, LINK, Lengths::Declared);
             let sequence = parsed.last().expect("a TCP header").number("sequence") as u32;
             let expected = next.entry(flow).or_insert(sequence);
-            // The sequence number is before the expected one, modulo 2^32.
+            // The sequence number precedes the expected one, modulo 2^32.
             late += usize::from(sequence.wrapping_sub(*expected) > 1 << 31);
             if sequence.wrapping_sub(*expected) < 1 << 31 {
                 *expected = sequence.wrapping_add(1448);

@@ -35,7 +35,8 @@ fn pcapng_copy_is_byte_identical() {
 fn pcap_copy_is_byte_identical() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
-            // Fields that Grosso does not interpret are also preserved: time zone, a fraction of more than a second.
+            // Fields that Grosso does not interpret are also preserved: the time zone, and a fraction that exceeds one
+            // second.
             let mut file = File::new(order);
             file.u32(magic).u16(2).u16(4).u32(3600).u32(6).u32(96).u32(1);
             file.record(1, 2_000_000_000, b"data", 1).record(2, 0, b"", 7);
@@ -75,7 +76,7 @@ fn pcap_of_a_version_before_2_4_is_read_and_copied_as_2_4() {
             file.bytes
         };
         let today = file(4, [3, 1514]);
-        // Programs of version 2.3 wrote the two lengths in either order.
+        // Writers of format version 2.3 stored the two lengths in either order.
         let old = [(0, [1514, 3]), (1, [1514, 3]), (2, [1514, 3]), (3, [1514, 3]), (3, [3, 1514])];
         for (minor, lengths) in old {
             let copied = copy(&file(minor, lengths), |_| {}).unwrap();

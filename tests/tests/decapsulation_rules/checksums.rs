@@ -54,14 +54,14 @@ fn is_sum(checksum: Checksum, packet: &[u8]) -> bool {
 fn wrong_checksums_around_a_packet_are_named() {
     assert_eq!(take(&vxlan(1).build()).unwrap_err(), Refusal::UdpChecksum);
     assert_eq!(take(&gue_gre(1, 0).build()).unwrap_err(), Refusal::UdpChecksum);
-    // The outer checksum is correct: it covers the wrong inner one.
+    // The outer checksum is correct, although the inner checksum that it covers is wrong.
     assert_eq!(take(&gue_gre(0, 1).build()).unwrap_err(), Refusal::GreChecksum);
     let header = Packet::new().ethernet(|e| e).ipv4(|ip| ip.checksum_xor(1));
     let frame = header.ipv4(|ip| ip).udp(|u| u).build();
     assert_eq!(take(&frame).unwrap_err(), Refusal::Ipv4Checksum);
 }
 
-/// Tests that a receiver that trusts the verification by the device does not read the payload.
+/// Tests that a receiver does not read the payload if it trusts the device, which has verified the checksums.
 #[test]
 fn verified_checksums_are_not_verified_again() {
     let unnecessary = |levels| Checksum::Unnecessary { levels };
@@ -298,7 +298,7 @@ fn c55_p41_places_outside_the_packet_are_refused() {
     assert_eq!(take(&frame).unwrap_err(), Refusal::RemoteChecksumPlace);
 }
 
-/// Tests for a bug of the kernel, which at one time treated the inner packet as the option.
+/// Tests for a former kernel bug: Linux read the inner packet as if it were the option.
 #[test]
 fn p40_b13_an_option_beyond_its_header_is_refused() {
     let frame = remote_gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])).build();

@@ -1,4 +1,4 @@
-//! Congestion marks from inside a tunnel (RFC 6040, rule W2).
+//! Congestion marks on packets in a tunnel (RFC 6040, rule W2).
 
 use grosso::{
     Meta,
@@ -99,7 +99,7 @@ fn b27_ipv4_checksum_stays_right_and_a_wrong_one_wrong() {
     }
 }
 
-/// Tests that the IP header is found after VLAN tags, as in Linux, and that a mark does not pass through MPLS.
+/// Tests that the IP header is found after VLAN tags, as in Linux, and that a mark is not passed on through MPLS.
 #[test]
 fn w02_nothing_is_told_to_what_is_no_ip_packet() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(CE));

@@ -106,7 +106,7 @@ fn w20_w21_gue_flags_that_are_not_known_are_refused() {
         refused(&gue(|g| g.flags(1).options(&private)), Refusal::GueFlags);
     }
     refused(&gue(|g| g.control(true)), Refusal::Control);
-    // Private flags without room for them, and remote checksum offload without room for its offsets.
+    // Private flags are announced without room for them, and remote checksum offload without room for its offsets.
     refused(&gue(|g| g.flags(1)), Refusal::Malformed);
     refused(&gue(|g| g.flags(1).options(&[0x80, 0, 0, 0])), Refusal::Malformed);
     refused(&gue(|g| g.protocol_raw(0)), Refusal::Protocol);
@@ -172,7 +172,7 @@ fn w40_w41_geneve_options() {
     refused(&geneve(|g| g.version(1)), Refusal::Malformed);
     refused(&geneve(|g| g.protocol_raw(0x88b5)), Refusal::Protocol);
     refused(&geneve(|g| g.options_len_raw(63)), Refusal::Truncated);
-    // An option of two words in the space of one.
+    // The option has two words, but there is space for only one word.
     let overlong = geneve(|g| g.option(1, 1, &[0; 4]).options_len_raw(1));
     refused(&overlong, Refusal::GeneveOptions);
 }

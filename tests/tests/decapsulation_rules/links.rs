@@ -52,7 +52,8 @@ fn tags_around_an_ip_packet_stay_and_the_last_names_it() {
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());
 }
 
-/// Tests rule W4: the device's metadata described the outer frame.
+/// Tests rule W4: a VLAN tag in the metadata is treated like tags in the frame, and the device's hash is dropped,
+/// because it belongs to the outer frame.
 #[test]
 fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
     let vlan = Some(VlanTag { protocol: 0x8100, tci: 7 });
@@ -97,7 +98,7 @@ fn cooked_captures_name_what_follows() {
     let tagged = &frame[20 + 8 + 8 + 14..];
     assert_eq!(taken(&sll(0x0800, &frame), LinkType::LinuxSll), Ok(sll(0x8100, tagged)));
     assert_eq!(taken(&sll2(0x0800, &frame), LinkType::LinuxSll2), Ok(sll2(0x8100, tagged)));
-    // ARP, and a length instead of an EtherType.
+    // The inner frame contains ARP, or a length instead of an EtherType.
     for (field, name) in [(0x0806_u16, 0x0806), (0x0026, 0x0004)] {
         let inner = [&[2; 12][..], &field.to_be_bytes(), &[1; 46]].concat();
         let frame = vxlan().payload(&inner).build();

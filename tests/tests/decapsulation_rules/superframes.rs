@@ -44,8 +44,8 @@ fn train(stack: &Stack) -> (Vec<Packet>, Vec<u8>, Meta) {
     (packets, frame, meta)
 }
 
-/// Tests that a superframe's outer checksum gives no sum of the packet inside: the device verified the checksums of its
-/// packets, and wrote no checksum of the whole.
+/// Tests that a superframe's outer checksum gives no sum of the packet inside: the device verified the checksums of the
+/// single packets, and there is no checksum of the whole superframe.
 #[test]
 fn c30_the_checksum_around_a_superframe_gives_no_sum() {
     let mut stack = Stack::plain(Front::Ethernet, Network::Ipv4, Transport::Tcp);

@@ -1,4 +1,4 @@
-//! Checks whether a packet came through a given tunnel, in the form that its endpoint expects.
+//! Tests of the check whether a packet came through a given tunnel, in the form that the tunnel's endpoint expects.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ fn the_other_end_takes_what_is_sent_and_no_other_does() {
     }
 }
 
-/// Compares every format with every other: each difference has a name.
+/// Compares every format with every other format: each difference is reported with its own reason.
 #[test]
 fn tunnels_of_other_kinds_are_foreign() {
     let (mut foreign, mut same) = (0, 0);
@@ -231,8 +231,7 @@ fn plan_of(
     Decapsulation::plan(&frame, &stack, &meta, LinkType::Ethernet, &rules)
 }
 
-/// Tests a socket that delivers only correct datagrams: it does not report that there was a checksum, but there was
-/// one.
+/// Tests a socket that delivers only correct datagrams: it does not report their checksums, but each datagram had one.
 #[test]
 fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
     for [local, remote] in [V4, V6] {

@@ -101,7 +101,7 @@ fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
     assert_eq!(sent.meta.checksum, partial(20, 6));
 }
 
-/// Tests rules C50 and C52, [L]: Ethernet, IPv4 and TCP.
+/// Tests rules C50 and C52 with Ethernet, IPv4 and TCP inside VXLAN.
 #[test]
 fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
     let (endpoint, mut encapsulator) = end(VXLAN, Carrier::Udp(with_remote_checksum(4789)));

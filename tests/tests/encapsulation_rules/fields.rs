@@ -84,7 +84,7 @@ fn w03_ttl_is_configured_or_inherited() {
             assert_eq!(hop_limit(&send(&endpoint, &packet, link).unwrap()), 7);
             endpoint.ttl = TimeToLive::Inherit;
             assert_eq!(hop_limit(&send(&endpoint, &packet, link).unwrap()), 33);
-            // A frame that does not contain IP has no such fields.
+            // A frame without IP has no TTL and no traffic class to inherit.
             let other = Packet::new().ethernet(|e| e.ethertype_raw(0x0806)).payload(&[0; 46]);
             if link == LinkType::Ethernet {
                 let sent = send(&endpoint, &other, link).unwrap();
@@ -214,7 +214,7 @@ fn w61_the_encapsulation_limit_counts_down() {
     }
     let refusal = put(&mut encapsulator, &packet, LinkType::Raw).unwrap_err();
     assert_eq!(refusal, Refusal::EncapsulationLimit);
-    // A tunnel without such options obeys the limit too; a tunnel over IPv4 does not.
+    // A tunnel that adds no such option also obeys the limit, but a tunnel over IPv4 does not.
     endpoint.encapsulation_limit = None;
     let mut without = Encapsulator::new(endpoint, 1).unwrap();
     let refusal = put(&mut without, &packet, LinkType::Raw).unwrap_err();

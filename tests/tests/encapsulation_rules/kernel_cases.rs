@@ -171,9 +171,9 @@ fn join(frames: Vec<Known>) -> Vec<Known> {
     engine.delivered.into_iter().map(|out| Known { bytes: out.bytes, meta: out.meta }).collect()
 }
 
-/// Tests the cases of big_tcp_tunnels. UDP lengths end at 64 KB (B1), so a longer superframe is refused by name, and
-/// its packets are encapsulated one by one. The stream arrives intact, and the peer merges the packets again up to the
-/// limit of the length fields.
+/// Tests the cases of big_tcp_tunnels. UDP lengths end at 64 KB (B1), so a longer superframe is refused for this
+/// reason, and its packets are encapsulated one by one. The stream arrives intact, and the peer merges the packets
+/// again up to the limit of the length fields.
 #[test]
 fn k133_big_superframes_go_through_udp_tunnels_as_their_packets() {
     for header in [VXLAN, geneve(false)] {

@@ -26,7 +26,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
     let wire = Recipe::new(EspMode::Transport).encrypted(0x0102_0304, &frame);
-    // The options stay in front. A plaintext of 15 bytes needs 3 bytes of padding and 2 of trailer.
+    // The IP options stay in front of ESP. A plaintext of 15 bytes needs 3 bytes of padding and 2 of trailer.
     let esp = 14 + 24;
     assert_eq!(wire.len(), esp + 8 + 8 + 15 + 3 + 2 + 16);
     assert_eq!(wire[..16], frame[..16]);
@@ -168,7 +168,7 @@ fn congestion_in_the_tunnel_is_told() {
     }
 }
 
-/// Tests padding after the packet in a tunnel, which hides the packet's length (RFC 4303 section 2.7).
+/// Tests padding after a packet in a tunnel, which hides the length of the packet (RFC 4303 section 2.7).
 #[test]
 fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     for (inner, next_header) in [(udp4(|ip| ip), 4), (udp6(|ip| ip), 41)] {

@@ -5,8 +5,8 @@ use grosso_testkit::Packet;
 
 use super::association::{KEY, SPI};
 
-/// Returns an ESP packet for use after an IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already has
-/// its trailer, and the initialization vector is arbitrary.
+/// Returns an ESP packet without an IP header, with a key of 128 bits and an ICV of 16 bytes. `text` already has its
+/// trailer, and the initialization vector is arbitrary.
 pub(crate) fn esp(sequence: u32, text: &[u8]) -> Vec<u8> {
     let vector = *b"any old!";
     let nonce: [u8; 12] = [&KEY[16..20], &vector].concat().try_into().expect("12 bytes");

@@ -1,4 +1,4 @@
-//! ESP against the RFCs, against published packets, and against tshark.
+//! ESP compared with the RFCs, with published packets, and with tshark.
 
 mod association;
 mod headers;

@@ -64,7 +64,7 @@ impl Oracle {
                 (top_high + 1 < 1 << 32).then_some(top_high + 1)
             }
         } else if low >= left {
-            // Case B: the window spans two.
+            // Case B: the window spans two subspaces.
             top_high.checked_sub(1)
         } else {
             Some(top_high)
@@ -152,7 +152,7 @@ fn the_first_packet_may_be_any_but_zero() {
     }
 }
 
-/// Tests the end of the sequence numbers. Numbers of 32 bits end; numbers of 64 bits continue, and their low half wraps
+/// Tests the end of the sequence numbers. 32-bit numbers run out. 64-bit numbers continue, and their low half may wrap
 /// at any position of the window.
 #[test]
 fn b25_the_high_half_follows_the_low_one_over_its_end() {

@@ -54,8 +54,8 @@ fn every_header_stack_comes_back_in_every_mode() {
     }
 }
 
-/// Tests that the headers before the encrypted text are correct, because a device without the keys treats the packet
-/// like any other.
+/// Tests that the headers before the encrypted text are correct, because devices without the keys treat the packet like
+/// any other packet.
 #[test]
 fn what_is_on_the_wire_has_right_checksums() {
     for stack in Stack::all().iter().filter(|stack| stack.link() == Link::Ethernet) {
@@ -95,7 +95,7 @@ fn padding_of_ethernet_is_left_off() {
     let bare = packet.payload(b"x").build();
     for recipe in Recipe::all() {
         assert_eq!(there_and_back(&recipe, &padded, Link::Ethernet).as_ref(), Ok(&bare));
-        // Decryption also accepts such a packet.
+        // Decryption also accepts an encrypted packet with padding after it.
         let mut wire = recipe.encrypted(1, &bare);
         wire.extend([0xee; 9]);
         assert_eq!(decrypt(&mut recipe.decryptor(0), &wire).as_ref(), Ok(&bare));

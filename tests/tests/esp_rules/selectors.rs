@@ -1,4 +1,4 @@
-//! The addresses of packets to encrypt and of decrypted ones (RFC 4301 sections 5.1 and 5.2).
+//! Addresses of packets that are to be encrypted, and of decrypted packets (RFC 4301 sections 5.1 and 5.2).
 
 use core::net::IpAddr;
 

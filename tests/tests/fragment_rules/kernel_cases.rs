@@ -17,7 +17,7 @@ fn assert_exact(seed: u64, arrange: impl Fn(Vec<Piece>, &mut Random) -> Vec<Piec
         let pieces = arrange(cut(&data, size), &mut random);
         for rules in modes() {
             // A payload that fits into one packet is not fragmented in IPv4 and is an atomic fragment in IPv6; neither
-            // is reassembled.
+            // one is reassembled.
             let expected = match size < data.len() {
                 true => vec![version.whole(1, &data)],
                 false => vec![],

@@ -50,7 +50,7 @@ fn f10_misaligned_ipv4_is_rounded_down_as_linux_does_or_refused() {
     assert!(rig.problems.is_empty());
 }
 
-/// Tests a sum from a device that also covers the removed bytes.
+/// Tests a device's sum, which also covers the removed bytes.
 #[test]
 fn f10_the_sum_of_a_fragment_that_is_rounded_down_is_not_believed() {
     let data = data(Version::V4, 48, 11);

@@ -42,7 +42,7 @@ fn p38_keeping_geometry_gives_the_fragments_back_as_they_came() {
         let mut pieces = Vec::new();
         let mut start = 0;
         while start < data.len() {
-            // The first fragment contains its headers, and is not the whole datagram.
+            // The first fragment must contain its headers, and must not be the whole datagram.
             let end = start + random.within(1, (data.len() / 16).max(2)) * 8;
             let end = if start == 0 { end.max(8).min(data.len() / 2 / 8 * 8) } else { end };
             pieces.push(Piece::of(&data, start, end.min(data.len())));
@@ -103,7 +103,7 @@ fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
     let pieces = cut(&data, 24);
     let mut other = pieces[1].clone();
     other.data[3] ^= 1;
-    // The known fragment arrives before or after the first fragment, which releases the others.
+    // The unchanged fragment arrives before or after the first fragment, which releases the others.
     for order in [[1, 0], [0, 1]] {
         let mut rig = Rig::new(rules(ReassemblyMode::Virtual));
         let known = order.map(|at: usize| pieces[at].clone());

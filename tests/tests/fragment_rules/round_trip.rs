@@ -70,7 +70,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         let packet = if is_v6 {
             let packet = ip.ipv6(|ip| ip);
             let packet = if random.one_in(2) { packet.destination_options(|d| d) } else { packet };
-            // An authentication header, which has no view, and the header that it announces.
+            // In one case out of four, the next header is an authentication header, for which the engine has no view.
             if random.one_in(4) {
                 packet.destination_options(|d| d.next_header(51))
             } else {

@@ -134,8 +134,8 @@ fn g05_mpls_merges() {
     assert_payloads(&[&one[0], &two[0], &one[1], &two[1]].map(Clone::clone), &[200, 200]);
 }
 
-/// Tests a service chain: its path and its index identify the flow, so packets at both positions of a chain on one wire
-/// merge. Any other difference in the header ends the train.
+/// Tests a service chain: its path and its index identify the flow, so packets of each chain position merge even if
+/// they alternate on one wire. Any other difference in the header ends the train.
 #[test]
 fn g05_nsh_merges() {
     type Edit = fn(grosso_testkit::headers::Nsh) -> grosso_testkit::headers::Nsh;
@@ -174,7 +174,7 @@ fn g05a_pppoe_merges_and_its_length_is_rewritten() {
     }
 }
 
-/// Tests the length of a session, which also counts the two bytes of its protocol field.
+/// Tests the length field of a PPPoE session, which also counts the two bytes of the protocol field.
 #[test]
 fn g05a_pppoe_stays_within_its_length_field() {
     let most = 65535 - 2 - Path::PppoeIpv4.ip_and_tcp_len() - 65 * 1000;

@@ -254,7 +254,7 @@ fn g21_equal_extension_headers_merge() {
     });
 }
 
-/// Tests for a bug that random frames have found, with the tiers off and on: if the last option of a packet was
+/// Tests for a bug that random frames revealed, with the fast tiers off and on: if the last option of a packet was
 /// truncated, the home address at the same offset of the next packet was not included in its checksum (RFC 6275 section
 /// 6.3).
 #[test]

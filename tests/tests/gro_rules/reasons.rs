@@ -345,8 +345,8 @@ fn header_stacks() -> Vec<Vec<u8>> {
     (0..7).flat_map(|tags| (0..11).flat_map(move |words| stack(tags, words))).collect()
 }
 
-/// Tests that a train is not found after it was delivered because the cache of header stacks was full, although the
-/// headers of the next packet get the same position in the cache as the headers of this train.
+/// Tests a train that was delivered because the cache of header stacks was full. The next packet's headers get the
+/// position in the cache that the train's headers had, but the train must not be found any more.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();
@@ -427,7 +427,7 @@ fn c30_a_verified_checksum_around_a_packet_verifies_the_inner_one() {
         assert_eq!(verdicts(1, 0, state), refused, "{state:?}");
     }
     assert_eq!(verdicts(0, 1, Checksum::None), refused);
-    // The device vouches for the payload.
+    // The device has verified the payload, so the result is the same as for a correct packet.
     let merged = verdicts(0, 1, Checksum::Unnecessary { levels: 0 });
     assert_eq!(merged, verdicts(0, 0, Checksum::None));
 }

@@ -57,10 +57,10 @@ fn words(fragments: &[Vec<u8>]) -> Vec<u16> {
 #[test]
 fn s60_data_come_in_units_of_8_and_the_last_fragment_takes_what_fits() {
     let packet = udp4(1000 - 8, |ip| ip);
-    // 20 + 507 bytes: 504 is a multiple of 8, and 496 remain.
+    // The MTU leaves 507 bytes after the IP header. The first fragment has 504, a multiple of 8, and the last has 496.
     let fragments = of_mtu(&packet, 527).unwrap();
     assert_eq!(words(&fragments), [0x2000, 63]);
-    // 20 + 503 bytes: 496 in all fragments but the last, which has at most 503.
+    // The MTU leaves 503 bytes after the IP header: 496 in all fragments except the last, which may have 503.
     let fragments = of_mtu(&packet, 523).unwrap();
     assert_eq!(fragments.iter().map(|f| f.len() - 34).collect::<Vec<_>>(), [496, 496, 8]);
     let fragments = of_mtu(&udp4(999 - 8, |ip| ip), 523).unwrap();
@@ -232,7 +232,7 @@ fn s62_headers_that_do_not_fit_the_first_fragment_are_refused() {
     let packet =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|d| d.data(&[0; 100]));
     let whole = packet.tcp(|tcp| tcp).payload_len(500).build();
-    // RFC 7112: 48 bytes, plus 104 of options and 20 of TCP.
+    // RFC 7112: the first fragment needs 48 bytes, plus 104 bytes of options and 20 bytes of TCP.
     assert_eq!(of_mtu(&whole, 48 + 120), Err(NoFragments::MtuTooSmall));
     assert!(of_mtu(&whole, 48 + 128).is_ok());
 }
@@ -256,7 +256,7 @@ fn s62_fragments_and_superframes_and_other_frames_are_refused_by_name() {
 }
 
 proptest! {
-    /// Asserts for any bytes that nothing panics, and that the output is fragments within the MTU.
+    /// Asserts for any bytes that nothing panics, and that the output consists of fragments within the MTU.
     #[test]
     fn s60_hostile_frames_never_panic(
         seed in proptest::collection::vec(any::<u8>(), 0..200),

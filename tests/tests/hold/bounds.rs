@@ -11,7 +11,7 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     for (hold, part_of_hold, expected) in [
         (Hold::Fixed, 9, vec![2; 10]),
         (Hold::Fixed, 3, vec![4; 5]),
-        // The first packet shows nothing about the rate of the others.
+        // The first packet reveals nothing about the rate of the others.
         (Hold::Controlled, 9, vec![1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]),
         (Hold::Controlled, 3, vec![1, 4, 4, 4, 4, 3]),
     ] {
@@ -57,7 +57,7 @@ fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over(
 fn p24_the_oldest_flow_leaves_first_in_either_way_to_hold() {
     for hold in HOLDS {
         let mut world = World::new(holding(hold, HOLD_NS));
-        // Flows that are fast enough to be held from the second packet on.
+        // These flows are fast enough to be held from the second packet on.
         for packet in 0..6 {
             for flow in 0..50 {
                 world.arrive(flow, u64::from(packet * 50 + flow) * 10);

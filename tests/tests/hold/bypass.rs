@@ -52,7 +52,7 @@ fn p48_a_flow_that_is_seldom_joined_passes_and_is_tried_again() {
 #[test]
 fn p48_a_flow_that_is_joined_never_passes() {
     assert!(!verdicts(Meta::default(), 400, |_| true).contains(&PASSED));
-    // A flow that can be merged later is recognized at the next trial.
+    // A flow whose packets can be merged from some point on is recognized at the next trial.
     let late = verdicts(Meta::default(), 400, |number| number >= 20);
     assert_eq!(late.iter().filter(|&&verdict| verdict == PASSED).count(), 40);
 }

@@ -32,7 +32,7 @@ fn an_idle_flow_pays_nothing() {
 
 #[test]
 fn a_packet_that_is_due_after_the_deadline_is_not_waited_for() {
-    // The round trip allows 10 us.
+    // The round-trip time allows a hold time of 10 us.
     for (gap_ns, held) in [(10_001, 0), (10_000, 1)] {
         let mut world = controlled(HOLD_NS);
         world.arrive(1, 0);
@@ -154,9 +154,9 @@ fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     let last = trains.last().expect("four rounds");
     assert_eq!(longest(last), 320 / 16);
     assert!(last.len() >= 16, "{last:?}");
-    // 1 Gb/s and 10 ms: as many segments as the window allows.
+    // At 1 Gb/s with a round-trip time of 10 ms, trains reach the maximum length.
     assert_eq!(longest(&rounds(&[860, 860, 860])[2]), u32::from(SEGMENTS_MAX));
-    // Ten packets are in flight.
+    // With only ten packets in flight, trains have the minimum length.
     assert_eq!(longest(&rounds(&[10, 10, 10])[2]), u32::from(SEGMENTS_MIN));
 }
 
@@ -203,7 +203,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
         let mut random = Random::new(seed);
         let hold_ns = *random.choose(&[1, 1_999, 2_000, 20_000, 500_000]);
         let mut world = controlled(hold_ns);
-        // The bound of each flow; half of the flows have a known round-trip time from the start.
+        // Contains the bound of each flow. For half of the flows, the round-trip time is known from the start.
         let mut bounds = Vec::new();
         for flow in 0..20 {
             world.arrive(flow, 0);

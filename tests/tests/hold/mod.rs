@@ -95,7 +95,7 @@ impl World {
         left.map(|left| left.at_ns - left.numbers.iter().map(since).min().unwrap_or(0)).collect()
     }
 
-    /// Returns the packets of the delivered trains, in order.
+    /// Returns the number of packets in each delivered train, in order.
     fn trains(&self) -> Vec<u32> {
         self.session.left.iter().map(|left| left.packets).collect()
     }

@@ -1,4 +1,4 @@
-//! Lengths of trains if many connections share a link.
+//! Lengths of trains when many connections share a link.
 //!
 //! A full packet takes 1.23 us at 10 Gb/s, so 16 packets take 20 us and 44 packets take 54 us, regardless of the
 //! sender. A train of 15 packets within 20 us, or any train of 40 packets, is possible only if the packets of a sender
@@ -17,7 +17,7 @@ use super::{HOLD_NS, HOLDS, SHORT_PATH_NS, World, holding};
 /// A link and its receiver.
 #[derive(Clone, Copy)]
 struct Wire {
-    /// Hundredths of nanoseconds that a full packet takes.
+    /// Time that a full packet takes on the link, in hundredths of a nanosecond.
     packet_ns_x100: u64,
     flows: u16,
     /// Interval of the receiver's polls.

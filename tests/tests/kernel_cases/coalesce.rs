@@ -1,4 +1,5 @@
-//! K1 to K36 of `gro.c`, over the header stacks on which it runs, and K60 to K68 of the UDP scripts.
+//! The cases K1 to K36 from the kernel's `gro.c`, with the header stacks that the kernel uses, and K60 to K68 from its
+//! UDP scripts.
 
 use grosso::{Profile, coalesce::reason::Close, stats::CoalesceStats};
 use grosso_rig::{
@@ -101,7 +102,7 @@ fn k13_tcp_seq() {
 
 #[test]
 fn k14_tcp_ts() {
-    // The timestamps have the same ten bytes after two, one and no NOP.
+    // The same ten bytes of timestamps follow two NOPs, one NOP, or none.
     let options = |index: usize| {
         let timestamps = [&[8, 10][..], &[0, 0, 0, [0, 0, 100, 100, 100][index]], &[0; 4]].concat();
         match index {

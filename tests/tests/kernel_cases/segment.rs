@@ -41,7 +41,7 @@ impl Geometry {
         let packets = cut(&slices, meta, LinkType::Ethernet, outgoing)?;
         let packets: Vec<_> = packets.into_iter().map(|(bytes, _)| bytes).collect();
         if outgoing == Outgoing::default() && meta.gso.is_some_and(|gso| gso.size().is_some()) {
-            // The layout makes no difference.
+            // The layout in memory does not change the packets.
             assert_eq!(packets, self.superframe().packets());
         }
         Ok(lengths_behind(HEADERS, &packets))

@@ -1,4 +1,4 @@
-//! A vector that shows each known difference, and vectors for the limits, which are equal in the kernel and the engine.
+//! A vector for each known difference, and vectors for the limits, which are the same in the kernel and the engine.
 
 use std::collections::BTreeSet;
 
@@ -176,7 +176,7 @@ fn example(known: Known) -> Option<Vec<Vec<u8>>> {
             })
             .collect(),
         // The packet with the other label is a ninth flow for Linux, so it evicts a train. In the engine it belongs to
-        // flow 0, the latest, and ends the train of that flow.
+        // flow 0, the most recent one, and ends the train of that flow.
         Known::Eviction => {
             let first = (1..8).chain([0]).map(|flow| labelled(flow, 0, 0));
             let second = (1..8).map(|flow| labelled(flow, 1, 0));

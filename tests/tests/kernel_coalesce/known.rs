@@ -233,7 +233,7 @@ pub(crate) fn suspects(frames: &[Vec<u8>], reach: &Reach) -> Vec<Suspect> {
     suspects
 }
 
-/// Returns the known differences that one frame may cause by itself, regardless of other frames.
+/// Returns the known differences that one frame may cause, regardless of other frames.
 fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     let verdicts = verify(frame, Link::Ethernet);
     let is_other_form = |verdict: &grosso_testkit::oracle::Verdict| {

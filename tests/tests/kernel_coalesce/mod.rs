@@ -35,7 +35,7 @@ const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The network layers whose pseudo-header differs from the addresses in the IP header.
+/// The network layers whose pseudo-header contains other addresses than the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// The tunnels that the kernel parses without a tunnel device, and VXLAN.
@@ -82,7 +82,7 @@ fn compare(fixed_seed: u64, udp: bool, traffic: impl Fn(u64) -> Vec<Vec<u8>>) ->
     comparison.counts
 }
 
-/// Prints the seed of a vector if the engine or a check panics.
+/// A guard that prints the seed of a vector if the engine or a check panics.
 struct Told(u64);
 
 impl Drop for Told {

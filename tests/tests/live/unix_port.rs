@@ -476,8 +476,8 @@ fn lengths_and_headers_that_lie_cost_their_frame_or_the_connection() {
     }
 }
 
-/// Tests superframes with very many packets. The port delivers only one of them per call, because segmenting it takes
-/// as long as segmenting many others, and packets for which there is no room have to be kept.
+/// Tests superframes with a very large number of packets. The port delivers only one of them per call, because
+/// segmenting it takes as long as segmenting many others, and packets for which there is no room have to be kept.
 #[test]
 fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     for kind in KINDS {
@@ -498,8 +498,8 @@ fn superframes_of_countless_packets_are_handed_out_one_by_one() {
     }
 }
 
-/// Tests frames that a path would have segmented and completed before, so the port is the last place where
-/// contradicting headers could be sent.
+/// Tests frames that a path would already have segmented and completed. The port must not send them, because it has no
+/// header in which to describe them.
 #[test]
 fn without_headers_no_superframe_and_no_partial_checksum_leaves() {
     for kind in KINDS {

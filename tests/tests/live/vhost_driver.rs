@@ -92,7 +92,7 @@ impl Pair {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
             self.driver.frames_kick().is_some() && self.device.frames_kick().is_some()
         });
-        // Both ports process the last replies.
+        // Lets both ports process the last replies.
         for _ in 0..3 {
             assert!(arrived(&mut self.device).is_empty() && arrived(&mut self.driver).is_empty());
         }
@@ -221,7 +221,7 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // The path of another socket, to which the driver does not connect.
+    // The driver does not connect to this path, which is that of another socket.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
@@ -230,7 +230,7 @@ fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
         pair.device = VhostPort::open(&other).unwrap();
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(event(&pair.driver, VhostEvent::PeerGone), round);
-        // The driver tries to connect to another device at once, and again after a tenth of a second.
+        // The driver immediately tries to connect to another device, and tries again after a tenth of a second.
         assert!(arrived(&mut pair.driver).is_empty());
         assert_eq!(transmit(&mut pair.driver, &frame(9), &Meta::default()), Transmitted::Taken);
         assert_eq!(event(&pair.driver, VhostEvent::TransmitNoPeer), round);
@@ -304,7 +304,7 @@ fn paths_that_sleep_wake_each_other_through_a_device_and_its_driver() {
     }
 }
 
-/// A malicious device that has the memory of a driver, and writes into it directly.
+/// A malicious device that shares the memory of a driver, and writes into it directly.
 struct Ill {
     listener: UnixSocket,
     socket: Option<UnixSocket>,

@@ -163,14 +163,14 @@ fn a_superframe_waits_while_its_driver_adds_small_buffers_one_by_one() {
     }
 }
 
-/// Number of descriptors in the longest ring and in the longest frame together.
+/// Total number of descriptors in the longest ring and in the longest frame.
 const WALKED_MAX: u64 = 32_768 + 1024;
 
 #[test]
 fn one_frame_walks_so_many_descriptors_and_no_more() {
     let mut bench = Bench::new();
     let mut front = bench.connect(ALL);
-    // A table with a loop. Every entry refers to it.
+    // Every entry refers to a table that contains a loop.
     let table = slot_at(TO_GUEST, 0);
     for number in 0..1024_u16 {
         let round = descriptor((slot_at(TO_GUEST, 1), 0, 3, (number + 1) % 1024));
@@ -193,7 +193,7 @@ fn table(regions: &[[u64; 4]]) -> Vec<u8> {
 #[test]
 fn memory_that_is_too_much_or_none_is_refused_by_name() {
     let sparse = front_end::sparse(1 << 41).unwrap();
-    // A descriptor for reading, of a file system whose pages another program might provide.
+    // This descriptor is read-only, and its file system is one whose pages another program might provide.
     let on_disk = File::open("/proc/self/exe").unwrap();
     let small = |number: u64| [number << 20, 1 << 20, number << 20, 0];
     let nine = core::array::from_fn::<_, 9, _>(|number| small(number as u64));

@@ -336,7 +336,7 @@ fn a_machine_may_boot_again_go_and_come() {
             front.reboot(&mut || assert!(arrived(&mut bench.port).is_empty())).unwrap();
             bench.carries(&mut front);
             let next = front.stop_ring(FROM_GUEST, &mut || drop(arrived(&mut bench.port))).unwrap();
-            // One entry, which has two descriptors.
+            // There is one entry, which has two descriptors.
             assert_eq!(next, if front.is_packed() { 0x8002 } else { 1 });
             drop(front);
             assert!(arrived(&mut bench.port).is_empty());
@@ -415,7 +415,7 @@ impl TwoMachines {
         Self { one, other, handle, runs, _folder: folder }
     }
 
-    /// Stops the path, which must not have ended by itself.
+    /// Stops the path, which must not have ended before.
     pub(crate) fn stop(self) {
         self.handle.stop();
         assert!(self.runs.join().unwrap().result.is_ok());

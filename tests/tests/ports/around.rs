@@ -1,4 +1,4 @@
-//! Ports that wrap another port: they return its answers, except those that they give themselves.
+//! Ports that wrap another port: they pass on its answers, except for the queries that they answer themselves.
 
 #![cfg(unix)]
 
@@ -106,7 +106,7 @@ impl Port for Talkative {
     }
 }
 
-/// A port that only wraps another.
+/// A port that only wraps another port.
 struct Bare(Vec<Talkative>);
 
 macro_rules! of_bare {
@@ -128,7 +128,7 @@ impl Port for Bare {
     delegate_port!(of_shared!: link, device, deadline, descriptors, path_mtu, is_finished);
 }
 
-/// Queries a port around a [`Talkative`] for every answer.
+/// Sends every query to a port that wraps a [`Talkative`].
 fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P) {
     let inside = Talkative::new();
     let descriptors = [inside.from.as_raw_fd(), inside.to.as_raw_fd()];

@@ -62,7 +62,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[42..46].try_into().unwrap())
 }
 
-/// A port that ends after its last frame.
+/// A port that ends after its last frame has been received.
 struct Ending(MemoryPort);
 
 impl Port for Ending {

@@ -26,7 +26,7 @@ fn packets(count: u32) -> Vec<Vec<u8>> {
     let ethernet = || Packet::new().ethernet(|e| e);
     let vxlan = || ethernet().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e);
     let packet = |i: u32| {
-        // Bursts of eight packets of a flow.
+        // Each flow sends bursts of eight packets.
         let (flow, number) = (i / 8 % 6, i / 48 * 8 + i % 8);
         let (port, id) = (2000 + flow as u16, number as u16);
         let network = match flow {

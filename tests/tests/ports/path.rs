@@ -301,7 +301,7 @@ fn what_fills_a_hole_may_lie_behind_as_many_packets_as_a_poll_takes() {
     assert_eq!(poll(&[0], 0), 1);
     assert_eq!(poll(&[], 20_000), 0);
     assert_eq!(poll(&[2], 30_000), 1);
-    // The thread of the path slept until long after the hole's deadline.
+    // The path's thread slept until long after the hole's deadline.
     assert_eq!(poll(&[3, 4, 1], 900_000), 2);
     assert_eq!(poll(&[], 900_000), 1);
     let stats = bench.direction.coalesce_stats().unwrap().reorder;

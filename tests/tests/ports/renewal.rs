@@ -1,4 +1,4 @@
-//! Waiting frames whose receiver reduces its features: a guest that reboots.
+//! Frames that wait for a guest while it reboots with fewer features.
 
 use grosso::{
     Meta,
@@ -14,7 +14,7 @@ use grosso_io::{
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports};
 
-/// A receiver of frames with these features, which flushes change, with or without room.
+/// A receiver of frames with these features. A flush may change the features, and then also makes room.
 struct Guest {
     features: Features,
     at_flush: Vec<Features>,

@@ -1,5 +1,4 @@
-//! A data path on its thread, between ports in memory: its sleeps, and the measurement of round
-//! trips.
+//! A data path on a separate thread, between ports in memory: when it sleeps, and how it measures round-trip times.
 #![cfg(unix)]
 
 use std::cell::{Cell, RefCell};
@@ -35,7 +34,7 @@ fn send(port: &mut MemoryPort, frame: &[u8]) {
     assert_eq!(port.transmit(&[frame], &Meta::default()).unwrap(), Transmitted::Taken);
 }
 
-/// A port that stays open until the other end of the path has delivered a number of frames.
+/// A port that stays open until the other side of the path has delivered a number of frames.
 struct Lingering {
     port: MemoryPort,
     target: RefCell<MemoryPort>,
@@ -143,7 +142,7 @@ fn a_path_knows_how_long_ago_a_frame_came_from_each_port() {
 }
 
 /// Tests that a hundred held trains share one timer. It has the deadline of the earliest train, and when it expires,
-/// all trains that are due are released. If the machine stalls during the test, there is no timer.
+/// all trains that are due are released. If the machine stalls during the test, the timer may not be needed.
 #[test]
 fn one_timer_serves_all_held_trains() {
     let (sleeps, delivered) = run(Hold::Fixed, 500_000, frames(100, 20), 100);

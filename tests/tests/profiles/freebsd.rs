@@ -25,7 +25,7 @@ fn freebsd_joins_acknowledgments_that_say_something_new() {
     }
 }
 
-/// A decision, shown on a connection that sends data, with one other packet in between.
+/// A decision, demonstrated by one other packet among the data packets of a connection.
 struct Decision {
     /// The position of the decision in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,
@@ -118,7 +118,7 @@ fn freebsd_a_timestamp_that_goes_back_becomes_the_head() {
 
 #[test]
 fn freebsd_has_limits_of_count_and_bytes() {
-    // hn(4) without queues: 25 packets of 1500 bytes; lro_ackcnt_lim counts data packets too.
+    // Without queues, hn(4) merges 25 packets of 1500 bytes. lro_ackcnt_lim also counts data packets.
     let mut profile = Profile::freebsd();
     profile.limits.size_bytes = 25 * 1500 + 1;
     assert_eq!(packets(&poll(profile.clone(), &data(50)).0), [25, 25]);

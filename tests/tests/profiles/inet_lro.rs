@@ -64,7 +64,7 @@ fn l04_statistics_count_as_inet_lro_did() {
     }
     engine.poll_end(0);
     let lro = engine.stats().lro();
-    // Three packets belong to the first session and one to the second. One packet found no entry, and the
+    // Three packets belong to the first session and one to the second. One packet found no free entry, and the
     // acknowledgment belongs to no session.
     assert_eq!((lro.aggregated, lro.flushed, lro.no_descriptor), (4, 2, 1));
 }
@@ -96,8 +96,8 @@ fn handed_up(profile: Profile, flows: u16) -> usize {
 }
 
 /// Tests the session list of the original, which has eight entries. While it is full, packets of other flows are
-/// delivered alone. Of sixteen flows, eight therefore have two superframes each, and the others have twenty packets
-/// each.
+/// delivered alone. Of sixteen flows, eight are therefore delivered as two superframes each, and the others as twenty
+/// packets each.
 #[test]
 fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
     for name in ["inet-lro", "inet-lro-2007", "myri10ge"] {

@@ -29,7 +29,7 @@ fn g14a_linux_6_12_wants_df_where_an_identification_stays() {
 #[test]
 fn linux_6_12_gives_back_what_it_joined() {
     let frames: Vec<_> = (0..50).map(|i| packet(i * MSS, MSS, |tcp| tcp)).collect();
-    // `coalesce_with` segments the deliveries and compares.
+    // `coalesce_with` segments the deliveries and compares the packets.
     let delivered = coalesce_with(Profile::linux_6_12(), &frames);
     assert_eq!(packets(&delivered), [45, 5]);
 }

@@ -95,7 +95,7 @@ fn twelve(kind: u8, value: u32) -> impl Fn(Tcp) -> Tcp {
 }
 
 /// Tests for a bug that random frames found, with the tiers off and on. If timestamps were allowed to vary, a SACK
-/// block of the same length was mistaken for timestamps, or the reverse, depending on the first packet with options of
+/// block of the same length was mistaken for timestamps, or vice versa, depending on the first packet with options of
 /// that length.
 #[test]
 fn a_sack_block_as_long_as_timestamps_is_none() {
@@ -109,7 +109,7 @@ fn a_sack_block_as_long_as_timestamps_is_none() {
             };
             let train = [of(then, 1), of(then, 2), of(then, 3)];
             let (_, alone) = poll(profile.clone(), &train);
-            // An earlier packet of the other kind, far ahead in the stream, has already made its headers known.
+            // An earlier packet of the other kind, far ahead in the stream, has already added its headers to the cache.
             let before = packet(40 * MSS, MSS, twelve(first, 1));
             let all = [&[before][..], &train].concat();
             let (_, after) = poll(profile.clone(), &all);

@@ -1,4 +1,4 @@
-//! Profiles against literal models of their originals: every train and every delivered packet is equal, except for
+//! Profiles compared with literal models of their originals: all trains and delivered packets are equal, except for
 //! documented departures.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the packets; a factor of 10 makes 100,000 per profile.
@@ -167,7 +167,7 @@ fn freebsd_decides_as_its_original() {
     assert_agree::<TcpLro>(&Profile::freebsd(), 2);
 }
 
-/// The name of a rule, and a change of it.
+/// The name of a rule, and a change to it.
 type Edit = (&'static str, fn(&mut Profile));
 
 /// Tests that the comparison would find a profile that differs in a single rule.
@@ -234,7 +234,7 @@ fn a_single_other_rule_is_found() {
     assert_found::<TcpLro>(&Profile::freebsd(), freebsd);
 }
 
-/// Tests that each departure is real: without it, the model decides differently.
+/// Tests that each departure is necessary: without it, the model decides differently from the profile.
 #[test]
 fn every_departure_makes_a_difference_and_is_documented() {
     let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/profiles.md"));

@@ -1,4 +1,4 @@
-//! Losses and reorderings in other implementations, tested on every profile.
+//! Cases in which other implementations lose or reorder packets, tested on every profile.
 
 use grosso::coalesce::reason::NoMerge;
 

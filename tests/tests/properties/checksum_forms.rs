@@ -1,5 +1,5 @@
-//! The two forms of zero in the sums of RFC 1071. A packet with the form that segmentation would not write is delivered
-//! unchanged, for any checksum state.
+//! The two forms of zero in the sums of RFC 1071. A packet whose checksum has the form that segmentation would not
+//! write is delivered unchanged, for any checksum state.
 
 use grosso::{Meta, Profile, checksum::Checksum};
 use grosso_rig::session::Session;
@@ -47,7 +47,7 @@ fn all_ones_in_ipv4_come_back() {
         let packet = link().ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence));
         packet.payload_len(100).build()
     };
-    // The identification is the same in all packets, and its value makes the checksum zero.
+    // The identification is the same in all packets, and is chosen so that the checksum is zero.
     let id = expected(&build(0, 0), "ipv4");
     assert_both_forms_come_back(|number| build(id, number), "ipv4", 14 + 10);
 }
@@ -80,7 +80,7 @@ fn assert_both_forms_come_back(train: impl Fn(u16) -> Vec<u8>, name: &str, at: u
     }
 }
 
-/// Returns the value that a sender writes into the checksum of the outermost header of this name.
+/// Returns the value that a sender writes into the checksum field of the outermost header with this name.
 fn expected(frame: &[u8], name: &str) -> u16 {
     let verdicts = verify(frame, Link::Ethernet);
     verdicts.iter().find(|verdict| verdict.name == name).expect("the header").expected

@@ -10,7 +10,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Tests one bucket, and more flows than it has ways, so every lookup finds other flows.
+/// Tests a table with a single bucket, and more flows than the bucket has ways, so that every lookup finds other flows.
 #[test]
 fn p21_flows_in_one_bucket_never_merge() {
     for choice in [BucketChoice::Seeded, BucketChoice::Device] {

@@ -131,7 +131,7 @@ fn expire_until(session: &mut Session, now_ns: u64) {
     session.now_ns = now_ns;
 }
 
-/// Asserts that the deadline is that of the oldest held packet, or an earlier one set by the controller.
+/// Asserts that the deadline is that of the oldest held packet, or an earlier one that the controller set.
 fn assert_deadline(session: &Session, hold: Hold, hold_ns: u64) {
     let oldest = session.held.iter().map(|number| session.pushed[*number].at_ns).min();
     let latest = oldest.map(|at_ns| at_ns + hold_ns);

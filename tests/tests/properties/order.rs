@@ -93,7 +93,8 @@ const TCP_ODDS: &[(&str, Odd)] = &[
     }),
     ("authentication header", |p, t| {
         let inside = Packet::new().tcp(|h| h.sequence(t.sequence)).payload_len(LEN).build();
-        // Next header TCP, 4 + 2 words, reserved, SPI, sequence number, 12 bytes of ICV.
+        // The authentication header has: next header TCP, 4 + 2 words, reserved, SPI, sequence number, and 12 bytes of
+        // ICV.
         let header = [&[6, 4, 0, 0][..], &[0, 0, 0, 7], &[0, 0, 0, 9], &[0xee; 12]].concat();
         ip_with(p, t, |ip| ip.protocol(51), |ip| ip.next_header(51))
             .payload(&[header, inside].concat())
@@ -132,7 +133,7 @@ const IPV6_ODDS: &[(&str, Odd)] = &[
     }),
     ("unknown extension header", |p, t| {
         let inside = tcp(Packet::new(), t, |h| h).payload_len(LEN).build();
-        // Mobility (RFC 6275): next header TCP, 8 bytes in total.
+        // The mobility header (RFC 6275) has the next header TCP and 8 bytes in total.
         let header = [6, 0, 5, 0, 0, 0, 0, 0];
         ip_with(p, t, |ip| ip, |ip| ip.next_header(135)).payload(&[&header[..], &inside].concat())
     }),
@@ -381,5 +382,5 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
 const LEN: usize = 100;
 /// Packets of a train.
 const TRAIN: u16 = 4;
-/// The first of [`OUTERS`] with its own tunnel header.
+/// The first of [`OUTERS`] that has a tunnel header.
 const TUNNELS_FROM: usize = 6;

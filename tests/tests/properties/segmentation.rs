@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(super::cases(400))]
 
     /// Tests three ways: full segmentation, as in the oracle; segmentation with partial checksums that are completed
-    /// afterwards; and segmentation that leaves repeated headers, which a device segments afterwards.
+    /// afterwards; and segmentation into frames with repeated headers, which a device segments afterwards.
     #[test]
     fn partial_work_and_the_rest_of_it_are_the_whole_work(
         seed in any::<u64>().no_shrink(),
@@ -197,7 +197,7 @@ fn superframe(train: &[Vec<u8>]) -> (Vec<u8>, Meta, Description) {
     (bytes, Meta { checksum, gso, ..Meta::default() }, description)
 }
 
-/// Returns the packets that a device sends, which repeats headers if requested, and completes checksums.
+/// Returns the packets that a device sends. The device repeats headers if requested, and completes checksums.
 fn wire(superframe: &[u8], meta: &Meta, outgoing: Outgoing) -> Vec<Vec<u8>> {
     let packets = cut(&[superframe], meta, LinkType::Ethernet, outgoing).expect("a superframe");
     packets.into_iter().flat_map(|(packet, meta)| finish(packet, &meta)).collect()

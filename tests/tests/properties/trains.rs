@@ -6,8 +6,8 @@ use grosso_testkit::{
     strategy::{GeneratedTrain, train_of},
 };
 
-/// Returns the first train derived from this seed that the engine can parse. The FOU port stands for only one protocol,
-/// which is IPv4 in these tests.
+/// Returns the first train derived from this seed that the engine can parse. The FOU port has only one protocol, which
+/// is IPv4 in these tests.
 pub(crate) fn readable_train(seed: u64, count: usize) -> GeneratedTrain {
     let mut random = Random::new(seed);
     let mut trains = core::iter::repeat_with(|| train_of(random.bits(), count));

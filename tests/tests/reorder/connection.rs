@@ -1,14 +1,14 @@
-//! A connection whose packets are identified by their positions.
+//! A connection for these tests, in which a packet is identified by its position.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};
 use grosso_wire::LinkType;
 
-/// Time to wait for a hole, and time to hold a train, in these tests, in nanoseconds.
+/// Time to wait for a hole to be filled, and time to hold a train, in nanoseconds.
 pub(crate) const HOLE_NS: u64 = 100_000;
 pub(crate) const HOLD_NS: u64 = 20_000;
 
-/// Returns a profile that waits for holes and holds trains.
+/// Returns a profile that waits until holes are filled, and holds trains.
 pub(crate) fn holes() -> Profile {
     let mut profile = Profile::linux();
     profile.limits.hold_ns = HOLD_NS;
@@ -26,7 +26,7 @@ pub(crate) fn within_batch() -> Profile {
 /// A coalescer, and connections with segments of 100 bytes.
 pub(crate) struct Connection {
     pub(crate) session: Session,
-    /// Number of deliveries that [`Self::left`] has returned.
+    /// Number of deliveries that [`Self::left`] has already returned.
     told: usize,
     /// Segment number of each pushed frame.
     places: Vec<usize>,

@@ -45,7 +45,7 @@ fn odd(port: u16, random: &mut Random) -> Vec<u8> {
 /// the bound.
 fn run(profile: Profile, mut coming: Vec<Coming>, polls: bool) -> Session {
     coming.sort_by_key(|(at_ns, _)| *at_ns);
-    // The end of a wait is detected up to one tick late, and the end of a train after it up to another tick late.
+    // The end of a wait is detected up to one tick late, and then the end of a train up to another tick late.
     let most_ns = profile.reorder.total_ns().max(profile.limits.hold_ns) + 2 * TICK_NS;
     let mut session = Session::new(profile, LinkType::Ethernet, 3);
     let mut ticked_ns = 0;
@@ -178,7 +178,7 @@ fn within_a_poll_any_order_makes_the_same_trains() {
         let frames = segments(1, u32::MAX - 2500, 200);
         let outcomes = [false, true].map(|shuffles| {
             let mut session = Session::new(within_batch(), LinkType::Ethernet, 3);
-            // There are no more runs than the limit allows.
+            // The number of runs does not exceed the limit.
             for poll in frames.chunks(30) {
                 let mut order: Vec<usize> = (0..poll.len()).collect();
                 if shuffles {
@@ -238,7 +238,7 @@ fn p52_an_adaptive_hole_is_not_waited_for_longer_than_the_round_trip_of_its_flow
         (adaptive, None, 100_000),
         (adaptive, Some(400_000), 50_000),
         (adaptive, Some(8_000_000), 100_000),
-        // The configured minimum.
+        // The configured minimum applies.
         (adaptive, Some(8_000), 10_000),
         (adaptive, Some(0), 10_000),
         (fixed, Some(400_000), 100_000),

@@ -45,7 +45,7 @@ fn none_and_anything_else_leaves_at_once_and_is_not_remembered() {
         let mut flow = Connection::new(holes());
         flow.push_len(3, *len, change);
         assert_eq!(flow.left(), [[3]], "{name}");
-        // The next packet waits, so the flow has not continued after the barrier.
+        // The next packet waits, which shows that the flow has not continued after the barrier.
         flow.push(&[4]);
         assert_eq!(flow.waiting(), 1, "{name}");
     }
@@ -177,7 +177,7 @@ fn late_data_is_no_progress() {
 #[test]
 fn a_flow_whose_packets_are_all_late_has_gone_back_and_begins_anew() {
     let mut flow = Connection::begun(within_batch());
-    // A sequence number that is far ahead, by mistake or malice.
+    // A sequence number that is far ahead, either by mistake or on purpose.
     flow.push(&[500]);
     flow.session.poll_end();
     assert_eq!(flow.left(), [[500]]);
@@ -391,7 +391,7 @@ fn any_and_the_oldest_has_waited_twice_as_long_everything_leaves_however_many_ho
 
 #[test]
 fn recovery_ends_when_what_was_given_up_has_come() {
-    // Only two flows are remembered, and a flow in recovery is not evicted. Segments 1 and 3 of this flow are missing.
+    // The table holds only two flows, and a flow in recovery is not evicted. Segments 1 and 3 of this flow are missing.
     let acknowledgment: (usize, usize, Edit) = (9, 0, |s| s.tcp(|tcp| tcp.ack(200)));
     let segment = |place| (place, 100, (|s| s) as Edit);
     let cases = [
@@ -406,7 +406,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         let mut profile = holes();
         profile.reorder.flows = 2;
         let mut flows = Connection::new(profile);
-        // The start time is later than the time for which an idle flow is remembered.
+        // The clock starts later than the time for which an idle flow is remembered.
         flows.session.now_ns = 1_000_000_000;
         flows.push(&[0]);
         flows.pass(HOLD_NS);
@@ -415,7 +415,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
         for (place, len, change) in &comes {
             flows.push_len(*place, *len, *change);
         }
-        // Another idle flow, which was active more recently.
+        // Adds another idle flow, which was active more recently.
         flows.session.now_ns += 1;
         flows.push_as(0, |s| s.tcp(|tcp| tcp.source_port(2)));
         flows.pass(HOLD_NS);
@@ -432,7 +432,8 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 
 #[test]
 fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
-    // The number of a packet, the time from the packet ahead to its arrival, and the resulting wait for the next hole.
+    // Each row contains the number of a packet, the time from the packet ahead to its arrival, and the resulting wait
+    // for the next hole.
     for (place, took_ns, hole_ns) in [
         // The missing packet arrives: the estimate grows by half of the excess over the previous 10 us.
         (3, 40_000, 2 * (10_000 + 15_000)),

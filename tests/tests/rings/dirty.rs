@@ -1,4 +1,4 @@
-//! The log of dirty pages: the writes of a back end to a guest's memory, page by page.
+//! The log of dirty pages, in which a back end records its writes to a guest's memory, page by page.
 
 use std::{
     fs::File,
@@ -77,7 +77,7 @@ fn each_page_that_a_device_writes_is_recorded_and_no_other() {
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(back.is_running(Way::ToGuest));
         logged(&log);
-        // Buffers from the middle of one page to the next page but one, in a separate page, and at the last byte of a
+        // Buffers: from the middle of one page to the next page but one, in a separate page, and at the last byte of a
         // page.
         guest.describe(TABLE, 0, (data(16) + 2000, 8000, WRITTEN, 0));
         guest.describe(TABLE, 1, (data(40), 4096, WRITTEN, 0));
@@ -127,7 +127,7 @@ fn a_log_begins_and_ends_while_frames_pass() {
             logged(&log).contains(&(data(number) / PAGE_BYTES))
         };
         assert!(!pass(&mut back, 0));
-        // The log is set first if rings are already in use.
+        // If rings are already in use, the log is set first.
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(!pass(&mut back, 1), "nobody wants it yet");
         say(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![]).unwrap();

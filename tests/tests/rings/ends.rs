@@ -295,7 +295,7 @@ impl Device {
         Ok(Self { front, memory, said })
     }
 
-    /// Writes a used entry with this index to a ring.
+    /// Writes a used entry with this number to a ring.
     fn give_back(&self, way: Way, number: u16, (head, bytes): (u32, u32)) {
         let entry = USED + 4 + 8 * u64::from(number % SLOTS);
         self.put(way, entry, &[head, bytes].map(u32::to_le_bytes).concat());
@@ -352,7 +352,7 @@ fn a_slot_that_comes_back_twice_is_not_sent_with_twice() {
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 0, (0, 0));
     device.count(Way::FromGuest, 1);
-    // The returned slot is used again, and returned again.
+    // The returned slot is used and returned once more.
     assert_eq!(device.send(), Sent::Whole);
     device.give_back(Way::FromGuest, 1, (0, 0));
     device.give_back(Way::FromGuest, 2, (0, 0));
@@ -417,8 +417,8 @@ fn the_file_of_the_memory_keeps_its_length() {
 fn a_ring_is_whole_before_the_back_end_hears_of_it() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
-    // The messages from QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each ring;
-    // and the message that enables each ring.
+    // These are the messages in QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each
+    // ring; and the message that enables each ring.
     assert_eq!(numbers, [16, 3, 2, 5, 13, 8, 10, 9, 12, 13, 8, 10, 9, 12, 18, 18]);
     assert!(device.said.iter().all(|message| !message.wants_reply), "it knows no such thing");
     for kick in device.said.iter().filter(|message| message.request == request::SET_VRING_KICK) {

@@ -1,4 +1,4 @@
-//! Rings and back ends, and a driver written from their formats. Longer than 600 lines: the driver is one program.
+//! Rings and back ends, tested by an independent driver. Longer than 600 lines: the driver is one program.
 
 #![cfg(target_os = "linux")]
 
@@ -46,7 +46,7 @@ const LAPS: u16 = AVAILABLE_FLAG | USED_FLAG;
 /// Features of rings of both forms.
 const FORMS: [u64; 2] = [0, features::RING_PACKED];
 
-/// A guest with one ring.
+/// A guest that has one ring.
 struct Guest {
     file: File,
     /// Whether the ring is packed.
@@ -729,7 +729,7 @@ fn a_ring_begins_at_its_base_and_stops_with_the_number_of_its_next_entry() {
         let mut back = BackEnd::new(OFFERED).unwrap();
         let mut guest = Guest::new(form, 8, first);
         set_up(&mut back, &guest, features::VERSION_1, Way::FromGuest);
-        // The indexes wrap, or the ring starts another lap.
+        // With 13 entries, the indexes wrap, or the ring starts another lap.
         for number in 0..13 {
             guest.offer_plain(number % 8, 9, 0);
             let ring = back.ring(Way::FromGuest).unwrap();
@@ -873,7 +873,7 @@ fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
     say(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     say(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
-    // The memory of the first guest contains all rings, which differ in their sizes.
+    // The memory of the first guest contains all rings, which have different sizes.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
     say(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {

@@ -74,8 +74,8 @@ fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
 /// A step of a driver, or of its device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Makes a chain with this many descriptors, or a table, available; the last flag replaces the device before the
-    /// first one.
+    /// Makes a chain with this many descriptors, or a table, available. If the last flag is set, the device is replaced
+    /// before the first descriptor is written.
     Offer(u16, bool, bool),
     Receive,
     Publish,
@@ -98,8 +98,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     guest: Guest,
     ring: Ring,
-    /// Frames that were made available and have not been returned, in order. The device has received the first `taken`
-    /// of them.
+    /// Frames that were made available and have not been returned, in order; the device has received the first `taken`
+    /// frames.
     out: VecDeque<Vec<u8>>,
     taken: usize,
     count: u8,
@@ -189,8 +189,8 @@ fn words(guest: &Guest) -> Vec<[u8; 8]> {
     (0..guest.size).map(|slot| guest.bytes(TABLE + 16 * u64::from(slot) + 8)).collect()
 }
 
-/// Tests a device that dies while it marks the descriptors of a frame as used, and its successor. The buffers of the
-/// frame have one or two descriptors; the test covers every position in the ring and every number of written marks.
+/// Tests a device that dies while it marks the descriptors of a frame as used, and its successor. The test covers
+/// buffers with one or two descriptors, every position in the ring, and every number of written marks.
 #[test]
 fn a_device_marks_what_another_one_left_unmarked() {
     const SIZE: u16 = 9;
@@ -340,8 +340,8 @@ fn a_table_stands_alone_in_its_chain() {
     }
 }
 
-/// Tests a ring with arbitrary flags. A position in the ring is found, and the entries that the driver adds from there
-/// on are accepted.
+/// Tests a ring with arbitrary flags. The device finds some position in the ring, and accepts the entries that the
+/// driver adds from there on.
 #[test]
 fn any_flags_are_some_place() {
     for bits in 0..1_u32 << 8 {

@@ -60,7 +60,7 @@ impl Book {
         self.vectors.push(serde_json::to_value(vector).expect("JSON"));
     }
 
-    /// Asserts that the files in the repository are these, or writes them.
+    /// Asserts that the files in the repository have these contents, or writes the files.
     pub(crate) fn assert_current(&self) {
         let page = json!({
             "format": FORMAT,
@@ -94,7 +94,7 @@ impl Book {
     }
 }
 
-/// A pair of files as an independent reader parses it.
+/// A pair of files, as parsed by an independent reader.
 pub(crate) struct Pair {
     pub(crate) vectors: Vec<Value>,
     frames: Vec<Vec<u8>>,
@@ -122,7 +122,7 @@ impl Pair {
         &self.frames[self.index(number)]
     }
 
-    /// Returns the frames with these numbers: a list of them, or the first and the last.
+    /// Returns the frames with these numbers, which are given as a list or as the first and the last number.
     pub(crate) fn frames(&self, numbers: &Value) -> Vec<Vec<u8>> {
         match numbers.as_array() {
             Some(list) => list.iter().map(|number| self.frame(number).to_vec()).collect(),

@@ -39,7 +39,7 @@ pub(crate) fn book() -> Book {
 }
 
 /// Asserts that the engine reassembles the fragments in the files to the datagrams in the files, and that copying the
-/// bytes to their offsets gives the same datagrams.
+/// fragments to their offsets gives the same datagrams.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
     let (fates, whole) = reassembled(&pair.frames(&vector["in"]));

@@ -68,7 +68,7 @@ impl Description {
     }
 }
 
-/// Returns the header for a device, derived from the headers of the frame instead of by the engine. For a tunnel, it
+/// Returns the header for a device. It is derived from the headers of the frame, not by the engine. For a tunnel, it
 /// contains only the start of the innermost checksum.
 fn virtio(frame: &[u8], meta: &Meta) -> [u8; HEADER_LEN] {
     let gso = meta.gso.expect("a superframe");

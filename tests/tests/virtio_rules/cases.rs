@@ -215,8 +215,8 @@ fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
         let tunnels = Offloads::UDP_TUNNEL | Offloads::UDP_TUNNEL_CHECKSUM;
         tap.set_offloads(Offloads::CHECKSUM | tcp | tunnels)?;
     }
-    // Otherwise, the bridge would learn the source address of frames, and would not forward frames that have this
-    // destination back.
+    // Otherwise, the bridge would learn the source address of frames, and would not send frames with this destination
+    // back.
     write_attribute(taps[0].name(), "brport/learning", "0")?;
     // Otherwise, the bridge would announce its multicast groups on all ports.
     write_attribute(&bridge, "bridge/multicast_snooping", "0")?;
@@ -296,7 +296,8 @@ fn k118_the_greatest_superframe_in_a_tunnel_passes_and_a_greater_one_does_not() 
         let Some([from, to]) = bridged(control)? else { return Ok(()) };
         to.set_offloads(Offloads::NONE)?;
         for (outer, inner) in NESTINGS {
-            // The maximum length in the outermost header. An IPv6 length does not include the IPv6 header itself.
+            // This is the maximum length in the outermost header. An IPv6 length does not include the IPv6 header
+            // itself.
             let headers = vxlan(outer, inner, 2000, 1000).frame.len() - 2000;
             let room = 65_535 + 14 - headers + if outer { 40 } else { 0 };
             let case = vxlan(outer, inner, room, 1400);

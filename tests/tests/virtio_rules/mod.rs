@@ -36,7 +36,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     let work = || {
         let prepare = || {
             namespace::isolate_thread_network()?;
-            // A kernel without IPv6 sends no packets anyway.
+            // This fails only if the kernel has no IPv6, and such a kernel sends no packets anyway.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             Control::new()
         };

@@ -299,7 +299,7 @@ fn v09_a_tunnel_type_on_one_packet_breaks_readers_and_is_never_written() {
     assert!(result.is_ok_and(|packets| packets.len() == 1) || kernel_keeps_the_type());
 }
 
-/// Returns whether the kernel has the bug, which is true of all kernels with this form.
+/// Returns whether the kernel has the bug, which is true of all kernels that support this header form.
 fn kernel_keeps_the_type() -> bool {
     grosso_rig::kernel::release() >= (6, 17)
 }

@@ -61,7 +61,7 @@ for unit in udp esp xdp; do
     state "$unit" stopped
     journalctl -u "grosso@$unit" --no-pager -o cat | sed "s/^/$unit journal /"
 done
-# This unit lacks cpus.conf, which is needed to bind threads to CPUs: the message must say so.
+# This unit lacks cpus.conf, without which threads cannot be bound to CPUs. The message must say so.
 systemctl start grosso@cpus
 # When systemd reports the exit of a program, the last output may not be in the journal yet.
 journalctl --sync

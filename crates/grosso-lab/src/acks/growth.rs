@@ -1,4 +1,4 @@
-//! Growth of a modeled sender's window if acknowledgments arrive one by one, merged, or merged with a count.
+//! Growth of a modeled sender's window when acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,8 +16,8 @@ pub struct Growth {
     pub merged: usize,
     /// Whether the sender learns the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Round trips of slow start from 10 segments to 860, the segments that 10 Gb/s has in flight at a round-trip time
-    /// of one millisecond.
+    /// Round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip time of one
+    /// millisecond.
     pub slow_start_round_trips: u32,
     /// Growth of the window in segments over 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,
@@ -75,7 +75,7 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     }
 }
 
-/// The two limits of RFC 3465, and counting by packets, which preceded it.
+/// Both limits of RFC 3465, and the older method, which counts packets.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
 /// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the
@@ -85,7 +85,7 @@ const MERGED: [usize; 3] = [1, 2, 22];
 const SEGMENT: u32 = 1448;
 /// Segments per acknowledgment (RFC 5681 section 4.2).
 const SEGMENTS_AN_ACKNOWLEDGMENT: u64 = 2;
-/// Segments that 10 Gb/s has in flight at a round-trip time of one millisecond.
+/// Number of segments in flight at 10 Gb/s with a round-trip time of one millisecond.
 pub(super) const SEGMENTS_WANTED: u64 = 860;
 /// Round trips of congestion avoidance.
 pub(super) const AVOIDANCE_ROUND_TRIPS: u32 = 100;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_where_the_limit_is_what_each_acknowledges() {
-        // 10 segments doubled 6 times are fewer than 860; doubled 7 times, they are more.
+        // Doubling 10 segments 6 times gives fewer than 860; doubling them 7 times gives more.
         assert_eq!(round_trips(Counting::Bytes { limit: 2 }, 1, false), 7);
         // The window grows by half each time: 10 * 1.5^n.
         assert_eq!(round_trips(Counting::Packets, 1, false), 11);

@@ -1,4 +1,5 @@
-//! Table R3: throughput of a sender whose acknowledgments are merged, passed on or kept, and the reads of a receiver.
+//! Table R3: throughput of a sender whose acknowledgments are merged, passed on or kept, and the number of reads by a
+//! receiver.
 //!
 //! Two parts use the kernel's own TCP: Grosso acts as the NIC of the sender, where acknowledgments arrive, or of the
 //! receiver. Two exact results complement them: a [model](crate::model) of the sender, and a count of overtaken
@@ -42,9 +43,9 @@ pub use transfer::TransferRow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {
-    /// The sender of the bytes: acknowledgments arrive.
+    /// The sender of the bytes, which receives acknowledgments.
     Sender,
-    /// The receiver of the bytes: data arrives.
+    /// The receiver of the bytes, which receives data.
     Receiver,
 }
 
@@ -62,7 +63,7 @@ pub enum Handling {
     Passed,
     /// Like `linux`, but acknowledgments leave in batches, each unchanged.
     Vector,
-    /// Like the hardware of the 82599, which does not merge acknowledgments: profile `rsc-82599`.
+    /// Like the 82599's hardware, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
     /// Like `linux`, but the acknowledgment of a train is expanded to one for each of its packets.
@@ -141,7 +142,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Returns CUBIC, with transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
+    /// Returns parameters with CUBIC, and with transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -181,7 +182,7 @@ impl Acks {
                 for handling in HANDLINGS {
                     cases.extend(HOLDS.map(|hold| case(handling, hold)));
                 }
-                // The sender of the bytes receives acknowledgments and no trains.
+                // Acknowledgments are expanded only at the receiver, because trains arrive only there.
                 if side == NicOf::Receiver {
                     cases.push(case(Handling::Expanded, MITIGATION));
                 }
@@ -241,14 +242,14 @@ impl Acks {
                 counting: transfer.worth.counting(),
             };
         }
-        // The acknowledgments of a burst have arrived when the path polls again, as after a NIC's interrupt.
+        // As after a NIC's interrupt, all acknowledgments of a burst have arrived when the path polls again.
         let [_, processor, _] = self.processors;
         Setting {
             layout: Layout {
                 tcp_buffer_bytes: case.window_bytes.unwrap_or(TRANSFER_BUFFER_BYTES),
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // If packets are lost, the sender must detect the loss as early as any host does.
+                // If packets are lost, the sender must detect the loss as early as an ordinary host does.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -256,7 +257,7 @@ impl Acks {
             back: Some(back),
             processors: [processor; 3],
             congestion: transfer.worth.congestion().into(),
-            // On the LAN, most of the transfer must come after its slow start.
+            // On the LAN, most of the transfer must come after slow start.
             extent: Extent::Bytes(match case.window_bytes {
                 Some(_) => self.plan.parameters.transfer_bytes.saturating_mul(LAN_TRANSFERS),
                 None => self.plan.parameters.transfer_bytes,
@@ -353,19 +354,19 @@ impl Experiment for Acks {
 /// Treatments that the table compares with no merging, on either side.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
-/// The end of the poll, and the 82599's default mitigation time.
+/// Hold times: until the end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// Sizes for several milliseconds of delay: TCP's buffers, and the capacity of the wire.
+/// Buffer size of TCP and capacity of the wire, both sufficient for a delay of several milliseconds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
 const LAN_TRANSFERS: u64 = 8;
 /// Default mitigation time of the 82599, for which trains are also held at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);
-/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends
-/// everything that a batch of acknowledgments allows at once, whereas a kernel needs about 6 us per segment.
+/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends all
+/// segments that a batch of acknowledgments allows at the same time, whereas a kernel needs about 6 us per segment.
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
-/// Sizes around the window that was best in 2011, and the lab's default.
+/// Buffer sizes: around the best window of 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
 const BEST_2011: usize = 100 << 10;
 /// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
@@ -417,7 +418,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns invented results: in Gb/s, merging costs a third, and nothing else costs anything.
+    /// Returns invented results: merging reduces the throughput by a third, and nothing else reduces it.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -498,8 +499,8 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(if is_lan { 32 << 20 } else { 4 << 20 }));
-            // A kernel sender spreads its packets by the work it does. The packets of a userspace sender are spread by
-            // the wire to the receiver's NIC.
+            // The work of a kernel sender spreads its packets over time. The packets of a userspace sender are spread
+            // by the wire to the receiver's NIC.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

@@ -7,7 +7,7 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Packets of a connection with data in both directions that were delivered after a later one.
+/// Numbers of packets that were delivered after a later packet, on a connection with data in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
@@ -37,7 +37,7 @@ struct Sent {
     is_empty: bool,
 }
 
-/// Returns the number of packets delivered after a later one.
+/// Returns the number of packets delivered after a later packet.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
@@ -91,7 +91,7 @@ fn packets() -> Vec<Sent> {
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }
 
-/// Returns a packet of Ethernet, IPv6 and TCP, whose checksum the device is assumed to have verified.
+/// Returns an Ethernet frame with IPv6 and TCP, whose checksum the device is assumed to have verified.
 fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);

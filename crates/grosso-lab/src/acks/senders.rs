@@ -1,4 +1,4 @@
-//! Senders that count acknowledged data differently, as congestion controls of the running kernel: three BPF programs
+//! Congestion controls for the running kernel that count acknowledged data differently: three BPF programs
 //! (`bpf/senders.bpf.c`), which `bpftool` registers.
 
 use core::fmt;
@@ -65,7 +65,7 @@ impl fmt::Display for Worth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SenderKind {
-    /// The running kernel, with congestion controls that were loaded as BPF.
+    /// The running kernel, with congestion controls loaded as BPF programs.
     Kernel,
     /// A [sender in userspace](crate::userspace): deterministic, and without root or BPF.
     Userspace,
@@ -75,7 +75,8 @@ pub enum SenderKind {
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,
-    /// A lock on the file with the kernel's types: only one lab at a time may use the names.
+    /// A lock on the file with the kernel's types, so that only one lab at a time uses the names of these congestion
+    /// controls.
     _lock: File,
 }
 
@@ -143,7 +144,7 @@ fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The types of the running kernel, to which the programs are relocated.
+/// The type information of the running kernel, to which the programs are relocated.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The compiled programs.
 const OBJECT: &[u8] = include_bytes!("../../bpf/senders.bpf.o");
@@ -202,7 +203,7 @@ mod tests {
                 drop(senders);
             }
         }
-        // Another lab may use the names by now; while this process holds the lock, no lab does.
+        // Another lab may be using the names by now. No lab uses them while this process holds the lock.
         let Ok(lock) = File::open(TYPES) else { return };
         lock.lock().unwrap();
         assert!(!known().contains("grosso_"), "{}", known());

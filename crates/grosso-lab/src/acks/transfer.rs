@@ -76,8 +76,8 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     cases
 }
 
-/// Returns the settings of a LAN: the window of the source, and NICs that signal packets together at both ends. Vectors
-/// are acknowledgments that arrive together and stay separate.
+/// Returns the settings of a LAN: the window size of the publication, and NICs at both ends that signal packets in
+/// groups. Vectors are acknowledgments that arrive together and stay separate.
 fn lan() -> impl Iterator<Item = Case> {
     let settings = [Limited, One]
         .into_iter()
@@ -101,7 +101,7 @@ pub struct TransferRow {
     pub handling: Handling,
     /// Hold time of trains, in microseconds.
     pub hold_us: f64,
-    /// Value of an acknowledgment to the sender.
+    /// Weight of an acknowledgment for the sender.
     pub worth: Worth,
     /// The round-trip time of the wire, in milliseconds.
     pub round_trip_ms: f64,
@@ -153,13 +153,13 @@ pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     judged.chain(elsewhere).collect()
 }
 
-/// Judges what merged acknowledgments cost at every round trip but the first, and on the LAN.
+/// Judges the cost of merged acknowledgments on the LAN and at every round-trip time except the first.
 fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let first_ms = rows.first().map(|row| row.round_trip_ms);
     for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
         let is_lan = over.window_bytes.is_some();
-        // On the LAN, the NIC signals packets together in both settings, as with interrupt mitigation.
+        // On the LAN, the NIC signals packets in groups in both settings, as with interrupt mitigation.
         let handling = if is_lan { Vector } else { Off };
         let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
         let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
@@ -178,14 +178,14 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     verdicts
 }
 
-/// Returns the times of two transfers, and the kind of senders unless it is the kernel's.
+/// Returns the times of two transfers in words, and the kind of senders unless the kernel sent them.
 fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String {
     let [on, off] = [over, under].map(|row| row.milliseconds.median);
     let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
     format!("{on:.0} and {off:.0} ms{whose}")
 }
 
-/// A claim on the ratio of two transfers at the first round trip.
+/// A claim on the ratio of two transfers at the first round-trip time.
 struct Claim {
     text: &'static str,
     side: NicOf,
@@ -197,7 +197,7 @@ struct Claim {
     /// For a claim about a cure: the harmful treatment of the same sender, and the bound from which it counts as
     /// harmful. If no treatment slows a transfer, the cure cannot be judged.
     cured: Option<(Handling, Bound)>,
-    /// The published ratio of times, if the source has one.
+    /// The published ratio of times, if the publication has one.
     published: Option<f64>,
     /// Cause to report if the claim is contradicted.
     cause: &'static str,
@@ -257,7 +257,7 @@ impl Claim {
     }
 }
 
-/// Claims of the thread of 2011, for the senders that it discussed. In the source, 8.0 Gb/s fell to 4-5.
+/// Claims of the mailing list thread of 2011, for the senders that it discussed. There, 8.0 Gb/s fell to 4-5.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
         "L = 2: merged ACKs halve the speed",
@@ -315,7 +315,7 @@ const CLAIMS: [Claim; 13] = [
         (Merged, Bytes),
         COSTS,
     ),
-    // To a sender that counts bytes, merging is harmless, so that only the delay differs.
+    // Merging does not harm a sender that counts bytes, so only the delay matters.
     Claim {
         hold_us: Some(1000.0),
         ..Claim::new(
@@ -379,7 +379,7 @@ const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
 /// Hold times at the sender besides zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// Round trip of the LAN: the time in which a wire of 8 Gb/s carries the window of the source.
+/// Round-trip time of the LAN: the time in which a wire of 8 Gb/s carries the publication's window.
 const LAN_ROUND_TRIP: Duration = Duration::from_micros(100);
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

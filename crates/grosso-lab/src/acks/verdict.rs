@@ -46,7 +46,8 @@ fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Ver
     Some(evidence.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
 }
 
-/// Returns the share of the speed without merging, run by run, over all windows and holds; `None` without a run.
+/// Returns the ratio of the throughput to that without merging, run by run, over all windows and hold times; `None`
+/// without a run.
 fn shares(rows: &[AckRow], handling: Handling) -> Option<Spread> {
     let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
     let off = |row: &AckRow| {
@@ -65,7 +66,7 @@ fn some(spread: Spread) -> Option<Spread> {
     (!spread.values().is_empty()).then_some(spread)
 }
 
-/// Returns the acknowledgments that reached the sender for each that the receiver sent, run by run.
+/// Returns the ratio of the acknowledgments that reached the sender to those that the receiver sent, run by run.
 fn reached<'a>(rows: impl Iterator<Item = &'a AckRow>) -> Option<Spread> {
     let runs = rows.flat_map(|row| &row.runs);
     let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
@@ -103,7 +104,7 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
 }
 
-/// Judges the claim that a receiver that merges sends fewer acknowledgments for the same bytes.
+/// Judges the claim that a merging receiver sends fewer acknowledgments for the same bytes.
 fn fewer(rows: &[AckRow]) -> Option<Verdict> {
     let sent = |handling| {
         let rows = rows.iter().filter(|row| row.side == NicOf::Receiver);
@@ -171,7 +172,7 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
     Some(verdict.with(format!("{past_it} if they bypass it, {through_it} if not")))
 }
 
-/// Judges the claim that L limits a sender that counts bytes.
+/// Judges the claim that the limit L of RFC 3465 slows a sender that counts bytes.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_does_no_harm_cannot_be_cured() {
-        // Merging slows no transfer, and neither does the cure.
+        // Here, neither merging nor its cure slows a transfer.
         let mut findings = kernel();
         let off = |row: &TransferRow| (row.side, row.worth, row.round_trip_ms.to_bits());
         let others: Vec<TransferRow> = findings

@@ -222,7 +222,7 @@ impl CostTrial<'_> {
         self.run_timed(layout, hosts, timed)
     }
 
-    /// Runs the trial for ports of the wire whose work is already timed.
+    /// Runs the trial with ports of the wire that already measure the time of their work.
     fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,

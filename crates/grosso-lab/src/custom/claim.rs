@@ -15,7 +15,7 @@ pub enum Figure {
     CpuSecondsPerGb,
     /// Retransmitted segments per second.
     Retransmits,
-    /// Packets per second too long to be forwarded.
+    /// Packets per second that were too long to be forwarded.
     TooLong,
     /// Packets per frame.
     Segments,
@@ -126,7 +126,7 @@ mod tests {
         let verdict =
             claim(Some("whole"), Figure::Gbps, Than::Under(0.5)).judge(&findings).unwrap();
         assert!(verdict.holds() && verdict.measured.starts_with("0.00 times"), "{verdict:?}");
-        // No run had a cost per gigabyte.
+        // No data arrived in any run, so the cost per gigabyte is infinite.
         findings.rows[1].cpu_s_per_gb = Spread::of([f64::INFINITY; 3]);
         let cost = claim(Some("loses"), Figure::CpuSecondsPerGb, Than::Under(2.0));
         let verdict = cost.judge(&findings).unwrap();

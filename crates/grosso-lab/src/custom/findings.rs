@@ -33,9 +33,9 @@ pub struct CustomRow {
     pub cpu_s_per_gb: Spread,
     /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
-    /// Packets per second too long to be forwarded.
+    /// Packets per second that were too long to be forwarded.
     pub too_long_a_second: Spread,
-    /// Packets per frame that the path with the longest trains sent.
+    /// Packets per sent frame, on the path with the longest trains.
     pub segments_per_train: Spread,
     /// The measurements.
     pub runs: Vec<CustomRun>,

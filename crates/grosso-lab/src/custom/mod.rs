@@ -1,4 +1,4 @@
-//! Custom experiments: hosts, wires and data paths from a file, several settings of them, and claims about the results.
+//! Custom experiments: a file describes hosts, wires, data paths, several settings, and claims about the results.
 //!
 //! The lab does not parse the configuration of paths: the reader of the file starts them ([`StartPaths`]) in the
 //! namespaces that the network provides.
@@ -41,7 +41,7 @@ pub struct Custom<S> {
     start: S,
 }
 
-/// A setting: its number, by which [`StartPaths`] identifies it, and its name.
+/// A setting: its name, and the number that identifies it for [`StartPaths`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomSetting {
     /// The index among all settings.
@@ -135,7 +135,7 @@ impl<S: StartPaths> Custom<S> {
             let times = (self.plan.measured / WARM_UP_SHARE, self.plan.measured);
             trial::measure(&laid, &self.traffic, &running.paths(), times, interrupted)
         });
-        // A path that ended is the cause of all other failures.
+        // If a path ended, its error explains all other failures.
         running.stop()?;
         measured
     }

@@ -79,7 +79,7 @@ pub struct Contradiction {
     pub what: String,
 }
 
-/// The location of devices: the host with this index, or the data path, if it is not on a host.
+/// The location of a device: the host with this index, or the data path with this index, which is not on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     Host(usize),
@@ -148,7 +148,7 @@ impl CustomNetwork {
         (0..self.paths.len()).try_for_each(|path| self.place(path).map(drop))
     }
 
-    /// Checks that a wire carries the smallest packets of the addresses at its ends.
+    /// Checks that the MTU of a wire is at least the minimum for the IP version of the addresses at its ends.
     fn check_mtu(&self, wire: &CustomWire) -> Result<(), Contradiction> {
         let CustomWire { ends: [end, other], mtu, .. } = wire;
         let devices = self.hosts.iter().flat_map(|host| &host.devices);
@@ -311,7 +311,7 @@ impl LaidNetwork {
     fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
-            // A path that opens one end of this wire may run on a host because of the path's other device.
+            // A path that opens one end of this wire may run on a host, because it opens another device there.
             Ok::<_, io::Error>(self.network(match spot {
                 Spot::Path(path) => self.places[path],
                 host @ Spot::Host(_) => host,

@@ -66,7 +66,7 @@ pub struct CustomRun {
     pub seconds: f64,
     /// Bytes that arrived, each compared with the one sent.
     pub bytes: u64,
-    /// CPU time; `path` is that of all data paths.
+    /// CPU time; `path` is the sum for all data paths.
     pub cpu_seconds: CpuSeconds,
     /// Retransmitted segments.
     pub retransmits: u64,
@@ -198,7 +198,7 @@ fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpSt
     Ok(sides)
 }
 
-/// Sends on all connections until stopped, even if the connections are slow.
+/// Sends on all connections until stopped. A slow connection does not delay the others.
 fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut sent = vec![0; sockets.len()];
     take_turns(sockets, Interest::WRITE, progress, |i, mut socket| {
@@ -379,5 +379,5 @@ fn too_long_to_forward() -> u64 {
 const SEED: u64 = 0x6772_6f73_736f;
 /// Bytes of one receive call.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval between checks whether the traffic was stopped.
+/// Interval at which a thread checks whether the traffic was stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

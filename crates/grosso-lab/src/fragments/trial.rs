@@ -96,7 +96,7 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
-    // With more load than can be received, frames must wait only in the NIC's ring.
+    // If the load exceeds the capacity of the receiver, frames must wait only in the NIC's ring.
     let under_way_bytes = match setting.buffers {
         Some(buffers) if setting.is_overload() => buffers * usize::from(WIRE_MTU),
         _ => UNDER_WAY_BYTES,
@@ -106,7 +106,7 @@ pub fn measure(
     let (hosts, [near, far]) = Hosts::apart(&layout, setting.device, WIRE_MTU)?;
     let [sender, receiver, _] = setting.processors;
     let sender = (PATHS[0], sender, BUDGET_FRAMES);
-    // A driver receives at most as many packets from a NIC in one poll as it has buffers.
+    // In one poll, a driver cannot receive more packets than its NIC has buffers.
     let receiver =
         (PATHS[1], receiver, setting.buffers.map_or(BUDGET_FRAMES, |n| n.min(BUDGET_FRAMES)));
     thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
-    // A kernel sets DF on its IPv4 datagrams if they all fit its device.
+    // The kernel sets DF on IPv4 datagrams that fit the MTU of its device.
     options.ignore_df = true;
     options
 }
@@ -197,7 +197,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     match (setting.receiver, setting.buffers) {
         (Receiver::Coalesces, _) => {}
         (Receiver::Evicts, Some(buffers)) => limits.memory_bytes = buffers / 2 * BUFFER_BYTES,
-        // The ring is the only limit.
+        // The NIC's ring is the only limit.
         _ => limits.memory_bytes = usize::MAX,
     }
     if mode == ReassemblyMode::KeepGeometry {
@@ -221,8 +221,8 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Starts a data path of this name from a wire to a host's device on a CPU, with at most `budget` frames per poll.
-/// `last` receives the wire's port at the end.
+/// Starts a named data path between a wire and a host's device, on one CPU and with at most `budget` frames per poll.
+/// `last` receives the wire's port when the path ends.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
@@ -357,7 +357,7 @@ pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;
 const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
-/// The MTU of the hosts, which lets their datagrams fit unfragmented: the maximum MTU of a TAP.
+/// The MTU of the hosts: the maximum of a TAP, so that their datagrams fit unfragmented.
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;

@@ -128,7 +128,7 @@ const OVERLOAD: Claims = Claims {
 };
 /// Cause of a silence that the timeout does not explain.
 const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
-/// Share of the best goodput at which few buffers do no harm.
+/// Share of the best goodput from which a small number of buffers counts as harmless.
 const CURED: f64 = 0.9;
 /// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far
 /// below.
@@ -182,7 +182,7 @@ mod tests {
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 % (32 buffers)".into()));
-        // Changed results with more buffers change no verdict.
+        // Different results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
         assert!(said(&report, "loss: queueing delivers").0);

@@ -57,8 +57,8 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// Returns the command for a VM whose network device is a TAP device of its namespace. The VM computes every
-    /// checksum and segments every packet itself, as on a real wire.
+    /// Returns the command for a VM whose network device is a TAP device in the network namespace of the command. As on
+    /// a real wire, the VM computes every checksum and segments every packet itself.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
@@ -102,8 +102,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds a kernel in the directory that has `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the directory
-    /// where a package was unpacked. If there are several kernels, returns the one whose name sorts last.
+    /// Finds a kernel in a directory that contains `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the
+    /// directory where a package was unpacked. If there are several kernels, returns the one whose name sorts last.
     ///
     /// # Errors
     ///
@@ -164,7 +164,8 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
     unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
-    // The length that follows the packed kernel does not belong to it; some tools complain about such trailing bytes.
+    // The length field after the packed kernel does not belong to it, and some tools complain about such trailing
+    // bytes.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
     }
@@ -206,7 +207,7 @@ fn command(program: &str) -> Command {
     Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
 
-/// Copies a program and the libraries that it lists.
+/// Copies a program and the libraries that it is linked with.
 fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let missing = || io::Error::other(format!("{program} is not installed"));
     let path = path_of(program).ok_or_else(missing)?;
@@ -297,5 +298,5 @@ stty -F /dev/ttyS1 raw -echo
 exec < /dev/ttyS1 > /dev/ttyS1 2>&1
 ";
 
-/// The shell that reads scripts, from a file: on a terminal it would print prompts.
+/// The shell that runs the scripts. It reads them from a file, because it would print prompts on a terminal.
 const SHELL: &str = "exec dash /dev/ttyS1\n";

@@ -104,7 +104,7 @@ impl Guest {
         self.output_until(READY).map(drop)
     }
 
-    /// Reads lines until one starts with `word`; returns those lines, and the rest of the last one.
+    /// Reads lines until one starts with `word`. Returns the lines before it, and the rest of that line.
     fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
         let mut output = String::new();
         loop {

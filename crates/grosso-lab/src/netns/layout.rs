@@ -42,7 +42,7 @@ pub struct Layout {
     pub tcp_buffer_bytes: usize,
     /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
-    /// Size in bytes of the pages in which the data path that is the receiver's NIC receives, several packets in each;
+    /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
     /// `None` for buffers of one packet.
     pub page_bytes: Option<usize>,
     /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise their
@@ -59,7 +59,7 @@ pub struct Layout {
     pub offered_bits: Option<u64>,
     /// Whether TCP's segments have timestamps.
     pub timestamps: bool,
-    /// Whether the device of a sender whose NIC is a data path has generic segmentation (`ethtool -K gso`).
+    /// Whether the sender's device has generic segmentation (`ethtool -K gso`) if a data path acts as the sender's NIC.
     pub generic_segmentation: bool,
 }
 
@@ -83,7 +83,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Returns the same layout for `count` streams, which share the bytes in flight of one.
+    /// Returns the same layout for `count` streams, which together may have as many bytes in flight as one stream.
     #[must_use]
     pub fn streams(self, count: usize) -> Self {
         let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
@@ -96,7 +96,7 @@ impl Layout {
         (self.under_way_bytes / payload + RING_SPARE).next_power_of_two()
     }
 
-    /// Returns the pages of this size that have room for as many packets as the slots.
+    /// Returns the layout of a ring of pages of this size, which has room for one packet per slot and some spare pages.
     pub(crate) fn pages(&self, page_bytes: usize) -> BlockLayout {
         let packets = self.packets_per_page(page_bytes).max(1);
         let blocks = self.slots().div_ceil(packets) + PAGES_SPARE;

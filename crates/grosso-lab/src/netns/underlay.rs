@@ -31,8 +31,8 @@ pub struct Inside {
 
 impl Hosts {
     /// Creates two hosts, each with its own data path in place of its NIC, and the ports of the paths, the sender's
-    /// first. The other ports of the paths use a wire with its own MTU and an address at each end
-    /// ([`underlay_addresses`] of this IP version): sockets in [`Hosts::underlay`] reach each other.
+    /// first. The other ports of the paths use sockets in [`Hosts::underlay`], over a separate wire with its own MTU
+    /// and an address at each end ([`underlay_addresses`] of this IP version).
     ///
     /// # Errors
     /// Errors from [`Hosts::receiving`].

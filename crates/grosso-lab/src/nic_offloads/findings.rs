@@ -77,7 +77,7 @@ impl NicOffloadFindings {
     }
 }
 
-/// Judges whether a feature that is on carries more data per CPU-second.
+/// Judges whether the device carries more data per CPU-second with the feature than without it.
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let speeds = format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
@@ -166,7 +166,7 @@ A bar is the median, a dot is a run.";
 
 fn bar(row: &NicOffloadRow, spread: Spread, value: fn(&NicOffloadRun) -> f64) -> Bar {
     let class = if row.on { "speed" } else { "sender" };
-    // A run without a CPU tick has no figure.
+    // A run shorter than a CPU tick has no figure.
     let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
     Bar::middle(class, spread, dots, digits(spread.median))
 }

@@ -79,7 +79,7 @@ impl NicOffloads {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
-            // A request that changes nothing fails like any other if the user must not change the device.
+            // If the user must not change the device, even this request fails, although it changes nothing.
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));

@@ -41,7 +41,7 @@ pub struct NicOffloadRun {
     pub bytes: u64,
     /// CPU time of all CPUs of this machine that were not idle.
     pub cpu_seconds: f64,
-    /// Measurements before this one in which nothing arrived, and which were repeated.
+    /// Number of earlier measurements in which nothing arrived, and which were therefore repeated.
     pub repeated: u64,
 }
 
@@ -102,12 +102,12 @@ fn call(setting: &NicOffloadSetting, measured: Option<Duration>) -> Call {
     Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
-/// A feature in the state of a setting, restored on drop.
+/// A feature that was switched to the state of a setting, and is restored on drop.
 struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
-        // A refused request is still recorded and must be undone.
+        // Even a refused request is recorded by the kernel, and must be undone.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)
@@ -137,7 +137,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the bytes that passed through a device of this network (`/proc/net/dev`).
+/// Returns the bytes that passed through a device of this network namespace (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

@@ -30,7 +30,7 @@ impl Keeper {
     /// Starts the watchdog of a device: a program that calls [`watch`] with its standard input and output.
     ///
     /// # Errors
-    /// Fails if the program does not start or refuses to watch; the error then has its message.
+    /// Fails if the program does not start or refuses to watch; the error then contains the program's message.
     pub fn start(device: InterfaceName, program: &mut Command) -> io::Result<Self> {
         let before = ethtool::features(&Control::new()?, &device)?;
         // Ctrl-C goes to the process group of the lab, and the watchdog has to outlive the lab.
@@ -97,13 +97,14 @@ pub fn watch(
     };
     writeln!(output, "{READY}")?;
     output.flush()?;
-    // An input that cannot be read has also ended.
+    // A read error also counts as the end of the input.
     let _ = io::copy(&mut input, &mut io::sink());
     restore(device, &before)
 }
 
-/// Marks the device as watched; the mark is visible in this network and disappears with the process. A second watchdog
-/// would mistake a changed feature for the original one. A mark is ignored if its user must not change features.
+/// Marks the device as watched. The mark is visible in this network namespace and disappears with the process. A second
+/// watchdog would mistake a changed feature for the original one. A mark is ignored if it is from a user who must not
+/// change features.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {

@@ -1,6 +1,6 @@
-//! Gain from delivery in parts if the payload is not copied again: coalescing for consumers in memory. One consumer
-//! reads only headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel,
-//! which hides the gain.
+//! Gain from delivery in parts to consumers in memory, without another copy of the payload. One consumer reads only
+//! headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which hides the
+//! gain.
 
 mod reader;
 
@@ -158,7 +158,7 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Packets that are received repeatedly: more memory than a CPU's own cache.
+/// Packets that are received repeatedly: more than a CPU's private cache holds.
 const BUFFERS: usize = 8 << 10;
 /// Number of passes over the packets; together several gigabytes. Unit tests make one pass, because they do not check
 /// the values of the figures.

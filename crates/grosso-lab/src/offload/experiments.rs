@@ -245,8 +245,8 @@ fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -
     RowGroup { title: title(setting), rows, comparisons }
 }
 
-/// Returns the columns of the source: the driver's own LRO, the generic one, and the generic one as posted, whose
-/// trains are limited by the receiver's MTU.
+/// Returns the columns of the publication: the driver's own LRO, generic LRO, and generic LRO as originally posted,
+/// whose trains are limited by the receiver's MTU.
 fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, page: usize) -> Vec<Row> {
     let mtu = setting.layout.mtu;
     let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
@@ -319,8 +319,8 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     verdicts.into_iter().flatten().chain(consumed).collect()
 }
 
-/// Judges the claim of the source that packet buffers, into which every byte is copied, carry less than pages. For a
-/// reader of headers, parts save more than they did in the source.
+/// Judges the publication's claim that packet buffers, into which every byte is copied, carry less than pages. For a
+/// reader of headers, parts save more here than in the publication.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
         ReaderKind::Headers => ("headers read: parts are at least as fast as copies", DEARER, None),
@@ -337,13 +337,13 @@ fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     evidence.verdict(claim, Unit::Times, cause).beside(published.map(nic))
 }
 
-/// Compares a column of the source with the driver's own LRO.
+/// Compares a column of the publication with the driver's own LRO.
 fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&one, &own, bound))
 }
 
-/// Judges the cost of a gigabyte after the wire, where data path and receiver share a CPU.
+/// Judges the cost of a gigabyte for the data path and the receiver, which share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
@@ -354,7 +354,7 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     Some(evidence.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
 }
 
-/// Judges the claim of the source that larger receive pages increase throughput.
+/// Judges the publication's claim that larger receive pages increase throughput.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
@@ -385,8 +385,8 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Judges the claim of the source that the longest MTU leaves less to gain: compares, run by run, the gain from
-/// superframes at the longest MTU with that at the shortest.
+/// Judges the publication's claim that superframes gain less at the longest MTU: compares, run by run, the gain at the
+/// longest MTU with the gain at the shortest.
 fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> Option<Verdict> {
     let [long, short] = [long, short].map(|group| {
         let [on, off] = group.pair(names[0], names[1])?;
@@ -401,7 +401,7 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
     Some(evidence.verdict(claim, Unit::Times, cause).beside(published))
 }
 
-/// Judges the claim of the source that a device with TSO but without GSO is a little slower than one with both.
+/// Judges the publication's claim that a device with TSO but without GSO is a little slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
     let evidence = Evidence::ratio(
@@ -454,10 +454,10 @@ const fn nic(ratio: f64) -> Published {
 const DEARER: &str = "\
 receiving a packet costs more here than in the publication, because it is copied into a userspace device; or \
     packets arrive in batches even without coalescing, because other work on the CPU delays them";
-/// The source's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
+/// The publication's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
-/// Ratio of generic coalescing into pages to generic coalescing into packet buffers, in the source: 8.8 Gb/s at 77 %
-/// and 5.5 at 90 %.
+/// Published ratio of generic coalescing into pages to generic coalescing into packet buffers: 8.8 Gb/s at 77 % and 5.5
+/// at 90 %.
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
@@ -512,7 +512,7 @@ const PAGES: [(usize, &str, &str); 4] = [
 struct R1 {
     pages: [f64; 4],
     copied: f64,
-    /// Generic coalescing as posted, with pages of 4 KiB.
+    /// Generic coalescing as originally posted, with pages of 4 KiB.
     posted: f64,
 }
 
@@ -546,7 +546,7 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5. A TAP does not support the longest MTU of the source: its maximum is 65535 minus an Ethernet
+/// The MTUs of table R5. A TAP does not support the publication's longest MTU: its maximum is 65535 minus an Ethernet
 /// header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published::new(26864.51 / 18626.44, "R5, in 2014 on loopback")),

@@ -39,7 +39,7 @@ pub struct OffloadGroup {
     pub traffic: Traffic,
     /// The number of CPUs that all threads together used.
     pub processors: usize,
-    /// The CPUs of sender, data path and receiver, if path and receiver each have their own.
+    /// The CPUs of sender, data path and receiver, if path and receiver each have their own CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
     /// Results, one for each setting.
@@ -74,7 +74,7 @@ pub struct Compared {
 pub struct OffloadRow {
     /// Property in which the setting differs from the other rows.
     pub name: String,
-    /// Connections at once.
+    /// Number of concurrent connections.
     pub connections: usize,
     /// Maximum offered rate of each connection in Gb/s; `None` if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,8 +93,8 @@ pub struct OffloadRow {
     pub path_cpu_s_per_gb: Spread,
     /// CPU-seconds per gigabyte of the receiver.
     pub receiver_cpu_s_per_gb: Spread,
-    /// Percentage of a CPU that the receiver's host used: its thread, the data path that is its NIC, and the kernel
-    /// threads that process packets.
+    /// Percentage of a CPU that the receiver's host used: its thread, the data path that acts as its NIC, and the
+    /// kernel threads that process packets.
     pub receiver_cpu_percent: Spread,
     /// Packets per frame that the receiver got; `None` if the kernel carried them.
     pub segments_per_train: Option<Spread>,
@@ -103,7 +103,7 @@ pub struct OffloadRow {
     pub packets_per_page: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver per second; in experiments with datagrams or requests, their number per second.
+    /// Read calls of the receiver per second; with datagrams or requests, the number of those per second.
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,

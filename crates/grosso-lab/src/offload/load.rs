@@ -91,8 +91,8 @@ mod tests {
     };
     use crate::{cpu_time::CpuSeconds, page::assert_shown, trial::Measured};
 
-    /// Returns runs whose trains have `least` packets at the least load and `most` at the greatest that both rows
-    /// carry; the gain from coalescing is proportional.
+    /// Returns runs whose trains have `least` packets at low loads and `most` at the highest load that both rows carry;
+    /// the gain from coalescing is proportional.
     fn runs(least: f64, most: f64) -> impl Fn(&RowGroup, &Row, u64) -> Measured {
         move |_, row, run| {
             let is_most = row.setting.layout.offered_bits == LOADS[3].bits;

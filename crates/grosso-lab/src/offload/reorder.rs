@@ -38,7 +38,7 @@ impl Offload {
     }
 }
 
-/// Returns a wire with two paths, both as long as in a switched network, one of them longer by `skew_us`.
+/// Returns a wire with two paths, both with the delay of a switched network, to which one path adds `skew_us`.
 fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;

@@ -1,4 +1,4 @@
-//! The time for which trains may be held, on paths of various lengths.
+//! The time for which trains may be held, on paths with various delays.
 
 use std::{io, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures a stream from its start, on paths of five lengths: nothing merged, trains held for a fixed time, and
-    /// trains held for the time that the controller chooses, up to the same limit.
+    /// Measures a stream from its start, on paths with five different delays: nothing merged, trains held for a fixed
+    /// time, and trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
     /// Errors from `sched_getaffinity(2)`.
@@ -30,7 +30,7 @@ impl Offload {
             let mut impairment = Impairment::default();
             impairment.delay = delay;
             setting.impairment = Some(impairment);
-            // Slow start depends most on the arrival of acknowledgments.
+            // Slow start is included, because it depends most on the arrival of acknowledgments.
             let measured = plan.measured.max(delay * ROUNDS_MIN);
             setting.extent = Extent::Time { warm_up: Duration::ZERO, measured };
             if delay >= LONG {
@@ -79,7 +79,8 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let cause = "the controller held packets too long";
         evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
-    // The source says that long round-trip times suffer, but not which ones, so the claim must hold for all of them.
+    // The publication says that long round-trip times suffer, but not which ones, so the claim must hold for all of
+    // them.
     let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| evidence(pair, Bound::Under(1.0)));
     let fixed = Evidence::all_of(fixed).map(|(evidence, wire)| {
         let claim = "a fixed hold slows round trips of 10 ms and more";

@@ -72,7 +72,7 @@ impl Findings for OffloadFindings {
             .or_else(|| match compared.next() {
                 None => None,
                 Some((first, true)) => Some(first),
-                // The first difference that noise does not explain is more informative.
+                // In this case, the first difference that noise does not explain is more informative.
                 Some((first, false)) => compared
                     .find(|(_, is_certain)| *is_certain)
                     .map_or(Some(first), |(text, _)| Some(text)),
@@ -159,7 +159,7 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Returns the columns of all charts, so that the page has one scale.
+    /// Returns the columns of all charts, so that all charts of the page have the same scale.
     fn columns(&self) -> [Column; 2] {
         let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
             true => ["requests per second", "microseconds: 50, 90, 99 % of requests"],
@@ -388,7 +388,7 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-/// Ratio of the greatest to the least cost of a group that shows an effect.
+/// Ratio of the highest to the lowest cost from which a group shows an effect.
 const NOTICED: f64 = 1.25;
 /// Throughput from which packets arrive fast, in Gb/s.
 const FAST_GBPS: f64 = 1.0;
@@ -435,7 +435,7 @@ const CONSUMER_HEADING: [&str; 2] = [
     "                parts             copied              parts copied       copied",
 ];
 
-/// The share of the CPU below which other programs must have used it.
+/// The test's share of the CPU below which other programs must have used the CPU.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Datagrams, as fast as they are received.
+//! Datagrams, sent as fast as the receiver reads them.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use super::Progress;
 /// Sends datagrams of `bytes` bytes until stopped: one per call or, with `segments`, as many as a call accepts, which
 /// the kernel then segments. Returns the number of bytes sent.
 ///
-/// UDP has no flow control: a sender that sends more than arrives measures only full queues. Therefore at most
+/// UDP has no flow control: a sender that exceeds the receiver's rate measures only full queues. Therefore at most
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
@@ -92,7 +92,7 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
 }
 
 /// Bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive buffer,
-/// including the kernel's overhead; the other half is for buffers that were read and not yet freed.
+/// including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
 /// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
 /// kernels before 6.9).

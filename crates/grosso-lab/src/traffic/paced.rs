@@ -12,12 +12,12 @@ use rustix::io::Errno;
 
 use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 
-/// The offered load.
+/// The load that a sender offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes of each datagram, without headers: enough for its number and more.
     pub datagram_bytes: usize,
-    /// Bits per second of these bytes.
+    /// Bits per second, counting only these bytes.
     pub rate_bits: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn send_paced(
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the pace is slightly less even.
+    // If this fails, the pace is only slightly less even.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -131,13 +131,13 @@ fn place_of(number: u64) -> u64 {
 
 /// Bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
-/// Distance in the content from one datagram to the next, such that no fragments of two datagrams are equal.
+/// Distance in the content from one datagram to the next, chosen so that fragments of two datagrams are never equal.
 const PLACE_STEP: u64 = 65_537;
 /// Datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Maximum delay that a late sender makes up at a higher rate: a longer burst would itself be a load.
+/// Maximum delay that a late sender makes up at a higher rate, because a longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         for number in [0, 1, 15, 16, 1 << 40] {
             assert_eq!(content.number_of(&datagram(number)), Some(number));
         }
-        // The datagram contains a fragment of another datagram at the same offset.
+        // Now the datagram contains a fragment of another datagram at the same offset.
         let (mut mixed, other) = (datagram(3), datagram(4));
         mixed[1448..2896].copy_from_slice(&other[1448..2896]);
         assert_eq!(content.number_of(&mixed), None);

@@ -28,7 +28,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
     Ok(took)
 }
 
-/// Sends back every byte that arrives, until the stream ends. Returns their number.
+/// Sends back every byte that arrives, until the stream ends. Returns the number of bytes.
 ///
 /// # Errors
 /// Errors from the socket.

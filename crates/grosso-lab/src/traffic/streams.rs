@@ -39,7 +39,7 @@ pub(crate) fn send_file(
     })
 }
 
-/// Sends streams by calls of `send`, which takes a socket and the position in its stream, and returns the number of
+/// Sends streams by calls of `send`, which receives a socket and the position in its stream, and returns the number of
 /// bytes that the socket accepted.
 fn send_by(
     sockets: &[TcpStream],
@@ -63,8 +63,8 @@ fn send_by(
     Ok(sent.iter().sum())
 }
 
-/// Receives streams to their ends. Returns the number of bytes; compares every byte with the expected content, if
-/// given.
+/// Receives streams to their ends. Returns the number of bytes. If expected content is given, every byte is compared
+/// with it.
 ///
 /// # Errors
 /// Errors from the sockets; also fails if nothing arrives for [`crate::hosts::STALLED`], and with

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{cpu_time::CpuSeconds, netns::Hosts, traffic::Traffic};
 
-/// Measures between the hosts with iperf3. The CPU-seconds of sender and receiver come from iperf3, and the data path's
-/// from the scheduler; all cover the whole connection.
+/// Measures the traffic between the hosts with iperf3. The CPU-seconds of sender and receiver are from iperf3, those of
+/// the data path from the scheduler; all cover the whole connection.
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -111,7 +111,7 @@ fn start(
 struct Ending(Child);
 
 impl Ending {
-    /// Returns the output of the process after its end, or the reason for its absence.
+    /// Waits for the process to end. Returns its output, or the reason why there is none.
     fn report(&mut self, interrupted: &AtomicBool) -> Result<Result<Value, String>, TrialError> {
         let mut output = self.0.stdout.take();
         thread::scope(|scope| {
@@ -142,7 +142,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // The process may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

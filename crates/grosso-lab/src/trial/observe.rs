@@ -52,8 +52,8 @@ struct Ended {
     latencies: Vec<Duration>,
 }
 
-/// Measures the traffic of the lab's own threads between the hosts, through a data path or only through the kernel,
-/// with readings of `gauge` at the start and at the end of the measurement.
+/// Measures the traffic of the lab's own threads between the hosts, through a data path or only through the kernel.
+/// `gauge` is read at the start and at the end of the measurement.
 pub(super) fn observe_beside<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -128,8 +128,8 @@ fn threads(
     Ok(Threads { sender, path, receiver })
 }
 
-/// Reads the counters at the start and at the end of the measurement. `is_over` returns whether the traffic ended by
-/// itself.
+/// Reads the counters at the start and at the end of the measurement. `is_over` returns whether the traffic has ended
+/// of its own accord.
 pub(super) fn watch<Read>(
     extent: Extent,
     progress: &Progress,
@@ -149,8 +149,8 @@ pub(super) fn watch<Read>(
     match extent {
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
-            // On a busy machine a round trip takes as long as a wait for the CPU, and TCP needs several round trips to
-            // reach its full speed.
+            // On a busy machine, a round trip includes waiting for the CPU, and TCP needs several round trips to reach
+            // its full speed.
             let has_started = || {
                 progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
                     || progress.units.load(Ordering::Relaxed) >= STARTED_UNITS
@@ -217,7 +217,7 @@ impl Reading {
     }
 }
 
-/// Returns the packets per frame on the side of the path that has the larger frames.
+/// Returns the packets per frame on that side of the path on which frames are larger.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;
@@ -314,12 +314,13 @@ pub(crate) fn gone() -> io::Error {
 
 /// Interval between checks whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Interval between checks if the end itself is timed.
+/// Interval between checks if the time of the end is part of the result.
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Number of bytes, requests or datagrams after which a connection counts as running at full speed.
 const STARTED_BYTES: u64 = 4 << 20;
 const STARTED_UNITS: u64 = 1000;
-/// Multiple of the default warm-up after which a connection is measured even if it has not reached its full speed.
+/// Multiple of the default warm-up time after which the measurement starts even if the connection has not reached its
+/// full speed.
 const WARM_UPS_MAX: u32 = 4;
 /// Length of the IP and UDP headers in bytes, IPv4 first.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

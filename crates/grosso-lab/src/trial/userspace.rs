@@ -71,7 +71,7 @@ pub(super) fn measure(
     let content = Arc::new(Content::new(SEED)?);
     let sender = UserSender::new(ends, counting, round_trip, Arc::clone(&content));
     let began = sender.began();
-    // Packets to a NIC may be merged; packets from it leave unchanged.
+    // Packets to a NIC may be merged; packets from the NIC leave unchanged.
     options.right_to_left.coalesce = false;
     let trial = UserTrial { setting, hosts: &hosts, listener, content, began, interrupted };
     let host = |wire: Impairment| Impair::new(Nic::new(device, None), wire);
@@ -156,18 +156,19 @@ impl UserTrial<'_> {
         let [before, after] = watch(self.setting.extent, progress, read, is_over)?;
         let began = self.began.get().copied().unwrap_or(before.time);
         Ok(Measured {
-            // When the reader sees the connection, the first bytes are already in flight.
+            // The time counts from the first byte, because the reader sees the connection only when bytes are already
+            // in flight.
             seconds: (after.time - began).as_secs_f64(),
             acknowledgements: after.tcp[1].sent - before.tcp[1].sent,
             ..after.since(&before, self.setting.traffic == Traffic::TcpMaerts)
         })
     }
 
-    /// Stops the path, then the reader once it has read everything that came through the path.
+    /// Stops the path. Stops the reader after it has read everything that came through the path.
     fn end(&self, path: ObservedPath<'_>, socket: &TcpStream) -> SenderCounts {
         path.handle.stop();
         let last = path.handle.snapshot().unwrap_or_default();
-        // Fails only if the connection has already ended, and then the reader has ended too.
+        // This fails only if the connection has already ended, and then the reader has ended too.
         let _ = socket.shutdown(Shutdown::Read);
         let port = match self.setting.traffic {
             Traffic::TcpMaerts => last.right,

@@ -46,7 +46,7 @@ pub struct TunnelRow {
     pub requests_cpu_percent: Spread,
     /// Latency of the requests, in all runs.
     pub latency: Option<Latency>,
-    /// Time of checksums and tunnels, from trials in which the clock was read: medians; `None` if the kernel did this
+    /// Median time of checksums and tunnels, from trials in which the clock was read; `None` if the kernel did this
     /// work.
     pub costs: Option<[Costs; 2]>,
     /// Segments retransmitted, in all runs of streams.
@@ -85,7 +85,7 @@ pub struct TunnelRun {
 pub struct Costs {
     /// Seconds per gigabyte spent on checksums of more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// Share of checksums in the path's CPU time, in percent; the clock's own time is excluded.
+    /// Percentage of the path's CPU time that checksums took; the cost of reading the clock is excluded.
     pub checksums_percent: f64,
     /// Seconds per gigabyte for encapsulation and decapsulation: all work on packet headers outside the kernel, without
     /// checksums.
@@ -144,7 +144,8 @@ impl TunnelRow {
     }
 }
 
-/// Returns the medians of the clock's readings over all runs, and their share of the paths' time without the clock.
+/// Returns the medians of the clock readings over all runs, and their share of the paths' CPU time without the cost of
+/// the clock.
 fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {

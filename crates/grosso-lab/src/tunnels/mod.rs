@@ -57,7 +57,8 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// Returns the defaults: as many connections as have buffers for whole superframes, with CUBIC, over IPv4.
+    /// Returns the defaults: the largest number of connections with buffers for whole superframes, with CUBIC, over
+    /// IPv4.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -227,13 +228,14 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// Returns whether the setting may be skipped: the kernel's tunnel, if the kernel has none.
+    /// Returns whether the setting may be skipped, which is true of the kernel's tunnel if the kernel does not support
+    /// it.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// Measures each tunnel with and without remote checksum offload alternately, several times; both go first equally
-    /// often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times; each variant is first
+    /// equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -310,7 +312,7 @@ impl Experiment for Tunnels {
 }
 
 impl TunnelSetting {
-    /// Returns the same setting, measured with or without the clock.
+    /// Returns the same setting, with the clock on or off.
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
@@ -325,8 +327,8 @@ impl TunnelSetting {
     }
 }
 
-/// Adds a run to each of these settings that has not failed: streams without and with the clock, several times in turn,
-/// and requests.
+/// Adds a run to each of these settings that has not failed: streams alternately without and with the clock, several
+/// times, and then requests.
 fn measure_in_turn(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
@@ -376,9 +378,9 @@ fn measure_in_turn(
     Ok(())
 }
 
-/// Returns how often streams are measured in one run of the experiment, without and with the clock: all measurements
-/// together last as long as a run. The number is even, so that both variants go first equally often. Short runs measure
-/// less often, because starting the streams would take most of the time.
+/// Returns the number of times that streams are measured in one run of the experiment, without and with the clock: all
+/// measurements together last as long as a run. The number is even, so that each variant is first equally often. If
+/// runs are short, there are fewer measurements, because starting the streams would take most of the time.
 fn turns(measured: Duration) -> u32 {
     if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
 }
@@ -424,8 +426,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Returns invented results: remote checksum offload leaves a fifth of the cost, the kernel is twice as fast, and
-    /// without offloads a fifth of the throughput remains.
+    /// Returns invented results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as
+    /// fast; without offloads, a fifth of the throughput remains.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

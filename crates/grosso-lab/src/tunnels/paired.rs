@@ -1,7 +1,7 @@
 //! Pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without.
 //!
-//! The cost of a trial varies with the load of the machine by more than the offload saves, but is mostly the same for
-//! two consecutive trials.
+//! With the load of the machine, the cost of a trial varies by more than the offload saves, but two consecutive trials
+//! mostly have the same cost.
 
 use core::fmt::Write;
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::statistics::Spread;
 
-/// Effect of remote checksum offload on a tunnel: over pairs of trials, the ratio of the figure with it to the figure
-/// without.
+/// Effect of remote checksum offload on a tunnel, over pairs of trials: the ratio of a figure with the offload to the
+/// figure without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Ratio of the seconds per gigabyte for checksums and encapsulation together, at the sender; `None` if the clock
+    /// Ratio of the sender's total time for checksums and encapsulation, in seconds per gigabyte; `None` if the clock
     /// was not read.
     pub tx_cost: Option<Spread>,
     /// Ratio of the throughput, in trials without the clock.
@@ -107,7 +107,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // The cost is 2.5 and 20 ms with the offload, and 30 and 20 ms without.
+        // In the two pairs, the cost is 2.5 ms and 20 ms with the offload, and 30 ms and 20 ms without it.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "the same in all runs, whatever the throughput");

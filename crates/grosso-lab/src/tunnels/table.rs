@@ -62,7 +62,7 @@ impl Findings for TunnelFindings {
                 rows.extend(published_rows(&name, [published, off], [here, here_off]));
             }
         }
-        // The source has no RCO in VXLAN, so GUE is without it too.
+        // The publication has no remote checksum offload for VXLAN, so GUE is compared without it too.
         let [vxlan, gue] = [Tunnel::Vxlan, Tunnel::GreGue].map(|tunnel| {
             let mut published = self.published.iter().filter(|row| row.tunnel == tunnel);
             let published = published.find(|row| row.remote_checksum != Some(true));
@@ -126,7 +126,7 @@ impl TunnelFindings {
         rows.find(|row| (row.tunnel, row.remote_checksum) == (tunnel, Some(remote_checksum)))
     }
 
-    /// Returns the checksums' share of each path's time with remote checksum offload, divided by their share without
+    /// Returns the share of checksums in each path's time with remote checksum offload, divided by the share without
     /// it.
     fn shares_of_checksums(&self) -> Vec<BesideRow> {
         let shares = |remote_checksum| {
@@ -143,7 +143,8 @@ impl TunnelFindings {
     }
 }
 
-/// Returns the ratios of the first to the second row of a table: throughput, its CPU time, requests and latency.
+/// Returns the ratios of the first row of a table to the second: throughput, CPU time of the throughput, requests and
+/// latency.
 fn published_rows(
     name: &str,
     published: [&PublishedTunnel; 2],
@@ -318,7 +319,7 @@ encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Minimum share of a path's time, in percent, at which a setting for checksums is suggested.
+/// Minimum share of a path's time, in percent, from which the report suggests a setting for checksums.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[

@@ -103,7 +103,7 @@ impl Roles {
     }
 }
 
-/// Readings of the clock in a trial.
+/// Readings of the clock during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Watched {
@@ -125,8 +125,8 @@ pub struct WatchedPath {
     pub tunnel_seconds: f64,
 }
 
-/// Measures on new hosts that are removed afterwards. If nothing arrived, the measurement shows a stall instead of the
-/// setting, and is repeated a few times.
+/// Measures on new hosts that are removed afterwards. If nothing arrived, the measurement has stalled and is repeated a
+/// few times.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
@@ -185,9 +185,9 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// Opens one endpoint of a tunnel in this namespace (0 is host a's), over sockets with or without offloads. `around`
-/// wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left to the
-/// receiver.
+/// Opens the tunnel endpoint of host a (0) or host b (1) in this namespace, over sockets with or without offloads.
+/// `around` wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left
+/// to the receiver.
 pub(crate) fn open_end<P: Port>(
     (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),
@@ -202,7 +202,7 @@ pub(crate) fn open_end<P: Port>(
     }
     let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
     (options.segmentation, options.coalescing) = (offloads, offloads);
-    // Only measured packets are sent.
+    // Only the measured packets may be sent.
     options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
     let mut options = TunnelOptions::new(endpoint, SEED);
@@ -251,7 +251,7 @@ impl<'scope> TunnelEnd<'scope> {
     }
 }
 
-/// Runs streams or requests, and reads the time that the tunnel endpoints spent, if they are Grosso's.
+/// Runs streams or requests, and reads the time that Grosso's tunnel endpoints spent, if there are any.
 fn observe<const ENDS: usize>(
     setting: &TunnelSetting,
     layout: &Layout,
@@ -306,8 +306,8 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room; and the minimum for
-/// each stream, which is a superframe.
+/// Total bytes that all streams may have in flight, limited by the buffers of a tunnel's sockets; and the minimum for
+/// each stream, which is one superframe.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.

@@ -13,7 +13,7 @@ pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Judges the claim that remote checksum offload saves time for checksums and encapsulation, on the tunnel where it
+/// Judges the claim that remote checksum offload saves time for checksums and encapsulation, using the tunnel that
 /// saves least.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| {
@@ -28,8 +28,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     Some(verdict.with(tunnel).for_every_row())
 }
 
-/// Judges the claim that the receiver spends more time on checksums with remote checksum offload than without it, if it
-/// completes the checksums.
+/// Judges the claim that a receiver that completes the checksums spends more time on them with remote checksum offload
+/// than without it.
 fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let sums = |carrier, remote_checksum| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -52,7 +52,7 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     Some(verdict.with(costs).beside(Published::new(1.81 / 0.51, "R4, in 2014")))
 }
 
-/// Judges the claim that remote checksum offload costs no throughput, on the tunnel where it costs most.
+/// Judges the claim that remote checksum offload costs no throughput, using the tunnel that loses most.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let evidences = paired
         .iter()
@@ -82,7 +82,7 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// Minimum ratio of two throughputs that count as equal.
+/// Minimum ratio at which two throughputs count as equal.
 const EQUAL: f64 = 0.99;
 /// Minimum ratio of a tunnel's throughput with offloads to that without.
 const WORTH: f64 = 3.0;

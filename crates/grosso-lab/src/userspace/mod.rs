@@ -1,8 +1,9 @@
 //! A TCP sender in userspace, as a port. The sender's behavior depends only on the received frames and the caller's
 //! clock, and the sender uses the congestion control of the [model](crate::model), independent of the kernel.
 //!
-//! The sender opens one connection and sends the same content forever. It must not share its wire: it does not pace,
-//! retransmits by NewReno (RFC 6582) and by a timer, has no selective acknowledgments, and never closes the connection.
+//! The sender opens one connection, which it never closes, and sends the same content repeatedly. It retransmits by
+//! NewReno (RFC 6582) and by a timer, without selective acknowledgments. It does not pace its packets, so it must not
+//! share its wire with other traffic.
 
 mod segment;
 
@@ -35,7 +36,7 @@ pub struct UserSender {
     content: Arc<Content>,
     congestion: Sender,
     state: UserState,
-    /// Sequence numbers of the next byte to send, and of the end of the sent data.
+    /// Sequence number of the next byte to send, and the end of the data that has been sent.
     cursor: u32,
     sent: u32,
     /// Whether to retransmit the first unacknowledged segment.
@@ -79,7 +80,7 @@ struct RetransmissionTimer {
 /// Counters of a sender in userspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
-    /// Round trips of data that are acknowledged.
+    /// Round trips of acknowledged data.
     pub(crate) round_trips: u64,
     /// Retransmitted segments.
     pub(crate) retransmits: u64,
@@ -88,7 +89,7 @@ pub(crate) struct SenderCounts {
 }
 
 impl UserSender {
-    /// Creates a sender of `content` over a wire with this round-trip time.
+    /// Creates a sender of `content` for a wire with this round-trip time.
     #[must_use]
     pub fn new(
         ends: ConnectionEnds,
@@ -120,7 +121,7 @@ impl UserSender {
         }
     }
 
-    /// Returns the time at which the first byte was sent, once it was sent.
+    /// Returns a cell that receives the time at which the first byte is sent.
     #[must_use]
     pub fn began(&self) -> Arc<OnceLock<Instant>> {
         Arc::clone(&self.began)
@@ -223,7 +224,7 @@ impl UserSender {
                 self.congestion.room = reply.window.into();
                 self.timer.restart();
             }
-            // The acknowledgment of the peer's SYN was lost.
+            // The peer did not receive the acknowledgment of its SYN.
             UserState::Established if answers => self.again = true,
             UserState::Established => self.acknowledge(reply),
             UserState::Silent | UserState::Asked | UserState::Reset => {}
@@ -280,7 +281,7 @@ impl RetransmissionTimer {
 }
 
 impl SenderCounts {
-    /// Extracts these counters from the counters of a port.
+    /// Extracts the sender's counters from the counters of a port.
     pub(crate) fn of(counters: &[(PortCounter, u64)]) -> Self {
         let value = |wanted: PortCounter| {
             counters.iter().find(|(counter, _)| *counter == wanted).map_or(0, |(_, value)| *value)
@@ -295,7 +296,7 @@ impl Port for UserSender {
         LinkType::Ethernet
     }
 
-    /// Returns a device with all features: merged acknowledgments arrive as one packet.
+    /// Returns a device with all features, so that merged acknowledgments arrive as one packet.
     fn device(&self) -> Device {
         Device::new(Features::ALL)
     }
@@ -334,7 +335,8 @@ impl Port for UserSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Returns 0 (immediately) while there is data to send, otherwise the expiry of the timer.
+    /// Returns 0 while there is data to send, because the sender is ready immediately, and otherwise the expiry of the
+    /// timer.
     fn deadline(&self) -> Option<u64> {
         match self.state {
             UserState::Silent => Some(0),
@@ -438,7 +440,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // None of the ten segments had arrived.
+        // The answer shows that none of the ten segments had arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -456,7 +458,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // The other segments had arrived.
+        // The answer shows that the other segments had arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

@@ -27,7 +27,7 @@ pub(super) struct SegmentFields {
     pub(super) flags: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgment: u32,
-    /// The sender's clock, and the echo of the receiver's.
+    /// The time of the sender's clock, and the echoed time of the receiver's clock.
     pub(super) timestamps: [u32; 2],
     pub(super) identification: u16,
 }
@@ -42,14 +42,15 @@ pub(super) struct SegmentReply {
     pub(super) window: u16,
     /// Window scale of later segments, from the answer to SYN.
     pub(super) scale: Option<u8>,
-    /// The receiver's clock.
+    /// The time of the receiver's clock.
     pub(super) clock: Option<u32>,
 }
 
 impl ConnectionEnds {
-    /// Writes the headers of a frame, whose TCP checksum is left to be completed over the payload.
+    /// Writes the headers of a frame. The TCP checksum still has to be completed over the payload.
     ///
     /// # Errors
+    ///
     /// Fails if the buffer is too short for the headers.
     pub(super) fn write_headers(
         &self,

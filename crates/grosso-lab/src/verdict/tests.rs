@@ -20,14 +20,14 @@ const OPEN: Answer = Answer::Undecided { needed: QUIET };
 #[test]
 fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
     let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
-    // One of 20 possible orders, one of 252, two of 252, and the middle, which lies on both sides.
+    // Each expected value is the share of the possible orders that are at least as extreme.
     assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
     let low = [1.0, 2.0, 3.0, 4.0, 5.0];
     assert!((chance(&[6.0, 7.0, 8.0, 9.0, 10.0], &low) - 1.0 / 252.0).abs() < 1e-12);
     assert!((chance(&[4.5, 7.0, 8.0, 9.0, 10.0], &low) - 2.0 / 252.0).abs() < 1e-12);
     assert!((chance(&[1.0], &[2.0]) - 1.0).abs() < 1e-12);
     assert!((chance(&[2.0], &[1.0]) - 0.5).abs() < 1e-12);
-    // The critical value of five and five is U = 4 of 25.
+    // For two series of five, the critical value is U = 4 of 25.
     let (at, beyond) = ([3.5, 4.5, 6.0, 7.0, 8.0], [2.5, 3.5, 6.0, 7.0, 8.0]);
     assert!(chance(&at, &low) <= 0.05 && chance(&beyond, &low) > 0.05);
 }
@@ -106,7 +106,7 @@ fn of_several_the_one_that_says_most_against_the_claim_is_judged_and_shown() {
         (verdict.answer, verdict.measured)
     };
     assert_eq!(all(&[one(3.0, false), one(2.0, false)]), (YES, "2.00 times".into()));
-    // Noise must not decide that a claim holds, and does not hide a certain contradiction.
+    // A claim must not hold because of noise, and noise must not hide a certain contradiction.
     assert_eq!(all(&[one(3.0, true), one(2.0, false)]), (OPEN, "2.00 times".into()));
     assert_eq!(all(&[one(0.2, true), one(0.5, false)]), (NO, "0.50 times".into()));
     assert_eq!(all(&[one(0.9, true), one(1.5, false)]), (OPEN, "0.90 times".into()));

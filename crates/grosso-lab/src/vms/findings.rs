@@ -83,7 +83,7 @@ impl VmFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Judges whether Grosso carries a guest's streams as fast as QEMU and the kernel do, in both directions.
+    /// Judges whether Grosso carries a guest's streams in both directions at least as fast as QEMU and the kernel.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, VmCarrier::VhostUser)?;
         let others = self.row(place, VmCarrier::Qemu)?;
@@ -132,7 +132,7 @@ impl VmStream {
     }
 }
 
-/// A claim about the streams at one place, and the cause that is named if it does not hold.
+/// A claim about the streams at one place, and the cause to report if the claim does not hold.
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -140,10 +140,10 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-/// Minimum ratio of two throughputs that count as equal.
+/// Minimum ratio at which two throughputs count as equal.
 const EQUAL: f64 = 0.95;
-/// Measured on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user, and
-/// of 17 over TAPs.
+/// Measurements on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user,
+/// and of 17 over TAPs.
 const OF_GUESTS: &str = "\
 two emulated VMs take turns on the CPUs, so a short stream shows only which one was running; try --time 3s";
 const CAUSE: &str = "the emulated VM is slower than its network backend, and both share the CPUs";

@@ -7,8 +7,8 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! VMs are emulated (TCG), so they boot slowly, but without `/dev/kvm`. In the guest this program serves streams like
-//! `grosso lab sink`; the host or another guest connects to it.
+//! VMs are emulated (TCG), so they need no `/dev/kvm` but boot slowly. In the guest, this program serves streams like
+//! `grosso lab sink`. The host or another guest connects to it.
 
 mod findings;
 mod table;
@@ -52,7 +52,7 @@ pub struct VmParameters {
     pub guest: String,
 }
 
-/// Peer of a guest's streams.
+/// Peer with which a guest exchanges streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VmPlace {
@@ -80,7 +80,7 @@ impl fmt::Display for VmPlace {
 pub enum VmCarrier {
     /// Grosso, which shares the guest's memory.
     VhostUser,
-    /// Grosso at a Unix socket, which carries single packets.
+    /// Grosso at a Unix socket over which single packets are passed.
     Stream,
     /// QEMU's own TAP, and devices of the kernel connected to it.
     Qemu,
@@ -114,7 +114,7 @@ pub struct VmSetting {
 #[derive(Debug)]
 pub struct Vms {
     plan: Plan<VmParameters>,
-    /// Means to boot VMs; `None` if no VM can boot.
+    /// Image and directory to boot VMs; `None` if no VM can boot.
     boot: Option<Boot>,
     groups: Vec<Vec<VmSetting>>,
     notes: Vec<String>,
@@ -122,8 +122,8 @@ pub struct Vms {
 
 impl Vms {
     /// Creates an experiment with each available carrier. The guest boots the kernel that is installed in a directory
-    /// such as `/`, from an image that is built in `folder` and contains this program. If that is impossible, the
-    /// experiment has no settings and a note says why.
+    /// such as `/`, from an image that is built in `folder` and contains this program. If no VM can boot, the
+    /// experiment has no settings, and a note explains why.
     ///
     /// # Errors
     /// Fails if the image cannot be created.

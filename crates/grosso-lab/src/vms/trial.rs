@@ -51,7 +51,7 @@ pub struct VmRun {
     pub to_guest: VmStream,
     /// The stream from the guest.
     pub from_guest: VmStream,
-    /// Whether the carrier reset a connection, so that the run has no figures.
+    /// Whether the carrier reset a connection. Such a run has no figures.
     pub is_reset: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct VmStream {
     pub machine_cpu_seconds: f64,
 }
 
-/// The means to boot VMs: an image, and a directory for their sockets.
+/// Everything that booting VMs requires: an image, and a directory for their sockets.
 #[derive(Debug)]
 pub(super) struct Boot {
     image: Image,
@@ -77,7 +77,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Builds an image with a kernel and this program in the directory.
+    /// Builds an image with a kernel and this program in `folder`.
     pub(super) fn new(folder: &Path, kernel: &Path, program: &Path) -> io::Result<Self> {
         let path = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
         let programs: Vec<&str> = PROGRAMS.iter().copied().chain([path]).collect();
@@ -104,9 +104,10 @@ impl Boot {
             run
         });
         measured.or_else(|error| match error {
-            // After a signal from the user, errors of a guest that ended or was slow are ignored.
+            // After a signal from the user, errors of a guest do not matter, because the signal may have caused them.
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
-            // `passt` ends a connection if the guest acknowledges nothing for seconds, which a slow guest may do.
+            // `passt` resets a connection if the guest acknowledges nothing for several seconds, which happens if the
+            // guest is slow.
             TrialError::Io(error)
                 if setting.carrier == VmCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
@@ -155,7 +156,7 @@ impl Boot {
         self.folder.join(format!("vm{number}.sock"))
     }
 
-    /// Starts passt on the host; its guest gets the addresses of the host's network.
+    /// Starts passt on the host. It gives its guest the addresses of the host's network.
     fn start_passt(&self, laid: &mut Laid<'_>) -> io::Result<()> {
         let host = &laid.networks[0];
         let template = host.run(|| {
@@ -170,7 +171,7 @@ impl Boot {
         laid.template = Some(template);
         let socket = self.socket(0);
         let mut command = Command::new(PASST);
-        // If passt ran as root, it would switch to the user nobody, who must not create a socket here.
+        // As root, passt would switch to the user nobody, who must not create a socket here.
         command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
         command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
         let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
@@ -265,7 +266,7 @@ impl Boot {
         Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
     }
 
-    /// Runs a call in a guest: this program makes the call there and prints the figures.
+    /// Makes a call from a guest: this program runs in the guest and prints the figures.
     fn call_from(&self, guest: &mut Guest, call: Call) -> Result<Called, TrialError> {
         let direction = match call.direction {
             Direction::Transmit => "transmit",
@@ -285,7 +286,7 @@ struct Laid<'scope> {
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
-    /// The device whose addresses passt gives its guest.
+    /// The device from which passt takes the guest's addresses.
     template: Option<TapPort>,
 }
 
@@ -299,7 +300,7 @@ impl<'scope> Laid<'scope> {
         })?
     }
 
-    /// Opens one endpoint of a Grosso tunnel; `side` 0 is the host's.
+    /// Opens one endpoint of a Grosso tunnel: the host's if `side` is 0.
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
@@ -318,7 +319,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// Adds the kernel's own tunnel, whose far endpoint is a port of a bridge.
+    /// Adds the kernel's own tunnel, whose remote device is attached to a bridge.
     fn add_vxlan(&self) -> io::Result<()> {
         for (side, network) in self.networks.iter().enumerate() {
             let add = || {
@@ -353,7 +354,7 @@ impl<'scope> Laid<'scope> {
         place.mtu()
     }
 
-    /// Returns the CPU-seconds of the program between the endpoints, and of the VMs.
+    /// Returns the CPU-seconds of the program between the endpoints, and those of the VMs.
     fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
         let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
         let threads = self.paths.iter().map(Running::thread).chain(passt);
@@ -365,7 +366,7 @@ impl<'scope> Laid<'scope> {
 }
 
 impl VmPlace {
-    /// Returns the MTU of the guest's network, such that packets fit the wire after encapsulation.
+    /// Returns the MTU of the guest's network. Encapsulated packets of this MTU still fit the wire.
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
@@ -396,13 +397,13 @@ impl Passt {
 
 impl Drop for Passt {
     fn drop(&mut self) {
-        // `passt` ends by itself with its guest.
+        // `passt` may already have ended together with its guest.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Creates a bridge of these devices in the calling thread's namespace.
+/// Creates a bridge with these ports in the calling thread's namespace.
 fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
     let (control, bridge) = (Control::new()?, InterfaceName::new("b0")?);
     control.add_bridge(&bridge)?;
@@ -420,7 +421,7 @@ fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs that the guest needs besides this one and the programs of the image.
+/// Programs that the guest needs in addition to this one and the programs of the image.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// Program that forwards a guest's connections through sockets of its host.
 pub(super) const PASST: &str = "passt";

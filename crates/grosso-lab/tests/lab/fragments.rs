@@ -1,4 +1,4 @@
-//! Trials of `lab fragments` on the running kernel, and tshark's reading of the wire.
+//! Trials of `lab fragments` on the running kernel, and a check of the wire with tshark.
 
 use std::{
     fmt::Write,
@@ -72,9 +72,9 @@ pub(super) fn who_evicts_always_has_buffers_left(device: Device) {
     assert!(queueing.arrived < evicting.arrived, "{queueing:?}");
 }
 
-/// Checks the wire of a short run with a program that shares no code with the lab: every fragment fits the wire, is
-/// well-formed and becomes part of an ESP packet; each ESP packet is authentic under the key, and holds the datagram
-/// that was sent.
+/// Checks the wire of a short run with a program that shares no code with the lab: every fragment fits the MTU, is
+/// well-formed and becomes part of an ESP packet. Each ESP packet passes authentication with the key and contains the
+/// datagram that was sent.
 pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     if Command::new("tshark").arg("--version").output().is_err() {
         return skip("tshark is not installed");
@@ -92,7 +92,8 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     let whole = tshark(&path, &["-Y", "udp"], &fields);
     assert!(whole.len() as u64 >= measured.arrived && measured.arrived > 0, "{measured:?}");
     for (number, line) in whole.iter().enumerate() {
-        // Every ESP packet is reported once, with its last fragment; a checksum status of 1 is good.
+        // Every ESP packet is reported once, with its last fragment. The checksum status 1 means that the checksum is
+        // correct.
         assert_eq!(line[..4], ["45", "1", "64008", "1"], "datagram {number}");
         let mut expected = String::new();
         for byte in datagram(number as u64).unwrap() {

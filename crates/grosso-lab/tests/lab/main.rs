@@ -1,5 +1,5 @@
-//! The lab's trials on the running kernel. User namespaces need a process with one thread, so this program starts
-//! itself for each trial and each way to become privileged. Trials that measure have a CPU to themselves.
+//! The lab's trials on the running kernel. A process must be single-threaded to enter a user namespace, so this program
+//! starts itself again for each trial and for each way to become privileged. Measuring trials have a CPU to themselves.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -52,7 +52,7 @@ mod linux {
     /// Environment variable that names the trial of a process.
     pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
 
-    /// Any user of the system; it needs no name.
+    /// An ordinary user, who need not exist on the system.
     const NOBODY: u32 = 65534;
 
     /// Whether the process was root before it entered its own namespaces.
@@ -64,7 +64,7 @@ mod linux {
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Lists functions with their names. White space, which the names of long paths contain, is removed.
+    /// Lists functions with their names. Long paths contain white space in their names, which is removed.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]
@@ -119,16 +119,16 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires and only compare bytes, so that no rate and no timeout affects them.
-    /// These trials share the CPUs, and start before the trials that measure.
+    /// Trials that mostly wait for their wires and only compare bytes, so that neither rates nor timeouts affect them.
+    /// They share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
         "fragments::tshark_joins_and_decrypts_what_is_on_the_wire",
         "userspace::every_byte_arrives_over_a_wire_that_loses",
     ];
 
-    /// Trials whose result depends on rates, which a busy machine changes: only the gate's experiment step runs them,
-    /// as `cargo test -p grosso-lab --test lab -- --ignored` does.
+    /// Trials whose results depend on rates, which change if the machine is busy. Only the gate's experiment step runs
+    /// them, with `cargo test -p grosso-lab --test lab -- --ignored`.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
     /// Number of concurrent trials per CPU; one of them measures.
@@ -142,8 +142,8 @@ mod linux {
         names.iter().any(|name| trial.ends_with(&format!("::{name}")))
     }
 
-    /// Returns the ways to get the privileges that a trial needs, each with its user. An ordinary user always gets the
-    /// privileges of a user namespace.
+    /// Returns the ways to get the privileges that a trial needs, and the user of each. An ordinary user always enters
+    /// a user namespace.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
         let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
         if rustix::process::geteuid().is_root() {
@@ -152,8 +152,8 @@ mod linux {
         ways
     }
 
-    /// Returns whether this way runs the trial. As root, a user namespace gives the same privileges by another call, so
-    /// two trials are sufficient: the first one, and the one that checks the identity of root.
+    /// Returns whether this way runs the trial. A root user who enters a user namespace gets the same privileges by
+    /// another call, so two trials are sufficient for this way.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
@@ -306,7 +306,7 @@ mod linux {
 
     fn the_kernel_s_own_wire_carries_the_same() {
         for gro in [false, true] {
-            // The kernel may lose packets here: with GRO, the wire holds no more than 256.
+            // The kernel may lose packets here, because with GRO the wire holds at most 256.
             let setting = setting(Carrier::Kernel { gro });
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             assert!(measured.bytes >= BYTES);
@@ -337,7 +337,7 @@ mod linux {
             };
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             let headers = if family == Family::V4 { 28 } else { 48 };
-            // The bytes of a datagram may be counted before the datagram itself.
+            // A thread may already have counted the bytes of a datagram, but not the datagram.
             let datagrams = measured.bytes / (1500 - headers);
             assert!(datagrams.abs_diff(measured.units) <= 1, "{family:?}: {measured:?}");
             assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
@@ -356,7 +356,7 @@ mod linux {
     fn the_receiver_sends_too(device: Device) {
         let traffic = Traffic::TcpMaerts;
         let measured = clean(&Setting { traffic, ..through(device, grosso(false)) });
-        // The data path segments superframes from the sender.
+        // The sender's kernel sends superframes, which the data path segments.
         assert!(measured.segments_per_train.unwrap() > 2.0, "{measured:?}");
     }
 
@@ -383,7 +383,7 @@ mod linux {
         for (traffic, bytes) in [(Traffic::TcpRequests, 1), (Traffic::UdpRequests, 8)] {
             let extent = Extent::Bytes(500 * bytes);
             let measured = clean(&Setting { traffic, extent, ..through(device, grosso(false)) });
-            // On a busy machine an answer may arrive too late and count as lost; the last one may arrive after the end.
+            // On a busy machine, a late answer may count as lost, and the last answer may arrive after the end.
             let known = measured.latencies.len() as u64 + measured.lost + 1;
             assert!(known >= measured.units, "{traffic}: {measured:?}");
             // The two counters are read one after the other while the traffic continues.
@@ -423,8 +423,8 @@ mod linux {
         assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
     }
 
-    /// Checks that no connection starts with pacing. A socket created with BBR, for example as the system default,
-    /// keeps pacing with any congestion control that is set later.
+    /// Checks that no connection starts with pacing. A socket that is created with BBR, for example because it is the
+    /// system default, keeps pacing even if another congestion control is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {
@@ -440,8 +440,8 @@ mod linux {
         assert!(matches!(ended, Err(TrialError::Interrupted)), "{ended:?}");
     }
 
-    /// Measures a trial in which nothing may be damaged. A sender that was not scheduled for long retransmits data that
-    /// was not lost, so retransmissions mean nothing here.
+    /// Measures a trial in which nothing may be damaged. Retransmissions are ignored, because a sender that was not
+    /// scheduled for a long time retransmits data that was not lost.
     fn clean(setting: &Setting) -> Measured {
         let measured = measure(setting, &AtomicBool::new(false)).unwrap();
         let Extent::Bytes(bytes) = setting.extent else { panic!("the extent has no bytes") };

@@ -1,4 +1,4 @@
-//! A sender in userspace against the running kernel's TCP, which receives its bytes.
+//! Trials of a sender in userspace that sends to the running kernel's TCP.
 
 use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
@@ -54,7 +54,8 @@ fn carried(setting: &Setting) -> Measured {
     measured
 }
 
-/// Runs transfers concurrently, each between its own hosts: they mostly wait for packets on their wires.
+/// Runs transfers concurrently, each between separate hosts. This is possible because they mostly wait for packets on
+/// their wires.
 fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     thread::scope(|scope| {
         let transfers = settings.each_ref().map(|setting| scope.spawn(move || carried(setting)));

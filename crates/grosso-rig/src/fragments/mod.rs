@@ -50,12 +50,12 @@ impl Version {
     /// Both versions.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Returns the frame of a part of a UDP datagram.
+    /// Returns a frame with a part of a UDP datagram.
     pub fn frame(self, id: u32, piece: &Piece) -> Vec<u8> {
         self.behind(Packet::new().ethernet(|e| e), id, piece)
     }
 
-    /// Returns the frame of a part of a UDP datagram after other headers.
+    /// Returns a frame with the given headers, followed by a part of a UDP datagram.
     pub fn behind(self, packet: Packet, id: u32, piece: &Piece) -> Vec<u8> {
         let Piece { offset, more, ref data } = *piece;
         let units = (offset / 8) as u16;
@@ -71,12 +71,12 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// Returns the frame of a whole datagram.
+    /// Returns a frame with a whole datagram.
     pub fn whole(self, id: u32, data: &[u8]) -> Vec<u8> {
         self.whole_behind(Packet::new().ethernet(|e| e), id, data)
     }
 
-    /// Returns the frame of a whole datagram after other headers.
+    /// Returns a frame with the given headers, followed by a whole datagram.
     pub fn whole_behind(self, packet: Packet, id: u32, data: &[u8]) -> Vec<u8> {
         let packet = match self {
             Self::V4 => packet.ipv4(|ip| ip.id(id as u16).df(false).protocol(17)),
@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // An unfragmented packet is not a fragment, and a first fragment must contain the headers.
+        // Skips pieces that are not fragments, and first fragments that are too short for the headers.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

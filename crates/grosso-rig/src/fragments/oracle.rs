@@ -21,7 +21,7 @@ pub enum Fate {
     Dead,
 }
 
-/// State of one key, under one policy.
+/// State of the datagrams with one reassembly key, under one overlap policy.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     version: Version,

@@ -39,7 +39,7 @@ pub struct Whole {
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
 
-/// A run of one reassembler. Every push checks that nothing is lost and that limits hold.
+/// A run of one reassembler. Every push checks that nothing is lost and that all limits are respected.
 #[derive(Debug)]
 pub struct Rig {
     reassembler: Reassembler<Numbered>,
@@ -50,7 +50,7 @@ pub struct Rig {
     pub now_ns: u64,
     /// Delivered datagrams.
     pub whole: Vec<Whole>,
-    /// Passed frames.
+    /// Frames that passed through unchanged, with the reasons.
     pub passed: Vec<(Vec<u8>, Pass)>,
     /// Forwarded fragments, with the numbers of their buffers.
     pub forwarded: Vec<(usize, Vec<u8>, Flow)>,

@@ -26,16 +26,16 @@ const REPEATS: usize = 3;
 /// Maximum number of attempts to write a vector within one jiffy. A few percent of the vectors do not fit, most of them
 /// on a host whose CPUs are all busy.
 const JIFFIES_MAX: usize = 500;
-/// Size of the oracle's receive buffer in bytes: many times a vector of jumbo frames.
+/// Size of the oracle's receive buffer in bytes, with room for many vectors of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 /// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); it has no GRO handler.
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// The shortest Ethernet frame, without its check sequence.
 const FENCE_BYTES: usize = 60;
-/// Maximum time until a poll delivers its first packet; otherwise the whole vector counts as dropped. Microseconds
-/// suffice; the rest is for oracles that wait for each other's CPU.
+/// Maximum time until a poll delivers its first packet; otherwise the whole vector counts as dropped. Normally this
+/// takes microseconds; the margin is for oracles that share a CPU.
 const POLL_WAIT: Duration = Duration::from_millis(250);
-/// Maximum time until a fence returns. Microseconds suffice unless the host stalls.
+/// Maximum time until a fence returns. Normally this takes microseconds; the margin is for a host that stalls.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
 /// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
@@ -47,9 +47,9 @@ pub enum Batching {
     /// thread shares a CPU with the writer, whose real-time priority is higher, so the writer finishes before the poll
     /// begins. Limited to [`FRAMES_MAX`] frames.
     Poll,
-    /// Each frame is a separate poll, and `gro_flush_timeout` delivers held packets. The number of frames is unlimited;
-    /// a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it is written
-    /// repeatedly until it fits into one.
+    /// Each frame is read in a separate poll, and `gro_flush_timeout` delivers held packets. The number of frames is
+    /// unlimited; a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it
+    /// is written repeatedly until it fits into one.
     Timer,
 }
 
@@ -69,7 +69,7 @@ pub struct GroOptions {
 /// One packet that the kernel delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// The kernel's metadata of the packet; offsets count a VLAN tag that is in `bytes`.
+    /// The kernel's metadata of the packet. If there is a VLAN tag in `bytes`, the offsets include it.
     pub virtio: VirtioHeader,
     /// The frame. A VLAN tag that the kernel removed from the frame is restored.
     pub bytes: Vec<u8>,
@@ -111,8 +111,8 @@ impl GroOracle {
         Ok(Self { worker, batching })
     }
 
-    /// Returns the kernel's deliveries for a vector of frames, in order: the most frequent of three results. A result
-    /// with too little coalescing may be due to timing, which is rare.
+    /// Returns the kernel's deliveries for a vector of frames, in order: the most frequent of three results. In rare
+    /// cases, timing causes a result with too little coalescing.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl GroThread {
         let is_whole = before == self.jiffy();
         let mut delivered = Vec::new();
         match self.batching {
-            // The poll runs while this thread sleeps, and has ended when it wakes: it is not preempted.
+            // The poll runs while this thread sleeps. It is not preempted, so it has ended when this thread wakes.
             Batching::Poll if frames.is_empty() => {}
             Batching::Poll => _ = self.socket.wait(POLL_WAIT)?,
             Batching::Timer => {
@@ -249,14 +249,14 @@ impl GroThread {
         }
     }
 
-    /// Returns the time of the kernel's tick clock, which a poll compares with the age of held packets; `None` if one
+    /// Returns the time of the kernel's tick clock, from which a poll computes the age of held packets; `None` if one
     /// poll reads the whole vector.
     fn jiffy(&self) -> Option<Timespec> {
         let is_asked = self.batching == Batching::Timer;
         is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
     }
 
-    /// Sends a frame that the kernel does not touch and takes everything that arrives before it, so that no packet can
+    /// Sends a frame that GRO leaves unchanged, and collects everything that arrives before it, so that no packet can
     /// be attributed to the next vector.
     fn drain_to_fence(&mut self, delivered: &mut Vec<Delivered>) -> io::Result<()> {
         self.fences += 1;

@@ -88,7 +88,7 @@ impl GsoThread {
         self.input.write(packet)?;
         let mut segments = Vec::new();
         let mut refused = None;
-        // A packet that its header cannot describe is an error (rule V9), and others may follow.
+        // Reading fails for a packet that the virtio header cannot describe (rule V9), but other packets may follow.
         for _ in 0..self.queue_packets {
             match self.output.read(&mut self.buffer) {
                 Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),

@@ -23,12 +23,12 @@ pub struct Host {
 impl Host {
     /// The address of the host.
     pub const ADDRESS: [u8; 4] = [10, 9, 0, 1];
-    /// An address that is routed to its interface.
+    /// An address that is routed to the host's interface.
     pub const PEER: [u8; 4] = [10, 9, 0, 2];
 
     /// The IPv6 address of the host.
     pub const ADDRESS_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    /// An IPv6 address that is routed to its interface.
+    /// An IPv6 address that is routed to the host's interface.
     pub const PEER_IPV6: [u8; 16] = [0xfd, 0xaa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
     /// Starts a host.
@@ -179,7 +179,8 @@ struct HostThread {
 }
 
 impl HostThread {
-    /// Waits until a socket receives packets for the IPv6 address: a kernel thread adds its route later.
+    /// Waits until a socket receives packets for the IPv6 address, because a kernel thread adds the route of the
+    /// address later.
     fn wait_for_ipv6(&self) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
         socket.set_nonblocking(true)?;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 /// The environment variable that replaces the fixed seed of every random test of the kernel.
 const SEED: &str = "GROSSO_SEED";
 
-/// Returns the seed of a random test: `fixed`, or the value of `GROSSO_SEED`. Prints it, for `--nocapture` and for
-/// failures.
+/// Returns the seed of a random test: `fixed`, or the value of `GROSSO_SEED`. Prints the seed, which is visible with
+/// `--nocapture` and in failures.
 ///
 /// # Panics
 ///

@@ -51,7 +51,7 @@ impl Router {
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;
-            // A write reaches the other interface before it returns.
+            // The packet reaches the other interface before this call returns.
             state.source.write(&packet)?;
             let onward = drain(&state.onward, &mut state.buffer)?;
             Ok(Forwarded { onward, back: drain(&state.source, &mut state.buffer)? })
@@ -71,7 +71,7 @@ struct RouterThread {
 impl RouterThread {
     fn new(control: &Control) -> io::Result<Self> {
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-        // Errors are not rate-limited: every oversized packet is answered.
+        // ICMP errors are not rate-limited, so that every oversized packet is answered.
         fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0")?;
         let open = |name: &str, address: [u8; 4]| {
             let name = InterfaceName::new(name)?;

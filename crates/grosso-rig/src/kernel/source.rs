@@ -61,7 +61,7 @@ impl SourceThread {
     fn new(control: Control) -> io::Result<Self> {
         let name = InterfaceName::new("source6")?;
         let tun = TunBuilder::tun(name).nonblocking(true).open()?;
-        // The kernel sends nothing on its own, and its address is usable at once.
+        // With these settings, the kernel sends nothing on its own, and the address is usable immediately.
         for (attribute, value) in
             [("disable_ipv6", "0"), ("router_solicitations", "0"), ("accept_dad", "0")]
         {

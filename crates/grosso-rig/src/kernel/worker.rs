@@ -12,7 +12,7 @@ pub(super) struct Worker<S> {
 }
 
 impl<S: 'static> Worker<S> {
-    /// Starts the thread, and waits until `setup` has created its state there.
+    /// Starts the thread, and waits until `setup` has created the state on it.
     pub(super) fn start(
         setup: impl FnOnce() -> Result<S, String> + Send + 'static,
     ) -> Result<Self, String> {

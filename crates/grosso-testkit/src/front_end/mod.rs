@@ -81,7 +81,8 @@ impl FrontEnd {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
 
-    /// Connects to the back end through a socket that is already connected. `serve` lets the back end work.
+    /// Connects to the back end through a socket that is already connected. `serve` is called repeatedly so that the
+    /// back end can work.
     ///
     /// # Errors
     /// Errors from [`FrontEnd::connect`].
@@ -337,7 +338,7 @@ impl FrontEnd {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
 
-    /// Returns how often the driver was interrupted for a ring since the last call.
+    /// Returns the number of interrupts for a ring since this method was last called.
     pub fn calls(&mut self, ring: usize) -> u64 {
         let mut count = [0; 8];
         self.calls[ring].read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
@@ -501,7 +502,7 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
-    // The first half of the guest's memory is the second half of the file, and the reverse.
+    // The first half of the guest's memory is the second half of the file, and vice versa.
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
@@ -543,7 +544,7 @@ pub const SIZE: u16 = 256;
 const RING_BYTES: u64 = 0x8000;
 /// Maximum number of outstanding entries.
 pub const SLOTS: u16 = 64;
-/// Ring descriptors per entry.
+/// Maximum number of ring descriptors per entry.
 pub const PIECES_MAX: usize = 4;
 /// Size of an entry: a superframe, followed by a table of descriptors.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;

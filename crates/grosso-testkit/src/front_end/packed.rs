@@ -7,7 +7,7 @@ use super::{
 /// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Descriptors made available so far, descriptors returned so far, and those before the last available entry.
+    /// Numbers of descriptors: made available so far, returned so far, and before the last available entry.
     next: u32,
     seen: u32,
     last: u32,

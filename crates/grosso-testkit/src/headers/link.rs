@@ -22,9 +22,9 @@ impl Ethernet {
     }
 
     setters! {
-        /// The destination address.
+        /// Sets the destination address.
         destination: [u8; 6];
-        /// The source address.
+        /// Sets the source address.
         source: [u8; 6];
     }
 
@@ -40,7 +40,7 @@ impl Ethernet {
     }
 }
 
-/// A VLAN tag: the 4 bytes after the EtherType that announces it. This EtherType is the one of 802.1Q unless
+/// A VLAN tag: the 4 bytes after the EtherType that announces the tag. The EtherType is that of 802.1Q unless
 /// [`service`](Self::service) is called.
 #[derive(Clone, Debug)]
 pub struct Vlan {
@@ -57,11 +57,11 @@ impl Vlan {
     }
 
     setters! {
-        /// The VLAN identifier, 12 bits.
+        /// Sets the VLAN identifier, 12 bits.
         id: u16;
-        /// The priority code point, 3 bits.
+        /// Sets the priority code point, 3 bits.
         priority: u8;
-        /// The drop eligible indicator.
+        /// Sets the drop eligible indicator.
         drop_eligible: bool;
     }
 
@@ -102,11 +102,11 @@ impl Pppoe {
     }
 
     setters! {
-        /// Version and type, 4 bits each; 0x11 is the only defined pair.
+        /// Sets version and type, 4 bits each; 0x11 is the only defined pair.
         version_type: u8;
-        /// The code; 0 is session data.
+        /// Sets the code; 0 is session data.
         code: u8;
-        /// The session identifier.
+        /// Sets the session identifier.
         session: u16;
     }
 
@@ -127,7 +127,7 @@ impl Pppoe {
             Some(Header::Ipv4(_)) => 0x0021,
             Some(Header::Ipv6(_)) => 0x0057,
             Some(Header::Mpls(_)) => 0x0281,
-            // LCP, which is never coalesced.
+            // The default is LCP, which is never coalesced.
             _ => 0xc021,
         });
         let len = self.len.unwrap_or_else(|| {
@@ -157,11 +157,11 @@ impl Mpls {
     }
 
     setters! {
-        /// The label, 20 bits.
+        /// Sets the label, 20 bits.
         label: u32;
-        /// The traffic class, 3 bits.
+        /// Sets the traffic class, 3 bits.
         traffic_class: u8;
-        /// The time to live.
+        /// Sets the time to live.
         ttl: u8;
     }
 

@@ -15,7 +15,7 @@ pub use tunnel::{Geneve, Gre, Gue, L2tp, Nsh, Vxlan};
 
 use crate::oracle;
 
-/// Defines builder methods that set the field with their name.
+/// Defines builder methods that set the field of the same name.
 macro_rules! setters {
     ($($(#[$meta:meta])* $name:ident: $kind:ty;)*) => {
         $($(#[$meta])*
@@ -108,9 +108,10 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Returns the addresses for the checksum of a header after `headers`: those of the nearest IP header, except that
-    /// a source route with hops left and a routing header with segments left give the final destination (RFC 9293
-    /// section 3.9.2.1, RFC 8200 section 8.1), and a home address option gives the source (RFC 6275 section 11.3.1).
+    /// Returns the addresses for the checksum of a header after `headers`: those of the nearest IP header, with two
+    /// exceptions. A source route with hops left or a routing header with segments left determines the destination (RFC
+    /// 9293 section 3.9.2.1, RFC 8200 section 8.1). A home address option determines the source (RFC 6275 section
+    /// 11.3.1).
     pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
         let network = headers.iter().rposition(|header| header.addresses().is_some())?;
         let mut addresses = headers[network].addresses()?;

@@ -51,23 +51,23 @@ impl Ipv4 {
     }
 
     setters! {
-        /// The source address.
+        /// Sets the source address.
         source: [u8; 4];
-        /// The destination address.
+        /// Sets the destination address.
         destination: [u8; 4];
-        /// The type of service: DSCP and ECN.
+        /// Sets the type of service: DSCP and ECN.
         tos: u8;
-        /// The identification.
+        /// Sets the identification.
         id: u16;
-        /// The reserved top bit of the fragment word.
+        /// Sets the reserved top bit of the fragment word.
         reserved_bit: bool;
-        /// "Don't fragment".
+        /// Sets DF ("don't fragment").
         df: bool;
-        /// "More fragments".
+        /// Sets MF ("more fragments").
         more_fragments: bool;
-        /// The fragment offset in units of 8 bytes.
+        /// Sets the fragment offset in units of 8 bytes.
         fragment_offset: u16;
-        /// The time to live.
+        /// Sets the time to live.
         ttl: u8;
     }
 
@@ -170,17 +170,17 @@ impl Ipv6 {
     }
 
     setters! {
-        /// The source address.
+        /// Sets the source address.
         source: [u8; 16];
-        /// The destination address.
+        /// Sets the destination address.
         destination: [u8; 16];
-        /// The traffic class: DSCP and ECN.
+        /// Sets the traffic class: DSCP and ECN.
         traffic_class: u8;
-        /// The flow label, 20 bits.
+        /// Sets the flow label, 20 bits.
         flow_label: u32;
-        /// The hop limit.
+        /// Sets the hop limit.
         hop_limit: u8;
-        /// The version nibble; anything but 6 is wrong.
+        /// Sets the version nibble; anything but 6 is wrong.
         version: u8;
     }
 
@@ -200,7 +200,7 @@ impl Ipv6 {
         let word = u32::from(self.version & 15) << 28
             | u32::from(self.traffic_class) << 20
             | self.flow_label & 0xf_ffff;
-        // A length that the field cannot hold is written as zero (rule G63, the form of 7.2).
+        // A length that the field cannot hold is written as zero (rule G63, as in Linux 7.2).
         let len = u16::try_from(around.inner.len()).unwrap_or(0);
         let mut bytes = word.to_be_bytes().to_vec();
         bytes.extend(self.payload_len.unwrap_or(len).to_be_bytes());
@@ -306,11 +306,11 @@ impl Fragment {
     }
 
     setters! {
-        /// The identification.
+        /// Sets the identification.
         id: u32;
-        /// The fragment offset in units of 8 bytes.
+        /// Sets the fragment offset in units of 8 bytes.
         offset: u16;
-        /// Whether more fragments follow.
+        /// Sets whether more fragments follow.
         more: bool;
     }
 

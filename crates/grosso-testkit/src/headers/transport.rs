@@ -55,19 +55,19 @@ impl Tcp {
     }
 
     setters! {
-        /// The source port.
+        /// Sets the source port.
         source_port: u16;
-        /// The destination port.
+        /// Sets the destination port.
         destination_port: u16;
-        /// The sequence number.
+        /// Sets the sequence number.
         sequence: u32;
-        /// The acknowledgment number.
+        /// Sets the acknowledgment number.
         ack: u32;
-        /// All 12 bits between data offset and window: the three reserved ones, AE, CWR ... FIN.
+        /// Sets all 12 bits between data offset and window: the three reserved ones, AE, CWR ... FIN.
         flags: u16;
-        /// The window.
+        /// Sets the window.
         window: u16;
-        /// The urgent pointer; it does not set URG.
+        /// Sets the urgent pointer; it does not set URG.
         urgent_pointer: u16;
     }
 
@@ -189,7 +189,7 @@ impl Udp {
     }
 
     setters! {
-        /// The source port.
+        /// Sets the source port.
         source_port: u16;
     }
 
@@ -255,9 +255,9 @@ impl Icmp {
     }
 
     setters! {
-        /// The code.
+        /// Sets the code.
         code: u8;
-        /// The four bytes after the checksum.
+        /// Sets the four bytes after the checksum.
         rest: [u8; 4];
     }
 
@@ -296,11 +296,11 @@ impl Sctp {
     }
 
     setters! {
-        /// The source port.
+        /// Sets the source port.
         source_port: u16;
-        /// The destination port.
+        /// Sets the destination port.
         destination_port: u16;
-        /// The verification tag.
+        /// Sets the verification tag.
         tag: u32;
     }
 
@@ -329,9 +329,9 @@ impl Esp {
     }
 
     setters! {
-        /// The security parameters index.
+        /// Sets the security parameters index.
         spi: u32;
-        /// The sequence number.
+        /// Sets the sequence number.
         sequence: u32;
     }
 

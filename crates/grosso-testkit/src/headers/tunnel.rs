@@ -29,11 +29,11 @@ impl Gre {
     }
 
     setters! {
-        /// Whether the checksum and reserved words are present (flag C).
+        /// Sets whether the checksum and reserved words are present (flag C).
         with_checksum: bool;
-        /// The reserved word after the checksum.
+        /// Sets the reserved word after the checksum.
         reserved: u16;
-        /// Further bits of the flag word: R, s, recursion, version.
+        /// Sets further bits of the flag word: R, s, recursion, version.
         extra_flags: u16;
     }
 
@@ -101,11 +101,11 @@ impl Vxlan {
     }
 
     setters! {
-        /// The network identifier, 24 bits.
+        /// Sets the network identifier, 24 bits.
         vni: u32;
-        /// The whole first word; by default only the I flag.
+        /// Sets the whole first word; by default only the I flag.
         flags: u32;
-        /// The last byte.
+        /// Sets the last byte.
         reserved: u8;
     }
 
@@ -184,15 +184,15 @@ impl Nsh {
     }
 
     setters! {
-        /// The service path identifier, 24 bits.
+        /// Sets the service path identifier, 24 bits.
         path: u32;
-        /// The service index.
+        /// Sets the service index.
         index: u8;
-        /// The remaining hops, 6 bits.
+        /// Sets the remaining hops, 6 bits.
         ttl: u8;
-        /// The version, 2 bits.
+        /// Sets the version, 2 bits.
         version: u8;
-        /// The O bit: operations and management.
+        /// Sets the O bit: operations and management.
         operations: bool;
     }
 
@@ -268,17 +268,17 @@ impl Geneve {
     }
 
     setters! {
-        /// The network identifier, 24 bits.
+        /// Sets the network identifier, 24 bits.
         vni: u32;
-        /// The version, 2 bits.
+        /// Sets the version, 2 bits.
         version: u8;
-        /// The O bit: a control packet.
+        /// Sets the O bit: a control packet.
         control: bool;
-        /// The C bit: critical options are present.
+        /// Sets the C bit: critical options are present.
         critical: bool;
-        /// The six reserved bits of the second byte.
+        /// Sets the six reserved bits of the second byte.
         reserved_bits: u8;
-        /// The last byte.
+        /// Sets the last byte.
         reserved: u8;
     }
 
@@ -344,11 +344,11 @@ impl Gue {
     }
 
     setters! {
-        /// The version, 2 bits.
+        /// Sets the version, 2 bits.
         version: u8;
-        /// The C bit: a control message.
+        /// Sets the C bit: a control message.
         control: bool;
-        /// The flag word, which adds no fields.
+        /// Sets the flag word, which adds no fields.
         flags: u16;
     }
 
@@ -421,7 +421,7 @@ impl L2tp {
     }
 
     setters! {
-        /// The session identifier; zero means a control message.
+        /// Sets the session identifier; zero means a control message.
         session: u32;
     }
 

@@ -7,8 +7,8 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 /// The flow of a packet: addresses, protocol and ports of every level down to the innermost transport header, with the
 /// identifiers between them (VLAN, PPPoE session, MPLS label, GRE key, VNI, service path and index, L2TP session).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to the flow: they may change within it, and the
-/// order must still be kept.
+/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to the flow: they may change within a flow, whose
+/// packets must still stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);
 

@@ -33,7 +33,7 @@ pub enum Link {
 /// Interpretation of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// A declared length excludes the bytes after it: a packet from the wire.
+    /// Bytes after a declared length do not belong to the header: a packet from the wire.
     Declared,
     /// All headers extend to the end of the frame: a superframe, whose lengths may be zero.
     Whole,
@@ -177,7 +177,8 @@ fn end_of_route(layer: &Layer) -> Option<&[u8]> {
 
 /// Returns the final destination of a routing header with segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
-    // The length, the type, the segments left, four bytes that depend on the type, the addresses.
+    // The data consists of the length, the type, the segments left, four bytes that depend on the type, and the
+    // addresses.
     let data = layer.bytes("data");
     if layer.name != "routing" || data[2] == 0 {
         return None;
@@ -186,7 +187,7 @@ fn last_stop(layer: &Layer) -> Option<&[u8]> {
     match data[1] {
         // A list that ends within an address is malformed (RFC 2460 section 4.4).
         0 | 2 if (data.len() - 7).is_multiple_of(16) => addresses.last().copied(),
-        // Segment routing counts down (RFC 8754 section 2).
+        // Segment routing lists the addresses in reverse order (RFC 8754 section 2).
         4 => addresses.first().copied(),
         _ => None,
     }
@@ -200,7 +201,7 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
     let mut options = &layer.bytes("data")[1..];
     loop {
         options = match options {
-            // Pad1 has no length.
+            // Pad1 has no length byte.
             [0, rest @ ..] => rest,
             [0xc9, 16, rest @ ..] => return rest.get(..16),
             [_, len, rest @ ..] => rest.get(usize::from(*len)..)?,
@@ -547,7 +548,7 @@ impl Walk<'_> {
         let fields =
             [("first", 0, 1), ("protocol", 1, 1), ("flags", 2, 2), ("options", 4, len - 4)];
         self.layer("gue", len, &fields)?;
-        // A control message, or flags whose fields do not fit (rule W21).
+        // This is a control message, or it has flags whose fields do not fit (rule W21).
         let flags = self.number("flags");
         let private = self.layers.last()?.bytes("options").first().copied();
         let bad_private =
@@ -560,7 +561,7 @@ impl Walk<'_> {
 
     fn l2tp(&mut self) -> Option<Next> {
         if self.rest().first_chunk() == Some(&[0; 4]) {
-            // A control message (RFC 3931 section 4.1.1.2).
+            // This is a control message (RFC 3931 section 4.1.1.2).
             self.layer("l2tp", 4, &[("session", 0, 4)])?;
             return Some(Next::Stop(Stop::Opaque));
         }
@@ -570,7 +571,7 @@ impl Walk<'_> {
             sublayer + 4,
             &[("session", 0, 4), ("cookie", 4, L2TP_COOKIE_LEN), ("sublayer", sublayer, 4)],
         )?;
-        // No other packet has the same header, because of the sequence number (section 4.6).
+        // Because of the sequence number (RFC 3931 section 4.6), no two packets have the same header.
         let is_numbered = self.number("sublayer") & 0x4000_0000 != 0;
         Some(if is_numbered { Next::Stop(Stop::Opaque) } else { Next::EtherType(0x6558) })
     }

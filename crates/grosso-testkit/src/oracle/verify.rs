@@ -12,7 +12,7 @@ pub enum State {
     Wrong,
     /// The field is zero, which in UDP means no checksum.
     Absent,
-    /// A tunnel header requests that the receiver completes the checksum (rule C50), and the field has the correct
+    /// A tunnel header asks the receiver to complete the checksum (rule C50), and the field has the correct
     /// pseudo-header sum.
     Remote,
 }

@@ -72,7 +72,7 @@ impl GeneratedFlow {
             2 => random.within(1, self.size),
             _ => self.size,
         };
-        // The acknowledgments of the other direction advance sometimes.
+        // Sometimes, the acknowledgment number of the other direction advances.
         match random.below(12) {
             0..4 => self.ack = self.ack.wrapping_add(random.within(1, 3000) as u32),
             4 => self.window = self.window.wrapping_add(random.within(1, 9) as u16),

@@ -11,7 +11,7 @@ use crate::headers::Tcp;
 pub struct InetLro(Sessions);
 
 impl InetLro {
-    /// Returns whether a segment may be in a session: in `train`, or in a new one.
+    /// Returns whether a segment may join the session of `train` or, if there is none, start a session.
     fn suits(&self, frame: &[u8], segment: &Segment, train: Option<&HeldTrain>) -> bool {
         const REFUSED: u16 = Tcp::CWR | Tcp::ECE | Tcp::URG | Tcp::RST | Tcp::SYN | Tcp::FIN;
         let is_padded = without_padding(frame).len() != frame.len();

@@ -1,5 +1,5 @@
-//! Literal models of published receive offloads. Each model decides packet by packet, exactly as its original, but
-//! slowly.
+//! Literal models of published receive offloads. Each model decides packet by packet, slowly, but exactly like its
+//! original.
 //!
 //! A profile of Grosso corresponds to an original, but keeps guarantees that the original lacks. Each such difference
 //! is a [`Departure`]. A model without departures behaves like the original; a model with [`Departure::ALL`] behaves
@@ -62,7 +62,7 @@ impl Departure {
 pub struct Delivered {
     /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Number of packets in the frame, including pure acknowledgments without a trace in it.
+    /// Number of packets in the frame, including pure acknowledgments that left no trace in it.
     pub packets: u32,
 }
 

@@ -15,7 +15,7 @@ impl Mxge {
     /// Returns whether a segment's timestamp lets it join a train.
     fn timestamp_suits(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let Carries::Timestamp(value, echo) = segment.carries() else { return true };
-        // A session without timestamps kept zero, or the timestamp of an earlier connection.
+        // For a session without timestamps, the original kept zero, or the timestamp of an earlier connection.
         let (held, _) = train.timestamp.unwrap_or_default();
         let is_older = match self.0.departs(Departure::SerialTimestamp) {
             true => precedes(value, held),

@@ -1,4 +1,4 @@
-//! A TCP segment over IPv4 over Ethernet, and a train of them.
+//! A TCP segment over IPv4 over Ethernet, and a train of such segments.
 
 use super::Delivered;
 use crate::{
@@ -190,8 +190,8 @@ impl HeldTrain {
         is_stamped(self.first.carries()) == is_stamped(segment.carries())
     }
 
-    /// Returns whether any packet over IPv4 may belong to this train: the addresses are equal, and the ports if the
-    /// packet has ports.
+    /// Returns whether a packet over IPv4 may belong to this train: the addresses are equal and, unless the packet is a
+    /// fragment, the ports are equal too.
     pub(super) fn may_have(&self, frame: &[u8]) -> bool {
         let tcp = IP + usize::from(frame[IP] & 15) * 4;
         let own = self.first.connection();

@@ -1,4 +1,4 @@
-//! FreeBSD's current `tcp_lro.c`, with sorted batches, so that no connection misses an entry. Packets of one
+//! FreeBSD's current `tcp_lro.c`, with sorted batches, so that every connection gets an entry. Packets of one
 //! connection wait in a chain, and are condensed when the chain is flushed.
 
 use super::{
@@ -126,7 +126,7 @@ impl Original for TcpLro {
     fn receive(&mut self, frame: &[u8]) {
         let is_taken = is_eligible(frame) && Segment::of(frame).flags() & Tcp::SYN == 0;
         if !is_taken {
-            // A refused packet flushes what its connection has queued.
+            // A refused packet flushes the queue of its connection.
             while let Some(index) =
                 self.sessions.held.iter().position(|train| train.may_have(frame))
             {

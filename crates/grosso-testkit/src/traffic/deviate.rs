@@ -197,7 +197,7 @@ fn fragment(packet: &mut Packet, random: &mut Random) {
 
 /// Replaces the frame's content with something other than IP.
 fn not_ip(packet: &mut Packet, random: &mut Random) {
-    // ARP, LLDP, an 802.3 length, and an empty frame.
+    // The values are ARP, LLDP, an 802.3 length, and a length of zero.
     let kind = *random.choose(&[0x0806, 0x88cc, 0x0040, 0x0000]);
     if let Some(Header::Ethernet(ethernet)) = packet.headers.first_mut() {
         ethernet.ethertype = Some(kind);

@@ -130,7 +130,8 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
     let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
     let is_dense =
         matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
-    // A small window limits a long path, and receive offload merges packets that arrive close together.
+    // The faults need suitable delays: a small window limits a transfer only over a long path, and receive offload
+    // merges packets only if they arrive close together.
     let one_ways: &[u64] = match fault {
         Fault::SmallWindow(_) => &[5_000_000, 20_000_000],
         _ if is_dense => &[200_000, 1_000_000],

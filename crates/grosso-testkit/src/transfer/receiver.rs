@@ -147,7 +147,8 @@ impl Reader {
             Fault::SmallWindow(segments) => segments * SEGMENT_BYTES,
             Fault::SlowReader => {
                 let free = (BUFFER_SEGMENTS * SEGMENT_BYTES).saturating_sub(self.unread);
-                // A window that is too small would cause the silly window syndrome, so it is not announced.
+                // A window that is too small would cause the silly window syndrome, so a window of zero is announced
+                // instead.
                 if free < 2 * SEGMENT_BYTES { 0 } else { free }
             }
             _ => 4 << 20,

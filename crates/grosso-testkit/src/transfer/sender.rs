@@ -64,7 +64,8 @@ impl Source {
 
     pub(super) fn connect(&mut self, now_ns: u64, path: &mut Passage) {
         if matches!(self.setting.fault, Fault::BlackHole | Fault::BlackHoleForEver) {
-            // A first write of a few bytes passes through the path, and so does the packet at the end of the window.
+            // The path passes only small packets: the few bytes of a first write, and the packet at the end of the
+            // window.
             self.end = self.una + 9 * SEGMENT_BYTES + 300;
             self.written = self.end;
         }

@@ -1,4 +1,4 @@
-//! Sleeps, wake-ups and ends of a data path.
+//! A data path that sleeps, wakes up, and ends.
 
 use std::time::Instant;
 

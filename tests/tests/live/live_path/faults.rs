@@ -24,7 +24,8 @@ use super::{
 
 const BYTES: usize = 2 << 20;
 
-/// Returns the kernel's counters of a network from this file (`snmp`, `netstat`), by the names of line and column.
+/// Returns the kernel's counters of a network namespace from this file (`snmp`, `netstat`), keyed by line name and
+/// column name.
 fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     let path = format!("/proc/thread-self/net/{file}");
     let text = namespace.run(|| fs::read_to_string(path)).unwrap().unwrap();
@@ -78,7 +79,7 @@ fn streams_are_whole_over_every_fault_alone_and_over_all_together() {
     for (fault, seen) in faults {
         for offloads in [false, true] {
             let Some((stats, ..)) = streams_over(fault, offloads) else { return };
-            // A host with its offloads on sends few frames, so some faults may not occur.
+            // If offloads are on, a host sends few frames, so some faults may not occur.
             assert!(offloads || seen(&stats), "{fault}: {stats:?}");
         }
     }
@@ -109,7 +110,7 @@ fn a_host_whose_tap_nobody_reads_loses_by_its_own_count_and_the_rest_is_read_lat
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = world.b.run(read).unwrap().unwrap();
         let line = text.lines().find(|line| line.trim_start().starts_with("b0:")).unwrap();
-        // Eight columns for received packets, followed by bytes, packets, errors and drops.
+        // Eight columns for received packets are followed by bytes, packets, errors and drops of transmitted ones.
         line.split_whitespace().nth(12).unwrap().parse::<u64>().unwrap()
     };
     let sender = world.b.run(|| UdpSocket::bind((B[0], 0))).unwrap().unwrap();

@@ -173,7 +173,7 @@ fn a_port_sends_nothing_while_the_kernel_has_no_room() {
         let mut options = PacketOptions::default();
         options.transmit_ring = transmit_ring;
         let mut packet = world.b.run(|| PacketPort::open("b0", &options)).unwrap().unwrap();
-        // A shaper queues packets, which stay charged to the send buffer.
+        // A shaper queues packets, which therefore continue to occupy the send buffer.
         let shaper = |action: &str, rate: &str| {
             let of = format!("qdisc {action} dev b0 root tbf burst 2000 limit 100000000");
             let tc = || Command::new("tc").args(of.split(' ').chain(["rate", rate])).status();
@@ -278,8 +278,9 @@ fn v06_verified_packets_are_partial_for_the_kernel_and_unverified_ones_are_not()
     }
 }
 
-/// Tests a device that verifies the outer checksum of tunnel packets: here the kernel's GRO does. A packet socket
-/// reports it, and it verifies the inner checksum: a payload that changes later is not read.
+/// Tests a device that verifies the outer checksum of tunnel packets: here, the kernel's GRO does so. A packet socket
+/// reports the verified outer checksum, which also verifies the inner one. The payload is not read for this, so a later
+/// change of the payload has no effect.
 #[test]
 fn c30_a_packet_socket_reports_a_verified_checksum_that_verifies_the_inner_one() {
     let Some(world) = World::new() else { return };

@@ -14,7 +14,7 @@ use grosso_wire::ipv4::{PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6};
 
 use super::world::{A, B, World, until};
 
-/// Opens a port for these protocols on a host, with its own and the peer's address.
+/// Opens a port for these protocols on a host, with the addresses of the host and its peer.
 fn open(host: &NetworkNamespace, local: IpAddr, remote: IpAddr, protocols: &[u8]) -> IpPort {
     let mut options = IpOptions::new(local, protocols.to_vec());
     options.remotes = vec![remote];

@@ -77,7 +77,7 @@ fn packets_are_coalesced_towards_the_stack_and_superframes_cut_towards_the_wire(
     }
 }
 
-/// Returns the number of TCP segments that the kernel of the thread's network dropped for a wrong checksum.
+/// Returns the number of TCP segments that the kernel dropped for a wrong checksum in the thread's network namespace.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));

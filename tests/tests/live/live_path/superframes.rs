@@ -63,7 +63,7 @@ fn b29_datagrams_that_a_program_sends_as_one_come_out_each() {
             });
             assert!(given.unwrap() <= POLL);
             buffers.drain(..).for_each(|buffer| tunnel.recycle(buffer));
-            // Other packets of a host, such as reports of its multicast groups, are refused.
+            // Other packets from a host, for example reports of its multicast groups, are refused.
             taken.len() >= sent.len()
         });
         assert_eq!(taken, sent, "{:?}", tunnel.stats().taken_out);

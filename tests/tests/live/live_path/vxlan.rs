@@ -153,7 +153,7 @@ fn w32_tshark_finds_no_wrong_checksum_around_or_inside() {
     }
 }
 
-/// Ends tcpdump once its file has `bytes` bytes: it reads the packets later than the hosts if the machine is busy.
+/// Ends tcpdump once its file has `bytes` bytes. On a busy machine, tcpdump reads the packets later than the hosts do.
 pub(crate) fn end_capture(mut tcpdump: Child, file: &Path, bytes: usize) {
     until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() >= bytes as u64));
     tcpdump.kill().unwrap();

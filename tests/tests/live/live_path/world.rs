@@ -222,7 +222,7 @@ impl<L, R> Running<L, R> {
         end
     }
 
-    /// Waits until the path ends by itself.
+    /// Waits until the path ends of its own accord.
     pub(crate) fn wait(self) -> End<L, R> {
         self.thread.join().unwrap()
     }

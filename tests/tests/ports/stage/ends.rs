@@ -76,14 +76,14 @@ pub(crate) fn counter(port: &mut impl Port, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A port that occasionally has no room, and counts the buffers that it has passed out.
+/// A port that occasionally has no room, and counts the buffers that it hands out.
 #[derive(Debug)]
 pub(crate) struct Reluctant<P> {
     pub(crate) port: P,
     dice: fastrand::Rng,
-    /// Share of frames that are refused at first, as if there were no room.
+    /// Share of frames that are refused at the first attempt, as if there were no room.
     refusing: f64,
-    /// Buffers that were passed out and not returned yet.
+    /// Buffers that were handed out and have not been returned yet.
     pub(crate) outside: usize,
     /// Every accepted frame.
     pub(crate) sent: Vec<Vec<u8>>,

@@ -162,7 +162,7 @@ fn packets_that_no_selector_holds_are_neither_encrypted_nor_sent_in_the_clear() 
             insist(&mut near, &train, &superframe);
             insist(&mut near, &udp6(50), &Meta::default());
             insist(&mut near, &solicitation, &Meta::default());
-            // Neighbor discovery works as without selectors.
+            // Neighbor discovery works in the same way as without selectors.
             let (clear, esp): (Vec<_>, Vec<_>) =
                 near.inner().sent.iter().partition(|sent| **sent == solicitation);
             assert_eq!((clear.len(), esp.len()), (1, if carried { 11 } else { 0 }), "{level:?}");
@@ -250,7 +250,7 @@ fn numbers_are_in_the_file_before_they_are_used_and_exact_at_the_end() {
     assert_eq!(sequences(&near.inner().sent), [2 + (1 << 20)]);
 }
 
-/// Creates a host whose sequence numbers are in a file, and the port of its peer.
+/// Creates a host that records its sequence numbers in a file, and the port of its peer.
 fn remembered(path: &Path, salt: u64) -> (EspStage<MemoryPort>, MemoryPort) {
     let (near, far) = ethernet(4096);
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
@@ -304,7 +304,7 @@ fn no_recorded_packet_passes_again_whenever_the_program_is_killed() {
     assert!(passed.len() > recorded.len() / 2, "{} of {}", passed.len(), recorded.len());
 }
 
-/// Tests that the next packet of the peer passes after a crash in a quiet period.
+/// Tests that no packet is refused if the program crashes in a quiet period and the peer then sends its next packet.
 #[test]
 fn nothing_is_refused_after_a_crash_while_nothing_comes() {
     let folder = tempfile::tempdir().unwrap();

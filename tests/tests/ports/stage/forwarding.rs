@@ -69,7 +69,7 @@ fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     outer.payload(frame).build()
 }
 
-/// Returns the endpoints and next routers of the frames sent.
+/// Returns the tunnel endpoint and the next router to which each frame was sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));
@@ -100,7 +100,7 @@ fn a_frame_goes_to_where_its_destination_was_seen_and_to_all_before() {
     assert_eq!(went(&mut far), all());
     assert_eq!(counter(&mut near, "tunnel_out_flooded"), 2);
     assert_eq!(counter(&mut near, "tunnel_out_frames"), 3 + 3 + 3);
-    // Learned addresses have expired five minutes later.
+    // Five minutes later, learned addresses have expired.
     receive(&mut near, 301_000_000_000);
     assert_eq!(send(&mut near, &there), Transmitted::Taken);
     assert_eq!(went(&mut far), all());

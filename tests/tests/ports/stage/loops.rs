@@ -1,4 +1,4 @@
-//! Tunnels and ESP whose own packets come back to be encapsulated again, unfragmented and in fragments.
+//! Tunnels and ESP that receive their own packets to be encapsulated again, unfragmented and in fragments.
 
 use std::{
     collections::VecDeque,
@@ -51,8 +51,8 @@ fn datagram(link: LinkType) -> Vec<u8> {
     packet.ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1300).build()
 }
 
-/// Sends a frame, and sends every packet that arrives at the far end again, until no packet is left. Returns the number
-/// of frames sent.
+/// Sends a frame, and returns every packet that arrives at the far end to the port, until no packet is left. Returns
+/// the number of frames sent.
 fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
     let link = port.link();
     let mut frames = VecDeque::from([frame]);
@@ -76,7 +76,7 @@ fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
 
 const TURNS_MAX: u64 = 1000;
 
-/// Returns a notice, and a counter of how often the notice was given.
+/// Returns a callback, and a counter of its calls.
 fn counted() -> (Notice, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);

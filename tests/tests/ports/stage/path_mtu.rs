@@ -130,8 +130,8 @@ fn tags_inside_take_room_of_the_path_and_none_of_the_device() {
     };
     for tags in 0..3 {
         let bytes = 4 * tags;
-        // The cases: the link alone; a proven path MTU; a proven path MTU with a device that has no room for tags, and
-        // with one that has.
+        // The cases: only the link; a proven path MTU; and a proven path MTU with a device without room for tags, and
+        // with room for them.
         for (proven, wanted, fits) in [
             (None, None, 1500 - around - bytes),
             (Some(1300), None, 1300 - around - bytes),

@@ -123,7 +123,7 @@ fn packets_and_superframes_come_out_of_every_tunnel_as_they_went_in() {
                         for (frame, meta) in
                             [(&one, Meta::default()), (&partial, partial_meta), (&many, meta)]
                         {
-                            // The headers, and the payload in several slices.
+                            // The first slice contains the headers, and the payload is divided between the slices.
                             let slices = [&frame[..100], &frame[100..333], &frame[333..]];
                             let sent = near.transmit(&slices, &meta).unwrap();
                             assert_eq!(sent, Transmitted::Taken, "{}", context());

@@ -140,7 +140,7 @@ impl Folder {
     fn new() -> io::Result<Self> {
         let name = format!("grosso-lab-{:016x}", fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
-        // Only this user may access it; the name does not exist yet.
+        // Creates a new directory that only this user may access.
         path::create_directory(&path, 0o700)?;
         Ok(Self(path))
     }
