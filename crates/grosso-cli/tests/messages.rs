@@ -237,7 +237,7 @@ fn two_tables_do_not_go_into_one_file() {
     {
         let run = bench.run(&format!("export a.pcap --parquet {packets} --trains {trains}"));
         assert_eq!(run.code, 2, "{packets} and {trains}: {}", run.stderr);
-        let said = format!("{packets}: --parquet and --trains are the same file");
+        let said = format!("{packets}: --parquet and --trains name the same file");
         assert!(run.stderr.contains(&said), "{}", run.stderr);
         assert!(!bench.path("t").exists() && bench.get("old").is_empty());
     }

@@ -498,7 +498,7 @@ fn the_best_setting_can_be_typed_again() {
     bench.put("alone", &stream(&[0]));
     assert_eq!(bench.ok("whatif --json alone").json()["best"], Value::Null);
     let text = bench.ok("whatif alone").stdout;
-    assert!(text.contains("No packets merge with any of these settings of linux"), "{text}");
+    assert!(text.contains("No packets merge with any of the settings of linux"), "{text}");
 }
 
 #[test]
@@ -682,5 +682,5 @@ fn lossy_profiles_that_merge_are_named_where_invertible_ones_do_not() {
         "{text}"
     );
     let text = bench.ok("whatif pushed --profile linux").stdout;
-    assert!(text.contains("No packets merge with any of these settings of linux."), "{text}");
+    assert!(text.contains("No packets merge with any of the settings of linux."), "{text}");
 }

@@ -191,7 +191,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
                 .into(),
-            "3:9: terminates: fragments and esp forward packets",
+            "3:9: terminates cannot be combined with fragments or esp",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", expand-acks = true }\n".into(),
@@ -262,7 +262,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63: 2 queues from this number on exceed the maximum of 64",
+            "1:1: xdp:e:63: 2 queues starting at this number exceed the maximum of 64",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),

@@ -161,7 +161,7 @@ impl ImpairStats {
                 self.overflowed,
             ),
             (
-                counter("wire_reorder", false, "The impaired link let a frame overtake others."),
+                counter("wire_reorder", false, "The impaired link reordered a frame."),
                 self.reordered,
             ),
             (

@@ -246,7 +246,8 @@ const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -
 fn absent(command: &str, fits: bool, feature: &str) -> Failure {
     if !fits {
         let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
-        let hint = "commands on captures work here: grosso inspect, wire, csum, ...";
+        let hint =
+            "commands that read captures work on this system: grosso inspect, wire, csum, ...";
         return Failure::environment("environment.not_linux", message).hint(hint);
     }
     let message = format!("{command}: not in this build, which lacks the feature {feature}");

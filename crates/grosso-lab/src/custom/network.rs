@@ -109,14 +109,14 @@ impl CustomNetwork {
         for name in devices() {
             is_name(name)?;
             if ![&ends, &made].iter().any(|names| names.contains(&name)) {
-                return wrong(name, format!("no wire ends at {name}, and no path creates it"));
+                return wrong(name, format!("no [[wire]] connects {name}, and no path creates it"));
             }
         }
         for (what, names) in [
             ("two hosts have", devices().collect()),
-            ("more than one wire ends at", ends.clone()),
+            ("more than one [[wire]] connects", ends.clone()),
             (
-                "a path creates a device that is also an end of a wire:",
+                "a path creates a device that a [[wire]] also connects:",
                 ends.iter().chain(&made).copied().collect(),
             ),
         ] {
@@ -185,7 +185,7 @@ impl CustomNetwork {
         let mut spots = Vec::new();
         for name in opens {
             if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
-                return wrong(name, format!("no wire ends at {name}"));
+                return wrong(name, format!("no [[wire]] connects {name}"));
             }
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
@@ -497,12 +497,12 @@ mod tests {
             [
                 "two hosts are named \"a\"",
                 "two hosts have a0",
-                "more than one wire ends at a0",
+                "more than one [[wire]] connects a0",
                 "no host has e0, and no path opens it",
                 "a path creates b1, but no host has it",
-                "no wire ends at x0",
+                "no [[wire]] connects x0",
                 "no host has 10.9.0.1, the local address of a tunnel",
-                "no wire ends at a0, and no path creates it",
+                "no [[wire]] connects a0, and no path creates it",
                 "a has 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
                 "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
