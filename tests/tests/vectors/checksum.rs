@@ -140,13 +140,13 @@ fn sums() -> Vec<Case<Vec<u8>>> {
         (
             "c10_zeros",
             &["C10"],
-            "The sum of zero bytes is 0, and their checksum is 0xffff.",
+            "Eight bytes of zero sum to 0; their checksum is 0xffff.",
             vec![0; 8],
         ),
         (
             "c10_ones",
             &["C10"],
-            "The sum of bytes 0xff is 0xffff, and their checksum is 0.",
+            "Eight bytes of 0xff sum to 0xffff; their checksum is 0.",
             vec![0xff; 8],
         ),
         ("c10_carry", &["C10"], "A carry is added to the lowest bit.", vec![0xff, 0xff, 0, 1]),

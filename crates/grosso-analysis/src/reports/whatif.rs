@@ -411,7 +411,7 @@ impl WhatifReport {
             return format!("No packets merge with any of the settings of {}", names.join("; "));
         }
         format!(
-            "No packets merge with the invertible profiles; {}, only for hosts that terminate TCP",
+            "No packets merge with the invertible profiles; {}, but only on hosts that terminate TCP",
             lossy.join(", ")
         )
     }

@@ -109,7 +109,7 @@ impl Report for WireReport {
             units::count(*split, "superframe"),
             units::count(self.checksums_completed, "checksum"),
         )));
-        text.push_str(&format!("{left} left unchanged\n"));
+        text.push_str(&format!("{} left unchanged\n", units::count(left, "packet")));
         if self.guessed > 0 {
             let frames = units::count(self.guessed, "packet");
             text.push_str(&format!(

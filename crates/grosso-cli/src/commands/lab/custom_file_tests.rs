@@ -83,7 +83,7 @@ fn what_is_wrong_is_said_with_its_place() {
     said("to = \"b\"", "to = \"c\"", "no host \"c\"");
     said("to = \"b\"", "to = \"b\"\nto-address = \"10.93.1.1\"", "has no address 10.93.1.1");
     said("runs = 5", "runs = 0", "runs must be from 1 to 1000");
-    said("runs = 5", "time = \"5\"", "a time with its unit");
+    said("runs = 5", "time = \"5\"", "a time with a unit");
     said("figure = \"gbps\"", "figure = \"speed\"", "no figure \"speed\"; figures are gbps, ");
     said("under = 0.5", "under = 0.5\nat-least = 1.0", "one bound");
     said("under = 0.5", "", "one bound");
