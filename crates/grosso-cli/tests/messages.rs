@@ -93,8 +93,8 @@ fn unknown_link_type_passes_through() {
         assert_eq!(run.code, 3);
         assert!(
             run.stderr.ends_with(
-                "grosso: x.pcap: link type 147 (USER0) is not supported. Packets pass through \
-                 unchanged; 0 of 12 processed.\nhint: if the capture records a wrong link type, \
+                "grosso: x.pcap: link type 147 (USER0) is not supported. Its packets pass \
+                 through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
                  pass --linktype NAME\n"
             ),
             "{}",

@@ -127,7 +127,7 @@ const OVERLOAD: Claims = Claims {
                 a NIC with more buffers drops whole datagrams at the end of a queue",
 };
 /// Cause of a silence that the timeout does not explain.
-const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
+const PAUSED: &str = "the receiver's thread paused, or the buffers were never all in use";
 /// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
 /// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far

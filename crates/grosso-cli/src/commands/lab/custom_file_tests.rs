@@ -66,7 +66,7 @@ fn what_is_wrong_is_said_with_its_place() {
     };
     said("forwards = true", "forward = true", "did you mean forwards?");
     said("10.93.1.1/24", "10.93.1.1/33", "expected an address with its prefix");
-    said("left = \"e0\"", "left = \"e7\"", "no host has e0, and no path opens it");
+    said("left = \"e0\"", "left = \"e7\"", "no host has a device e0, and no path opens it");
     said("left = \"e0\"", "left = \"unix:/run/vm.sock\"", "the lab cannot create");
     said("port = \"tap:r0\"", "port = \"tap:r9\"", "no path creates it");
     let unset = wrong(", terminates = true }", " }");
