@@ -323,12 +323,16 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
 /// reader of headers, parts save more than they did in the source.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
-        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", DEARER, None),
-        ReaderKind::EveryByte => {
-            ("every byte read: parts are faster than copies", READ_ANYWAY, Some(PAGES_OVER_BUFFERS))
+        ReaderKind::Headers => {
+            ("reading only headers: parts are at least as fast as copies", DEARER, None)
         }
+        ReaderKind::EveryByte => (
+            "reading every byte: parts are faster than copies",
+            READ_ANYWAY,
+            Some(PAGES_OVER_BUFFERS),
+        ),
         ReaderKind::VhostUser => (
-            "vhost-user, every byte read: parts are faster",
+            "vhost-user, reading every byte: parts are faster",
             COPIED_ANYWAY,
             Some(PAGES_OVER_BUFFERS),
         ),
