@@ -90,10 +90,10 @@ pub(crate) struct Capture {
     /// Set the capture buffer size, for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Set the format; pcap stores no metadata
+    /// Set the file format; pcap stores no metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng", value_parser = one_of(FORMATS))]
     format: Format,
-    /// Set the timestamp precision in files and over IP; Arkime needs micro
+    /// Set the timestamp precision in files and pcap-over-IP; Arkime needs micro
     #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
     time_stamp_precision: Precision,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::values::{
 };
 use crate::error::Failure;
 
-/// Without an experiment, runs the headline measurement: MTU 1500, coalescing on and off
+/// Without an experiment, runs the main measurement: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Experiments")]
@@ -40,7 +40,7 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels with remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// VMs over Grosso, QEMU's TAP and passt
+    /// VM networks: Grosso, QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
     /// Each offload feature of a real device, on and off
@@ -76,7 +76,7 @@ pub(crate) enum LabMeasurement {
     Load(LabOptions),
     /// Reordering on two paths with different delays, at each reorder level
     Reorder(LabReorder),
-    /// Hold times at round-trip times of 0.1 to 100 ms
+    /// Hold times at round trips of 0.1 to 100 ms
     Rtt(LabOptions),
     /// Throughput of one TCP connection
     TcpStream(LabOptions),
@@ -297,7 +297,7 @@ pub(crate) struct LabTrials {
 pub(crate) struct LabTunnels {
     #[command(flatten)]
     pub(crate) measuring: LabTrials,
-    /// Carry the tunnels over IPv6
+    /// Run the tunnels over IPv6
     #[arg(long)]
     pub(crate) ipv6: bool,
     /// Send from a file, without a copy in the sender
@@ -317,7 +317,7 @@ pub(crate) struct LabVm {
     /// Set the duration of each stream
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Boot the kernel in this directory: boot/vmlinuz-RELEASE and lib/modules/RELEASE
+    /// Boot the kernel in this directory, which contains boot/vmlinuz-RELEASE and lib/modules/RELEASE
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
