@@ -461,7 +461,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         // One line in each of three charts.
         assert_eq!(page.matches(&format!("\">{name}</text>")).count(), 3, "{name}");
     }
-    assert!(text.contains("  wait ended by    begun 3, filled 3\n"), "{text}");
+    assert!(text.contains("  waits ended by   begun 3, filled 3\n"), "{text}");
     assert!(
         text.contains(
             "
@@ -469,7 +469,7 @@ Fewest packets: linux, reorder holes with a hold time of 0: 2 packets delivered"
         ),
         "{text}"
     );
-    assert!(page.contains("wait ended by: hole_time"), "{page}");
+    assert!(page.contains("waits ended by: hole_time"), "{page}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl<'a> Court<'a> {
         }
         let flow = self.vector.flows.iter().find(|flow| flow.contains(&joined[0]))?;
         if joined.iter().any(|index| !flow.contains(index)) {
-            return Some("they belong to several flows".to_owned());
+            return Some("they belong to different flows".to_owned());
         }
         refusal(joined.iter().map(|index| &self.vector.frames[*index]))
     }

@@ -76,7 +76,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     "Grosso in place of the receiver's NIC",
                     &[
                         "the profiles linux, inet-lro, myri10ge, or none",
-                        "delivered in parts, or copied first",
+                        "packets stay in place, or are copied",
                     ],
                     superframes("a TAP, or a veth pair"),
                 ),

@@ -360,7 +360,7 @@ impl WhatifReport {
             text.push_str(&count_lines("not merged", &longest.not_merged));
             text.push_str(&count_lines("passed through", &longest.passed));
             text.push_str(&count_lines("trains ended by", &longest.closed));
-            text.push_str(&count_lines("wait ended by", &longest.waited));
+            text.push_str(&count_lines("waits ended by", &longest.waited));
         }
         text
     }

@@ -487,7 +487,7 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
 ];
 
 /// The row whose device has TSO without generic segmentation.
-const GSO_ALONE_OFF: &str = "GSO alone off";
+const GSO_ALONE_OFF: &str = "only GSO off";
 
 /// Columns of table R1, and their ratios to the column without coalescing.
 const OWN: &str = "myri10ge";
