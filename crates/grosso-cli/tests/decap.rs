@@ -360,7 +360,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(report["warnings"], serde_json::json!([note(said)]), "{link}");
             let run = bench.ok(&format!("decap {recursive} -r a.pcap -w b.pcap"));
             assert!(
-                run.stdout.contains(&format!("\n  left out         {said}\n")),
+                run.stdout.contains(&format!("\n  omitted headers  {said}\n")),
                 "{}",
                 run.stdout
             );

@@ -121,7 +121,7 @@ impl DecapTally {
         });
         let mut text = list_lines("tunnels", tunnels);
         text.push_str(&count_lines("congestion", &self.congestion));
-        text.push_str(&count_lines("left out", &self.left_out));
+        text.push_str(&count_lines("omitted headers", &self.left_out));
         if self.plain > 0 {
             let plain = core::iter::once(self.plain.to_string());
             text.push_str(&list_lines("not in a tunnel", plain));

@@ -116,7 +116,7 @@ impl Report for WireReport {
                 "{frames} split with a guessed segment size (--strict leaves them unchanged)\n"
             ));
         }
-        text.push_str(&count_lines("left", &self.left));
+        text.push_str(&count_lines("unchanged", &self.left));
         text
     }
 

@@ -401,10 +401,10 @@ Examples:
   sudo grosso capture -i eth0 -w send.pcapng   record with offload metadata
   grosso lab                                   measure the gain on kernel TCP
 
-Exit codes: 0 success; 1 success, but the check failed; 2 usage error; 3 input
-damaged or not supported (readable packets were processed); 4 system error;
-5 internal error; 6 a data path thread did not end in time and was abandoned;
-130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
+Exit codes: 0 success; 1 the command worked, but its check failed; 2 usage error;
+3 input damaged or not supported (readable packets were processed); 4 system
+error; 5 internal error; 6 a data path thread did not end in time and was
+abandoned; 130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
 
 #[cfg(test)]
 mod tests {
