@@ -200,7 +200,7 @@ commands! {
     Bridge(Bridge), "Connect two devices with a data path",
         bridge::run, on target_os = "linux", needs bridge::needs => &[page(&["bridge"], &[summary::BRIDGE])];
     #[command(after_long_help = RUN_HELP)]
-    Run(Run), "Run the data paths in a file",
+    Run(Run), "Run the data paths of a configuration file",
         run::run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel), "Run userspace tunnels using `ip link` syntax",

@@ -40,7 +40,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
         claims.collapse,
         Unit::Percent,
-        "this machine is too slow for the rate: its buffers are emptied between two datagrams",
+        "this machine is too slow for the offered rate, so the receiver empties its buffers between two datagrams",
     );
     let speeds = format!("{buffers} buffers");
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
@@ -113,7 +113,7 @@ struct Claims {
 const NO_LOSS: Claims = Claims {
     collapse: "no loss: queueing delivers less than coalescing",
     cure: "no loss: coalescing keeps 90 % of the goodput",
-    not_cured: "this machine is too slow for the rate",
+    not_cured: "this machine is too slow for the offered rate",
 };
 const LOSS: Claims = Claims {
     collapse: "loss: queueing delivers less than coalescing",
