@@ -9,36 +9,36 @@ set_preference("frame.show_file_off", true)
 
 local grosso = Proto("grosso", "Grosso offload metadata")
 
-local CHECKSUMS = { [0] = "nothing known", "verified", "complete", "partial", "partial, where the headers say" }
-local CUTS = { [0] = "unknown", "every so many bytes", "into parts of their own lengths", "into IP fragments" }
-local TRANSPORTS = { [0] = "not said", "TCP", "UDP" }
+local CHECKSUMS = { [0] = "unknown", "verified", "complete", "partial", "partial, as the headers imply" }
+local CUTS = { [0] = "unknown", "segments of equal size", "segments of listed sizes", "IP fragments" }
+local TRANSPORTS = { [0] = "unknown", "TCP", "UDP" }
 
 local f = {
     not_ready = ProtoField.bool("grosso.not_ready", "Checksum not ready"),
     valid = ProtoField.bool("grosso.valid", "Checksum valid"),
     segmented = ProtoField.bool("grosso.tso", "TCP segmentation offloaded"),
     checksum = ProtoField.uint8("grosso.checksum", "Checksum", base.DEC, CHECKSUMS),
-    levels = ProtoField.uint8("grosso.levels", "Further verified checksums"),
-    start = ProtoField.uint16("grosso.start", "Sum from"),
-    offset = ProtoField.uint16("grosso.offset", "Checksum at, from there"),
-    sum = ProtoField.uint16("grosso.sum", "Sum from the first network header on", base.HEX),
-    cut = ProtoField.uint8("grosso.cut", "Cut", base.DEC, CUTS),
-    size = ProtoField.uint16("grosso.size", "Payload of each segment"),
+    levels = ProtoField.uint8("grosso.levels", "Additional verified checksums"),
+    start = ProtoField.uint16("grosso.start", "Start of the checksummed data"),
+    offset = ProtoField.uint16("grosso.offset", "Offset of the checksum field from that start"),
+    sum = ProtoField.uint16("grosso.sum", "Sum from the first network header", base.HEX),
+    cut = ProtoField.uint8("grosso.cut", "Split into", base.DEC, CUTS),
+    size = ProtoField.uint16("grosso.size", "Segment payload size"),
     segments = ProtoField.uint16("grosso.segments", "Segments"),
-    fixed = ProtoField.uint8("grosso.fixed_ids", "Levels of fixed identifications", base.HEX),
+    fixed = ProtoField.uint8("grosso.fixed_ids", "Levels with constant identifications", base.HEX),
     cwr = ProtoField.bool("grosso.cwr_on_all", "CWR on every packet"),
-    was_partial = ProtoField.bool("grosso.were_partial", "Checksums were partial when joined"),
-    untrusted = ProtoField.bool("grosso.untrusted", "From a source that cannot be trusted"),
+    was_partial = ProtoField.bool("grosso.were_partial", "Checksums were partial before merging"),
+    untrusted = ProtoField.bool("grosso.untrusted", "From an untrusted source"),
     transport = ProtoField.uint8("grosso.transport", "Transport", base.DEC, TRANSPORTS),
     vlan_protocol = ProtoField.uint16("grosso.vlan_protocol", "VLAN protocol", base.HEX),
     vlan_tag = ProtoField.uint16("grosso.vlan_tag", "VLAN tag", base.HEX),
     hash = ProtoField.uint32("grosso.hash", "Receive hash", base.HEX),
-    gap = ProtoField.uint32("grosso.gap_ns", "Nanoseconds after the packet before"),
-    part = ProtoField.uint32("grosso.part", "Payload of a packet"),
-    tunnel = ProtoField.uint32("grosso.tunnel", "Tunnel on a port of its own", base.HEX),
+    gap = ProtoField.uint32("grosso.gap_ns", "Nanoseconds since the previous packet"),
+    part = ProtoField.uint32("grosso.part", "Payload size of a packet"),
+    tunnel = ProtoField.uint32("grosso.tunnel", "Tunnel on a non-standard port", base.HEX),
 }
 grosso.fields = f
-grosso.prefs.file = Pref.string("File", "", "The capture that is open: options of packets are read from it")
+grosso.prefs.file = Pref.string("File", "", "Path of the open capture; packet options are read from it")
 
 local flags_of = Field.new("frame.packet_flags")
 local place_of = Field.new("frame.file_off")

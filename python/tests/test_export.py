@@ -257,7 +257,7 @@ def test_reports_of_other_commands_and_of_other_runs_are_not_merged(captures, tm
     for words, reports in [
         ("shard 2/2 is missing", [one]),
         ("shard 1/2 was passed twice", [one, one]),
-        ("one of 3 shards, but other reports are one of 2", [one, share(2, 3)]),
+        ("from a run with 3 shards, but other reports are from a run with 2", [one, share(2, 3)]),
         ("not shards of one run: profile differs", [one, share(2, 2, profile="ndis-uro")]),
         ("not shards of one run: trains differs", [one, share(2, 2, trains=tmp_path / "y")]),
         ("not shards of one run: input differs", [one, share(2, 2, hash=True)]),

@@ -47,7 +47,7 @@ def test_a_page_is_written_where_it_is_asked_for(command: str, tmp_path: Path) -
 
 
 def test_failures_are_those_of_the_command(command: str) -> None:
-    with pytest.raises(grosso.UsageFailure, match="expected a time with its unit") as failure:
+    with pytest.raises(grosso.UsageFailure, match="expected a time with a unit") as failure:
         grosso.lab.run("lro", command=command, time="1x")
     assert failure.value.exit == 2
     with pytest.raises(grosso.UsageFailure):

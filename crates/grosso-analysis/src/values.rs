@@ -277,7 +277,7 @@ pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
     if text == "same" {
         return Ok(Spacing::Same);
     }
-    let expected = || "expected same, or line=RATE such as line=10G".to_string();
+    let expected = || "expected same, or line=RATE, for example line=10G".to_string();
     let rate = text.strip_prefix("line=").ok_or_else(expected)?;
     parse_rate(rate).map(Spacing::Line).map_err(|_| expected())
 }

@@ -261,7 +261,7 @@ fn the_table_of_flows_has_at_most_80_columns() {
     let captured = transfer(Fault::Loss(16), 1001);
     let text = flows(&captured.at_sender, FlowOrder::Bytes, 5).text(Style { color: false });
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-    assert!(text.contains("lost after"), "{text}");
+    assert!(text.contains("lost after capture"), "{text}");
 }
 
 #[test]

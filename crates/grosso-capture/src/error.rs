@@ -105,7 +105,8 @@ pub enum CaptureError {
 /// Error: no memory for a decompression window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "needs a decompression window of {needs} bytes, but other captures use {used} of {WINDOWS_BYTES_MAX} bytes"
+    "needs a decompression window of {needs} bytes, but other captures already use {used} of the {WINDOWS_BYTES_MAX} \
+     bytes allowed"
 )]
 pub struct NoWindowMemory {
     /// Size of the window in bytes.

@@ -95,7 +95,7 @@ fn sentence(reason: &str) -> String {
             "a whole number"
         }
         "number too large to fit in target type" => "a smaller number",
-        "number too small to fit in target type" => "a number that is not negative",
+        "number too small to fit in target type" => "a non-negative number",
         "invalid float literal" | "cannot parse float from empty string" => "a number",
         "invalid IP address syntax" => "an IP address such as 192.0.2.7 or fd00::7",
         "invalid socket address syntax" => {

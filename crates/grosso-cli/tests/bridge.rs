@@ -266,7 +266,7 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
         ("bridge xdp:e1 tap:b0", "bridge: no interface \"e1\"", "interfaces here:"),
         (
             "bridge e0 tap:lo",
-            "bridge: opening lo: the existing device has another type",
+            "bridge: opening lo: the existing device is not of the requested type",
             "ip -d link",
         ),
         ("bridge e0 fd:77", "bridge: fd:77: the descriptor is not open", "must leave"),

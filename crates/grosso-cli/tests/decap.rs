@@ -208,7 +208,8 @@ fn what_is_missing_is_said_for_each_depth_and_stays_where_it_was() {
     let expected = [inner[0].clone(), plain, inner[2].clone(), inner[3].clone()];
     assert!(frames(&bench.get("b.pcap")) == expected);
     let text = bench.ok("decap --recursive -r a.pcap -w b.pcap").stdout;
-    for words in ["in no tunnel", "at depth 1: 0 datagrams", "packets 1, 3-4", "bytes 976-1951"] {
+    for words in ["not in a tunnel", "at depth 1: 0 datagrams", "packets 1, 3-4", "bytes 976-1951"]
+    {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
@@ -359,7 +360,7 @@ fn headers_of_links_inside_are_left_out_by_name_where_the_capture_has_no_place_f
             assert_eq!(report["warnings"], serde_json::json!([note(said)]), "{link}");
             let run = bench.ok(&format!("decap {recursive} -r a.pcap -w b.pcap"));
             assert!(
-                run.stdout.contains(&format!("\n  left out         {said}\n")),
+                run.stdout.contains(&format!("\n  omitted headers  {said}\n")),
                 "{}",
                 run.stdout
             );

@@ -161,13 +161,13 @@ fn every_reason_to_pass_is_explained() {
         (Pass::Malformed, one(tcp(|t| t.data_offset_raw(4)), &["consistent headers"])),
         (
             Pass::TooDeep,
-            one(inner(tags, 0), &["limit headers of a packet: the maximum is 16", "fewer headers"]),
+            one(inner(tags, 0), &["limit headers per packet: the maximum is 16", "fewer headers"]),
         ),
         (
             Pass::HeaderTooLong,
             one(
                 options.tcp(|t| t).payload_len(100).build(),
-                &["limit bytes of headers: the maximum is 512, would be 6"],
+                &["limit header bytes: the maximum is 512, would be 6"],
             ),
         ),
         (Pass::Protocol, one(ethernet().ipv4(|ip| ip).sctp(|s| s).payload_len(9).build(), never)),
@@ -186,10 +186,13 @@ fn every_reason_to_pass_is_explained() {
         (Pass::Short, one(plain(0)[..153].to_vec(), &["a complete capture"])),
         (Pass::LengthZero, one(ip(|ip| ip.total_len_raw(0)), &["grosso capture"])),
         (Pass::Ipv4Options, one(ip(|ip| ip.options(&[1])), &["header without options"])),
-        (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["bit that is clear"])),
+        (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["a reserved bit of zero"])),
         (Pass::Ipv4Checksum, one(ip(|ip| ip.checksum_xor(1)), &["a correct checksum"])),
         (Pass::Checksum, one(tcp(|t| t.checksum_xor(1)), &["a correct checksum"])),
-        (Pass::ChecksumForm, one(other_form_of_zero, &["the usual form"])),
+        (
+            Pass::ChecksumForm,
+            one(other_form_of_zero, &["the checksum that segmentation would write"]),
+        ),
         (
             Pass::ChecksumNone,
             one(
@@ -202,7 +205,7 @@ fn every_reason_to_pass_is_explained() {
             Case {
                 frames: vec![(plain(0), Some(partial))],
                 options: "",
-                says: &["of its innermost header"],
+                says: &["in its innermost header"],
             },
         ),
         (Pass::RemoteChecksum, one(remote, &["an outer checksum"])),
@@ -267,7 +270,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), plain(0)],
                 "--batch 1 --profile ./reorder.toml",
-                &["with a sequence number after the previous"],
+                &["with the sequence number that follows the previous"],
             ),
         ),
         (
@@ -275,7 +278,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), segment(0, |ip| ip, |t| t.sequence(1))],
                 "--profile ./reorder.toml",
-                &["with a sequence number after the previous"],
+                &["with the sequence number that follows the previous"],
             ),
         ),
         (Pass::TcpOff, case(vec![plain(0)], "--profile ./tcp-off.toml", &["with --profile linux"])),
@@ -555,7 +558,7 @@ fn a_superframe_of_another_size_is_explained() {
     bench.ok("coalesce -q -r a -w b --max-segs 2");
     let text = bench.ok("explain b -n 2").stdout;
     assert!(text.contains("NOT MERGED: superframe_size"), "{text}");
-    assert!(text.contains("a superframe of packets of 100 B"), "{text}");
+    assert!(text.contains("a superframe with segments of 100 B"), "{text}");
 }
 
 #[test]
@@ -606,7 +609,7 @@ fn every_reason_to_close_is_explained() {
             case(
                 connections(9),
                 "--profile ./bucket.toml",
-                &["(trains of a bucket: the maximum is 8"],
+                &["(trains per bucket: the maximum is 8"],
             ),
         ),
         (
@@ -678,8 +681,8 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
     assert!(text.contains("PASSED THROUGH: protocol"), "{text}");
-    let cure = "would merge with the format of its L2TPv3 sessions, which packets do not show: --l2tp \
-         4/default";
+    let cure = "would merge with the format of its L2TPv3 sessions, which the packets do not state: \
+                --l2tp 4/default";
     assert!(text.contains(cure), "{text}");
     // A control message contains no packet, and other protocols contain no L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();

@@ -107,7 +107,10 @@ fn every_command_lists_the_same_flows() {
     assert_eq!(slow["merging"]["ended"], serde_json::json!({"poll_end": 10}));
     // All holds are sorted alike in text and JSON, and no line is too long for a terminal.
     let text = bench.ok("coalesce --flows --sort merged a").stdout;
-    assert!(text.contains("3 directions, by merged; trains as merged by linux, hold 0:"), "{text}");
+    assert!(
+        text.contains("3 directions, sorted by merged; trains as merged by linux, hold 0:"),
+        "{text}"
+    );
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let order: Vec<_> = text.lines().filter(|line| line.contains(" > ")).collect();
     assert!(order[0].contains(":1000 > ") && order[1].starts_with("udp "), "{order:?}");

@@ -403,7 +403,7 @@ fn fragments_that_the_capture_cut_stay() {
     bench.put("a", &input);
     let run = bench.run("reassemble -r a -w b --strict");
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("  not joined       truncated 1\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("  not reassembled  truncated 1\n"), "{}", run.stdout);
     assert_eq!(bench.get("b"), input);
 }
 

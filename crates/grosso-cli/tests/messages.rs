@@ -93,8 +93,8 @@ fn unknown_link_type_passes_through() {
         assert_eq!(run.code, 3);
         assert!(
             run.stderr.ends_with(
-                "grosso: x.pcap: link type 147 (USER0) is not supported. Packets pass through \
-                 unchanged; 0 of 12 processed.\nhint: if the capture records a wrong link type, \
+                "grosso: x.pcap: link type 147 (USER0) is not supported. Its packets pass \
+                 through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
                  pass --linktype NAME\n"
             ),
             "{}",
@@ -237,7 +237,7 @@ fn two_tables_do_not_go_into_one_file() {
     {
         let run = bench.run(&format!("export a.pcap --parquet {packets} --trains {trains}"));
         assert_eq!(run.code, 2, "{packets} and {trains}: {}", run.stderr);
-        let said = format!("{packets}: --parquet and --trains are the same file");
+        let said = format!("{packets}: --parquet and --trains name the same file");
         assert!(run.stderr.contains(&said), "{}", run.stderr);
         assert!(!bench.path("t").exists() && bench.get("old").is_empty());
     }

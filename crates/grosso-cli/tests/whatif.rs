@@ -461,7 +461,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         // One line in each of three charts.
         assert_eq!(page.matches(&format!("\">{name}</text>")).count(), 3, "{name}");
     }
-    assert!(text.contains("  wait ended by    begun 3, filled 3\n"), "{text}");
+    assert!(text.contains("  waits ended by   begun 3, filled 3\n"), "{text}");
     assert!(
         text.contains(
             "
@@ -469,7 +469,7 @@ Fewest packets: linux, reorder holes with a hold time of 0: 2 packets delivered"
         ),
         "{text}"
     );
-    assert!(page.contains("wait ended by: hole_time"), "{page}");
+    assert!(page.contains("waits ended by: hole_time"), "{page}");
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn the_best_setting_can_be_typed_again() {
     bench.put("alone", &stream(&[0]));
     assert_eq!(bench.ok("whatif --json alone").json()["best"], Value::Null);
     let text = bench.ok("whatif alone").stdout;
-    assert!(text.contains("No packets merge with any of these settings of linux"), "{text}");
+    assert!(text.contains("No packets merge with any of the settings of linux"), "{text}");
 }
 
 #[test]
@@ -682,5 +682,5 @@ fn lossy_profiles_that_merge_are_named_where_invertible_ones_do_not() {
         "{text}"
     );
     let text = bench.ok("whatif pushed --profile linux").stdout;
-    assert!(text.contains("No packets merge with any of these settings of linux."), "{text}");
+    assert!(text.contains("No packets merge with any of the settings of linux."), "{text}");
 }

@@ -121,7 +121,7 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
     assert_eq!(
         text,
         "wire.pcap: 6 -> 53 packets\n2 superframes split (mss 1448, from SYN), 4 checksums \
-         completed\n0 left unchanged\n"
+         completed\n0 packets left unchanged\n"
     );
     // From a pipe the result is the same, because the SYN arrives first.
     let piped = bench.pipe("wire -r - -w -", &bench.get("send.pcap"));

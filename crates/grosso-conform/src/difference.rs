@@ -24,7 +24,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
         let follows = matches!(role, Role::Length | Role::Checksum);
         // If the lengths of the packets differ, changed length fields and checksums carry no further information.
         if is != was && !(follows && before.len() != after.len()) {
-            let text = format!("{name} was {} and is {}", hex(was), hex(is));
+            let text = format!("{name} changed from {} to {}", hex(was), hex(is));
             return Difference { text, rule: rule(role, class, was, is) };
         }
     }

@@ -118,7 +118,7 @@ impl<'a> Court<'a> {
             && is_wrong(&self.vector.frames[*index])
         {
             let text =
-                format!("packet {} has a wrong checksum and is marked as verified", index + 1);
+                format!("packet {} has a wrong checksum, but is marked as verified", index + 1);
             self.fault(Law::Vouched, &["C1"], text);
         }
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
@@ -198,7 +198,7 @@ impl<'a> Court<'a> {
         }
         let flow = self.vector.flows.iter().find(|flow| flow.contains(&joined[0]))?;
         if joined.iter().any(|index| !flow.contains(index)) {
-            return Some("they belong to several flows".to_owned());
+            return Some("they belong to different flows".to_owned());
         }
         refusal(joined.iter().map(|index| &self.vector.frames[*index]))
     }
@@ -241,7 +241,7 @@ fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
         why = why.or(reason);
     }
     coalescer.finish(sink);
-    let closed = "the frame must end before the last of these packets";
+    let closed = "the last of these packets must start a new frame";
     (frames > 1).then(|| why.unwrap_or(closed).trim_end_matches('.').to_owned())
 }
 

@@ -60,7 +60,7 @@ fn named(key: &Key, direction: &str, note: &dyn Fn(String)) -> io::Result<Option
             let user =
                 user.map_or_else(|| "another user".to_owned(), |user| format!("user {user}"));
             note(format!(
-                "esp: a program of {user} also claims the key \"{direction}\"; this path keeps running, \
+                "esp: a program of {user} also claims to use the key \"{direction}\"; this path keeps running, \
                  but if that program really has the key, make new keys for both endpoints"
             ));
             Ok(None)

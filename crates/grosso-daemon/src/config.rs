@@ -157,7 +157,7 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
         }
         _ => {
             let is_same = |taken: &&Device| taken.port().name() == device.port().name();
-            taken.iter().any(is_same).then(|| format!("{} is also in", device.port().name()))
+            taken.iter().any(is_same).then(|| format!("{} is also a port of", device.port().name()))
         }
     })
 }

@@ -191,7 +191,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
                 .into(),
-            "3:9: terminates: fragments and esp forward packets",
+            "3:9: terminates cannot be combined with fragments or esp",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", expand-acks = true }\n".into(),
@@ -205,7 +205,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (String::new(), "1:1: no [[path]]"),
         ("[[path]]\nleft = \"e\"\nright = \"e\"\n".into(), "1:1: e is used for both ports of the path"),
         (format!("{path}\n{path}"), "5:1: path \"eth1-t\" already exists"),
-        (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also in path \"eth1-t\""),
+        (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also a port of path \"eth1-t\""),
         (
             "[[path]]\nleft = \"eth1\"\nright = \"tun:t\"\n".into(),
             "1:1: eth1 and tun:t: cannot connect a port of Ethernet frames to a port of IP \
@@ -262,7 +262,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63: 2 queues from this number on exceed the maximum of 64",
+            "1:1: xdp:e:63: 2 queues starting at this number exceed the maximum of 64",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
@@ -624,5 +624,5 @@ fn a_unix_socket_has_the_header_and_the_features_of_its_table_or_of_its_words() 
     }
     let path = |left, right| format!("[[path]]\nleft = \"{left}\"\nright = \"{right}\"\n");
     let twice = &[path("tap:t", "unix:/s"), path("tap:u", "unix:/s,vnet")].concat();
-    assert!(wrong(twice).contains("is also in path"), "{}", wrong(twice));
+    assert!(wrong(twice).contains("is also a port of path"), "{}", wrong(twice));
 }

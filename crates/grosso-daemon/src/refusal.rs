@@ -42,11 +42,11 @@ pub(super) fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -
             ),
         ),
         ErrorClass::Malformed => {
-            let needs = if queues > 1 { " with several queues" } else { "" };
+            let needs = if queues > 1 { ", or has only one queue" } else { "" };
             let mode = if queues > 1 { " multi_queue" } else { "" };
             (
                 "environment.device_kind",
-                format!("the existing device has another type{needs}"),
+                format!("the existing device is not of the requested type{needs}"),
                 format!(
                     "see ip -d link show {name}; create one with ip tuntap add dev {name} mode \
                      tap{mode}"
@@ -92,7 +92,7 @@ pub(super) fn unix(command: &str, name: &str, error: &io::Error) -> Failure {
             "the directory does not exist".to_owned(),
             "create it with mkdir -p",
         ),
-        _ => ("environment.socket", error.to_string(), "another socket uses the path"),
+        _ => ("environment.socket", error.to_string(), "choose another path for the socket"),
     };
     Failure::environment(code, format!("{command}: opening {name}: {why}")).hint(hint)
 }
@@ -111,7 +111,7 @@ pub(super) fn xdp(command: &str, name: &str, queues: usize, error: &io::Error) -
         ),
         rustix::io::Errno::INVAL => (
             "environment.queues",
-            format!(": it has fewer than {queues} queues from this one on"),
+            format!(": it has fewer than {queues} queues starting at this one"),
             format!("ethtool -l {name} shows the number of queues"),
         ),
         rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM => (

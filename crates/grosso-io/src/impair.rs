@@ -107,7 +107,7 @@ impl FromStr for Impairment {
                 "seed" => value.parse().ok().map(|seed| impairment.seed = seed),
                 _ => return Err(bad(format!("unknown keyword \"{word}\""))),
             };
-            parsed.ok_or_else(|| bad(format!("{word} cannot be \"{value}\"")))?;
+            parsed.ok_or_else(|| bad(format!("invalid {word} \"{value}\"")))?;
         }
         Ok(impairment)
     }
@@ -161,7 +161,7 @@ impl ImpairStats {
                 self.overflowed,
             ),
             (
-                counter("wire_reorder", false, "The impaired link let a frame overtake others."),
+                counter("wire_reorder", false, "The impaired link reordered a frame."),
                 self.reordered,
             ),
             (

@@ -74,7 +74,10 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 ),
                 varied(
                     "Grosso in place of the receiver's NIC",
-                    &["the profiles linux, inet-lro, myri10ge, or none", "parts, or copies first"],
+                    &[
+                        "the profiles linux, inet-lro, myri10ge, or none",
+                        "packets stay in place, or are copied",
+                    ],
                     superframes("a TAP, or a veth pair"),
                 ),
                 RECEIVER,
@@ -132,7 +135,10 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
             stations: &[
                 varied(
                     "Sender (FreeBSD)",
-                    &["window of 100 KB and others", "LRO merges the pure acknowledgments, or not"],
+                    &[
+                        "window of 100 KB or another size",
+                        "LRO merges the pure acknowledgments, or not",
+                    ],
                     packets("10 Gb/s, a LAN, MTU 1500"),
                 ),
                 varied(
@@ -140,7 +146,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     &["LRO in software or in hardware, or none", "interrupts after 0 or 16 us"],
                     superframes("4 to 5 segments"),
                 ),
-                fixed("Receiver", &["acknowledges each unit, or two segments"], None),
+                fixed("Receiver", &["acknowledges every unit, or every two segments"], None),
             ],
         },
         SetupDrawing {
@@ -216,7 +222,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 varied(
                     "The loopback interface",
                     &["TSO and GSO on or off", "MTU 1500, or the longest"],
-                    superframes("or packets of the MTU"),
+                    superframes("or MTU-sized packets"),
                 ),
                 fixed("Receiver", &["the same host"], None),
             ],
@@ -226,8 +232,8 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
             stations: &[
                 varied(
                     "Sender",
-                    &["the kernel's TCP or UDP", "superframes on, off, or only GSO off"],
-                    superframes("or packets of the MTU"),
+                    &["the kernel's TCP or UDP", "superframes on or off, or only GSO off"],
+                    superframes("or MTU-sized packets"),
                 ),
                 fixed(
                     "Grosso in place of the sender's NIC",

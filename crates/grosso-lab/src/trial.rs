@@ -237,7 +237,7 @@ pub enum TrialError {
     #[error("every setting failed: {0}")]
     NoFigures(String),
     /// An error of the data path.
-    #[error("the data path: {0}")]
+    #[error("the data path failed: {0}")]
     Path(#[from] PortError),
     /// iperf3 is missing, or failed.
     #[error("iperf3: {0}")]

@@ -130,7 +130,7 @@ fn type_name(expected: &str) -> String {
         "u8" => u64::from(u8::MAX),
         "u16" => u64::from(u16::MAX),
         "u32" => u64::from(u32::MAX),
-        "u64" | "usize" => return "a whole number that is not negative".into(),
+        "u64" | "usize" => return "a non-negative whole number".into(),
         "i32" | "i64" => return "a whole number".into(),
         "f32" | "f64" => return "a number".into(),
         name if name.starts_with("struct ") => return "a table".into(),

@@ -286,7 +286,7 @@ impl OutputFacts {
     pub fn name(&self) -> &dyn core::fmt::Display {
         match &self.path {
             Some(path) => path,
-            None => &"no output file",
+            None => &"not written",
         }
     }
 }

@@ -46,7 +46,7 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
         "" if number == "0" => 1,
-        _ => return Err("expected a time with its unit: ns, us, ms or s".into()),
+        _ => return Err("expected a time with a unit (ns, us, ms or s)".into()),
     };
     let nanoseconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     nanoseconds.ok_or_else(|| "expected a number before the unit".into())

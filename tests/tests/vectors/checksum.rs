@@ -124,20 +124,40 @@ type Case<T> = (&'static str, &'static [&'static str], &'static str, T);
 
 fn sums() -> Vec<Case<Vec<u8>>> {
     vec![
-        ("c10_nothing", &["C10"], "The sum of nothing is 0, its checksum 0xffff.", vec![]),
-        ("c10_one_byte", &["C10"], "A last odd byte is the high half of a word.", vec![0x12]),
-        ("c10_odd_length", &["C10"], "So it is behind others.", vec![0x12, 0x34, 0x56]),
-        ("c10_zeros", &["C10"], "Zeros sum to 0: the checksum is 0xffff.", vec![0; 8]),
-        ("c10_ones", &["C10"], "Ones sum to 0xffff: the checksum is 0.", vec![0xff; 8]),
-        ("c10_carry", &["C10"], "A carry is added at the low end.", vec![0xff, 0xff, 0, 1]),
+        (
+            "c10_nothing",
+            &["C10"],
+            "The sum of no bytes is 0, and their checksum is 0xffff.",
+            vec![],
+        ),
+        ("c10_one_byte", &["C10"], "An odd last byte is the high half of a word.", vec![0x12]),
+        (
+            "c10_odd_length",
+            &["C10"],
+            "An odd last byte after other words is also the high half of a word.",
+            vec![0x12, 0x34, 0x56],
+        ),
+        (
+            "c10_zeros",
+            &["C10"],
+            "Eight bytes of zero sum to 0; their checksum is 0xffff.",
+            vec![0; 8],
+        ),
+        (
+            "c10_ones",
+            &["C10"],
+            "Eight bytes of 0xff sum to 0xffff; their checksum is 0.",
+            vec![0xff; 8],
+        ),
+        ("c10_carry", &["C10"], "A carry is added to the lowest bit.", vec![0xff, 0xff, 0, 1]),
         (
             "c10_two_carries",
             &["C10"],
-            "A carry may carry.",
+            "Adding a carry can cause another carry.",
             [vec![0xff; 6], vec![0, 2, 0xff]].concat(),
         ),
-        ("c10_long", &["C10"], "Carries of many words.", vec![0xff; 47]),
-        ("c10_random", &["C10"], "Any bytes, of odd length.", stream(3, 45)),
+        ("c10_long", &["C10"], "Long data causes many carries.", vec![0xff; 47]),
+        ("c10_random", &["C10"], "Random bytes of odd length.", stream(3, 45)),
     ]
 }
 
@@ -146,13 +166,28 @@ fn frames() -> Vec<Case<Vec<u8>>> {
     let zero = summing_to_zero();
     let wrong = |path: Path| path.train(&[101], |_, s| s.tcp(|tcp| tcp.checksum_xor(1))).remove(0);
     vec![
-        ("k105_tcp_ipv4", &["K105"], "A right one.", ipv4().tcp(|t| t).payload_len(101).build()),
-        ("k105_tcp_ipv4_wrong", &["K105", "G30"], "One wrong bit.", wrong(Path::Ipv4)),
-        ("k105_tcp_ipv6_wrong", &["K105", "G30"], "One wrong bit.", wrong(Path::Ipv6)),
+        (
+            "k105_tcp_ipv4",
+            &["K105"],
+            "A TCP packet over IPv4 with a correct checksum.",
+            ipv4().tcp(|t| t).payload_len(101).build(),
+        ),
+        (
+            "k105_tcp_ipv4_wrong",
+            &["K105", "G30"],
+            "A TCP packet over IPv4 with one wrong bit.",
+            wrong(Path::Ipv4),
+        ),
+        (
+            "k105_tcp_ipv6_wrong",
+            &["K105", "G30"],
+            "A TCP packet over IPv6 with one wrong bit.",
+            wrong(Path::Ipv6),
+        ),
         (
             "g10_ipv4_header_wrong",
             &["G10"],
-            "A wrong checksum of the IPv4 header.",
+            "A wrong IPv4 header checksum.",
             Packet::new()
                 .ethernet(|e| e)
                 .ipv4(|ip| ip.checksum_xor(4))
@@ -163,19 +198,19 @@ fn frames() -> Vec<Case<Vec<u8>>> {
         (
             "c11_udp_zero_is_absent",
             &["C11"],
-            "Zero in UDP is no wrong checksum but none.",
+            "Zero in UDP means that there is no checksum.",
             ipv4().udp(Udp::checksum_zero).payload_len(100).build(),
         ),
         (
             "c10_udp_sum_of_zero_is_written_as_ones",
             &["C10", "C3"],
-            "A UDP checksum that would be zero is 0xffff.",
+            "A UDP checksum that would be zero is written as 0xffff.",
             zero.build(),
         ),
         (
             "c20_tunnel",
             &["C20"],
-            "Every checksum of a tunnel counts, from the outside.",
+            "Every checksum in a tunnel is verified, outermost first.",
             ipv4()
                 .udp(|u| u)
                 .vxlan(|v| v)
@@ -194,19 +229,19 @@ fn partial() -> Vec<Case<Packet>> {
         (
             "c03_complete_tcp",
             &["C3"],
-            "A partial checksum of TCP.",
+            "A partial TCP checksum is completed.",
             ipv4().tcp(|t| t).payload_len(101),
         ),
         (
             "c03_complete_udp_over_ipv6",
             &["C3"],
-            "A partial checksum of UDP over IPv6.",
+            "A partial UDP checksum over IPv6 is completed.",
             Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|u| u).payload_len(100),
         ),
         (
             "c03_complete_udp_to_ones",
             &["C3"],
-            "Completing never writes zero: a sum of zero is 0xffff.",
+            "Completing a checksum never writes zero: zero is written as 0xffff.",
             summing_to_zero(),
         ),
     ]

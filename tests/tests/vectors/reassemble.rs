@@ -87,57 +87,105 @@ fn places(data: &[u8], places: &[(usize, usize)]) -> Vec<(u32, Piece)> {
 
 fn cases() -> Vec<Case> {
     vec![
-        ("f16_in_order", &["F16"], "Fragments in order make the datagram.", |data| {
+        ("f16_in_order", &["F16"], "Fragments that arrive in order form the datagram.", |data| {
             places(data, &[(0, 160), (160, 320), (320, 400)])
         }),
-        ("f16_last_first", &["F16"], "So do fragments in any other order.", |data| {
-            places(data, &[(320, 400), (160, 320), (0, 160)])
-        }),
-        ("f16_a_gap_stays", &["F16"], "Without one of them there is no datagram.", |data| {
-            places(data, &[(0, 160), (320, 400)])
-        }),
-        ("f01_identifications", &["F1"], "Two datagrams in turn do not mix.", |data| {
-            let pieces = cut(data, 160);
-            pieces.into_iter().flat_map(|piece| [(1, piece.clone()), (2, piece)]).collect()
-        }),
-        ("f15_duplicate", &["F15"], "The same fragment again changes nothing.", |data| {
+        (
+            "f16_last_first",
+            &["F16"],
+            "Fragments that arrive in another order form the datagram.",
+            |data| places(data, &[(320, 400), (160, 320), (0, 160)]),
+        ),
+        (
+            "f16_a_gap_stays",
+            &["F16"],
+            "A datagram with a missing fragment is not reassembled.",
+            |data| places(data, &[(0, 160), (320, 400)]),
+        ),
+        (
+            "f01_identifications",
+            &["F1"],
+            "Alternating fragments of two datagrams are not mixed.",
+            |data| {
+                let pieces = cut(data, 160);
+                pieces.into_iter().flat_map(|piece| [(1, piece.clone()), (2, piece)]).collect()
+            },
+        ),
+        ("f15_duplicate", &["F15"], "A duplicate fragment is ignored.", |data| {
             places(data, &[(0, 160), (0, 160), (160, 400)])
         }),
-        ("f14_overlap", &["F14"], "An overlap kills the datagram, whatever comes later.", |data| {
-            places(data, &[(0, 160), (80, 240), (160, 320), (320, 400)])
-        }),
-        ("f14_overlap_of_other_bytes", &["F14"], "So does one that would write others.", |data| {
-            let mut pieces = places(data, &[(0, 160), (0, 160), (160, 400)]);
-            pieces[1].1.data.iter_mut().for_each(|byte| *byte ^= 1);
-            pieces
-        }),
-        ("f14_inside_the_first", &["F14", "F12"], "A tail inside the first (teardrop).", |data| {
-            let tail = Piece { offset: 80, more: false, data: data[80..120].to_vec() };
-            vec![(1, Piece::of(data, 0, 160)), (1, tail), (1, Piece::of(data, 160, 400))]
-        }),
-        ("f12_two_ends", &["F12"], "Two ends contradict each other.", |data| {
-            let end = |at: usize| Piece { offset: 320, more: false, data: data[320..at].to_vec() };
-            vec![(1, end(400)), (1, end(360)), (1, Piece::of(data, 0, 320))]
-        }),
-        ("f12_beyond_the_end", &["F12"], "Nothing lies behind the end.", |data| {
-            let beyond = Piece { offset: 400, more: true, data: vec![7; 80] };
-            let [first, last] = [Piece::of(data, 0, 160), Piece::of(data, 160, 400)];
-            vec![(1, last), (1, beyond), (1, first)]
-        }),
-        ("f13_beyond_65535", &["F13"], "No datagram is longer than 65535 bytes.", |data| {
-            let far = Piece { offset: 65528, more: false, data: vec![7; 80] };
-            vec![(1, Piece::of(data, 0, 160)), (1, far)]
-        }),
-        ("f11_empty", &["F11"], "A fragment without data kills the datagram.", |data| {
+        (
+            "f14_overlap",
+            &["F14"],
+            "An overlap discards the datagram, regardless of later fragments.",
+            |data| places(data, &[(0, 160), (80, 240), (160, 320), (320, 400)]),
+        ),
+        (
+            "f14_overlap_of_other_bytes",
+            &["F14"],
+            "An overlap with different bytes discards the datagram.",
+            |data| {
+                let mut pieces = places(data, &[(0, 160), (0, 160), (160, 400)]);
+                pieces[1].1.data.iter_mut().for_each(|byte| *byte ^= 1);
+                pieces
+            },
+        ),
+        (
+            "f14_inside_the_first",
+            &["F14", "F12"],
+            "A last fragment inside the first discards the datagram (teardrop).",
+            |data| {
+                let tail = Piece { offset: 80, more: false, data: data[80..120].to_vec() };
+                vec![(1, Piece::of(data, 0, 160)), (1, tail), (1, Piece::of(data, 160, 400))]
+            },
+        ),
+        (
+            "f12_two_ends",
+            &["F12"],
+            "Last fragments with different ends discard the datagram.",
+            |data| {
+                let end =
+                    |at: usize| Piece { offset: 320, more: false, data: data[320..at].to_vec() };
+                vec![(1, end(400)), (1, end(360)), (1, Piece::of(data, 0, 320))]
+            },
+        ),
+        (
+            "f12_beyond_the_end",
+            &["F12"],
+            "A fragment beyond the end discards the datagram.",
+            |data| {
+                let beyond = Piece { offset: 400, more: true, data: vec![7; 80] };
+                let [first, last] = [Piece::of(data, 0, 160), Piece::of(data, 160, 400)];
+                vec![(1, last), (1, beyond), (1, first)]
+            },
+        ),
+        (
+            "f13_beyond_65535",
+            &["F13"],
+            "A datagram longer than 65535 bytes is discarded.",
+            |data| {
+                let far = Piece { offset: 65528, more: false, data: vec![7; 80] };
+                vec![(1, Piece::of(data, 0, 160)), (1, far)]
+            },
+        ),
+        ("f11_empty", &["F11"], "A fragment without data discards the datagram.", |data| {
             let empty = Piece { offset: 160, more: true, data: Vec::new() };
             vec![(1, Piece::of(data, 0, 160)), (1, empty), (1, Piece::of(data, 160, 400))]
         }),
-        ("f10_no_multiple_of_8", &["F10"], "All but the last are multiples of 8.", |data| {
-            let odd = Piece { offset: 0, more: true, data: data[..157].to_vec() };
-            vec![(1, odd), (1, Piece::of(data, 160, 400))]
-        }),
-        ("f05_the_key_is_free_again", &["F5"], "A key serves the next datagram.", |data| {
-            places(data, &[(0, 160), (160, 400), (0, 200), (200, 400)])
-        }),
+        (
+            "f10_no_multiple_of_8",
+            &["F10"],
+            "The length of every fragment except the last must be a multiple of 8.",
+            |data| {
+                let odd = Piece { offset: 0, more: true, data: data[..157].to_vec() };
+                vec![(1, odd), (1, Piece::of(data, 160, 400))]
+            },
+        ),
+        (
+            "f05_the_key_is_free_again",
+            &["F5"],
+            "After a complete datagram, another one can have the same key.",
+            |data| places(data, &[(0, 160), (160, 400), (0, 200), (200, 400)]),
+        ),
     ]
 }

@@ -92,80 +92,85 @@ fn tcp() -> Vec<Case> {
         (
             "s07_exact_multiple",
             &["S7"],
-            "A payload of three full segments makes three packets.",
+            "A payload of three full segments becomes three packets.",
             tcp4(300, same, all),
         ),
-        ("s07_last_is_shorter", &["S7"], "The last packet has the rest.", tcp4(201, same, all)),
+        (
+            "s07_last_is_shorter",
+            &["S7"],
+            "The last packet contains the remaining payload.",
+            tcp4(201, same, all),
+        ),
         (
             "s10_sequence_wraps",
             &["S10"],
-            "The sequence number advances by the payload, and wraps.",
+            "The sequence number advances by the payload length, and wraps.",
             tcp4(300, same, |tcp| tcp.sequence(0xffff_ff9c)),
         ),
         (
             "s11_fin_and_psh_on_the_last",
             &["S11"],
-            "FIN and PSH are on the last packet only.",
+            "FIN and PSH are set only on the last packet.",
             tcp4(300, same, |tcp| tcp.fin().psh()),
         ),
         (
             "s11_cwr_on_the_first",
             &["S11"],
-            "CWR is on the first packet only, unless the superframe says otherwise.",
+            "CWR is set only on the first packet, unless the superframe specifies every packet.",
             tcp4(300, same, Tcp::cwr),
         ),
         (
             "s11_cwr_on_every",
             &["S11"],
-            "CWR is on every packet where the superframe says so (AccECN).",
+            "CWR is set on every packet if the superframe specifies it (AccECN).",
             tcp4(300, same, Tcp::cwr).gso(|gso| gso.cwr = Cwr::Every),
         ),
         (
             "s11_ece_and_ae_on_every",
             &["S11"],
-            "Every other flag is on every packet.",
+            "All other flags are copied to every packet.",
             tcp4(300, same, |tcp| tcp.ece().ae()),
         ),
         (
             "s11_options_on_every",
             &["S11"],
-            "Options, window and urgent pointer are on every packet.",
+            "Options, window and urgent pointer are copied to every packet.",
             tcp4(300, same, |tcp| tcp.timestamps(1, 2).window(7).urgent_pointer(3)),
         ),
         (
             "s12_ids_step",
             &["S12"],
-            "Identifications step by one, and wrap.",
+            "Identifications increase by one, and wrap.",
             tcp4(300, |ip| ip.id(65535), all),
         ),
         (
             "s12_ids_stay",
             &["S12"],
-            "Identifications stay where the superframe says so.",
+            "Identifications stay constant if the superframe specifies it.",
             tcp4(300, |ip| ip.id(9), all).gso(|gso| gso.fixed_ids = IpLevels::NONE.with(0)),
         ),
         (
             "s12_tos_ttl_and_df_on_every",
             &["S12"],
-            "TOS, TTL and DF are on every packet.",
+            "TOS, TTL and DF are copied to every packet.",
             tcp4(250, |ip| ip.tos(0x2a).ttl(3).df(false), all),
         ),
         (
             "s13_ipv6",
             &["S13"],
-            "The IPv6 payload length is that of each packet.",
+            "Each packet has its own IPv6 payload length.",
             counted(ipv6().tcp(|t| t), 250, 100),
         ),
         (
             "s05_extension_headers_on_every",
             &["S5"],
-            "Extension headers are on every packet.",
+            "Extension headers are copied to every packet.",
             counted(ipv6().hop_by_hop(|h| h).destination_options(|d| d).tcp(|t| t), 250, 100),
         ),
         (
             "s06_vlan_on_every",
             &["S6"],
-            "Link headers are on every packet.",
+            "Link-layer headers are copied to every packet.",
             counted(
                 Packet::new()
                     .ethernet(|e| e)
@@ -179,13 +184,13 @@ fn tcp() -> Vec<Case> {
         (
             "s14_odd_segment",
             &["S14"],
-            "Checksums of packets of odd length are right.",
+            "Packets of odd length have correct checksums.",
             counted(Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t), 303, 101),
         ),
         (
             "s07_greatest",
             &["S7", "S14"],
-            "The greatest packet of 65535 bytes.",
+            "A superframe of the maximum length, 65535 bytes, is split.",
             counted(Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t), 65495, 1448),
         ),
     ]
@@ -204,19 +209,19 @@ fn udp() -> Vec<Case> {
         (
             "s20_last_is_shorter",
             &["S20", "S23"],
-            "The last datagram is shorter, and its length says so.",
+            "The last datagram is shorter, and its length field agrees.",
             counted(udp(), 201, 100),
         ),
         (
             "s20_ipv6",
             &["S20", "S13"],
-            "Datagrams over IPv6.",
+            "Datagrams over IPv6 are split.",
             counted(Packet::new().ethernet(|e| e).ipv6(|ip| ip).udp(|udp| udp), 250, 100),
         ),
         (
             "s21_checksum_of_zero",
             &["S21", "C3"],
-            "A sum of zero is written as 0xffff: zero says that there is no checksum.",
+            "A checksum of zero is written as 0xffff: zero means that there is no checksum.",
             Superframe::new(&udp().payload(&zero), 100).gso(|gso| gso.segments = 2),
         ),
     ]
@@ -241,26 +246,26 @@ fn tunnels() -> Vec<Case> {
         (
             "s40_outer_checksum_stays_absent",
             &["S40"],
-            "Both levels advance; an outer checksum of zero stays zero.",
+            "The fields of both levels advance; an outer checksum of zero stays zero.",
             counted(vxlan(Udp::checksum_zero), 250, 100),
         ),
         (
             "s40_outer_checksum_is_made",
             &["S40"],
-            "An outer checksum is made for each packet.",
+            "Each packet gets its own outer checksum.",
             counted(vxlan(|udp| udp), 250, 100),
         ),
         (
             "s41_each_level_has_its_law",
             &["S41", "S44"],
-            "Outer identifications stay while inner ones step.",
+            "Outer identifications stay constant while inner ones increase.",
             counted(ip_in_ip.tcp(|t| t), 250, 100)
                 .gso(|gso| gso.fixed_ids = IpLevels::NONE.with(0)),
         ),
         (
             "s43_gre_checksum",
             &["S43"],
-            "A GRE checksum is made for each packet.",
+            "Each packet gets its own GRE checksum.",
             counted(
                 Packet::new()
                     .ethernet(|e| e)

@@ -103,14 +103,14 @@ pub(crate) struct EndWords {
 impl EndWords {
     /// Phrases for a command that writes a capture.
     pub(crate) const WRITTEN: Self =
-        Self { done: "processed and written", unparsed: "Packets pass through unchanged; " };
+        Self { done: "processed and written", unparsed: "Its packets pass through unchanged; " };
     /// Phrases of a command that only reports.
     pub(crate) const PROCESSED: Self = Self { done: "processed", unparsed: "" };
     /// Phrases of a command that writes tables.
     #[cfg(feature = "tables")]
     pub(crate) const TABLES: Self = Self {
         done: "processed and written",
-        unparsed: "Packets become rows without headers.\x20",
+        unparsed: "Its packets become rows without headers.\x20",
     };
 }
 

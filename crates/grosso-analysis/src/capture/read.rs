@@ -410,7 +410,7 @@ impl Unparsed {
         }
         let total = input.reader.packets();
         let message = format!(
-            "{}: link type {} is not supported. {fate}{} of {total} processed.",
+            "{}: link type {} is not supported. {fate}{} of {total} were processed.",
             input.name,
             link_name(self.link_type),
             total - self.packets,

@@ -169,7 +169,7 @@ fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, sessi
         session.note(format!(
             "with profile {name}, later packets overwrite earlier ones, so `segment` cannot restore them"
         ));
-        session.hint("--profile linux merges only what can be split again");
+        session.hint("--profile linux merges packets only if `segment` can restore them");
     } else if format == Format::Pcap {
         session.note(
             "pcap cannot record how to split superframes, so `segment` cannot restore the packets",

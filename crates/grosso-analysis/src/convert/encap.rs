@@ -139,7 +139,9 @@ fn note(numbered: u64, not_ethernet: u64, session: &Session) {
     }
     if not_ethernet > 0 {
         let packets = units::count(not_ethernet, "packet");
-        session.note(format!("{packets} left unchanged: the tunnel carries Ethernet frames"));
+        session.note(format!(
+            "{packets} left unchanged: the tunnel carries Ethernet frames, but the packets have no Ethernet header"
+        ));
         session.hint("vxlan gpe, geneve innerprotoinherit, gre and ipip carry IP packets");
     }
 }

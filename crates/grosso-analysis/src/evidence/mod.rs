@@ -98,7 +98,7 @@ impl Evidence {
             Self::Recorded => "recorded",
             Self::Checksum => "complete checksum",
             Self::Prefix => "checksum of the first packet",
-            Self::IpId => "from IP-ID steps",
+            Self::IpId => "from IP IDs",
             Self::Stride => "headers repeat",
             Self::Icmp => "from ICMP too-big",
             Self::PlainSegments => "from other segments",
@@ -111,11 +111,11 @@ impl Evidence {
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",
-            Self::Recorded => "what the capture recorded",
+            Self::Recorded => "the capture's metadata",
             Self::Checksum => "a complete checksum",
             Self::Prefix => "the checksum of the first packet",
-            Self::IpId => "the steps of the IPv4 identification",
-            Self::Stride => "headers that repeat",
+            Self::IpId => "the IPv4 identification",
+            Self::Stride => "repeated headers",
             Self::Icmp => "an ICMP message with the path MTU",
             Self::PlainSegments => "the other packets of the flow",
             Self::Syn => "the MSS of the SYNs",

@@ -82,12 +82,12 @@ pub(super) fn of_pass(
         Pass::TunnelLevels => {
             limit("tunnels-max", profile.tunnels_max.into(), levels.checked_sub(1))
         }
-        Pass::TooDeep => limit("headers of a packet", LAYERS_MAX, None),
+        Pass::TooDeep => limit("headers per packet", LAYERS_MAX, None),
         Pass::TableFull => {
             limit("limits.flows", profile.limits.flows, Some(profile.limits.flows as u64 + 1))
         }
         Pass::HeaderTooLong => {
-            limit("bytes of headers", HEADER_BYTES_MAX, Some(stack.header_len() as u64))
+            limit("header bytes", HEADER_BYTES_MAX, Some(stack.header_len() as u64))
         }
         _ => None,
     };
@@ -119,7 +119,7 @@ pub(super) fn limit_of_close(reason: Close, packets: u64, profile: &Profile) -> 
         Close::SegmentLimit => {
             ("limits.udp-segments", limits.udp_segments.into(), Some(packets + 1))
         }
-        Close::BucketFull => ("trains of a bucket", WAYS, Some(WAYS + 1)),
+        Close::BucketFull => ("trains per bucket", WAYS, Some(WAYS + 1)),
         Close::TableFull => ("limits.flows", limits.flows as u64, Some(limits.flows as u64 + 1)),
         Close::HeaderStacksFull => ("header stacks", HEADER_STACKS, Some(HEADER_STACKS + 1)),
         Close::PartsFull => ("limits.parts", limits.parts as u64, Some(limits.parts as u64 + 1)),
@@ -251,10 +251,10 @@ impl Pair<'_> {
             }
             NoMerge::Longer => format!("at most {} B of payload", self.held.gso_size?),
             NoMerge::SuperframeSize => {
-                format!("a superframe of packets of {} B", self.held.gso_size?)
+                format!("a superframe with segments of {} B", self.held.gso_size?)
             }
             NoMerge::SizeLimit if self.is_free() => format!("--max-size {}", would_be? + 1),
-            NoMerge::SizeLimit => "fewer bytes".into(),
+            NoMerge::SizeLimit => "less payload".into(),
             NoMerge::SegmentLimit => format!("--max-segs {}", would_be?),
             NoMerge::TcpAcknowledgmentAlone => {
                 "a later acknowledgment number or another window".into()
@@ -380,13 +380,13 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::Padded => "a frame without trailing bytes",
         Pass::LengthZero => "a capture that records the segment size (grosso capture)",
         Pass::Ipv4Options => "an IPv4 header without options",
-        Pass::Ipv4ReservedBit => "a reserved bit that is clear",
+        Pass::Ipv4ReservedBit => "a reserved bit of zero",
         Pass::Ipv4Checksum | Pass::Checksum => {
             "a correct checksum (grosso csum verify shows which is wrong)"
         }
-        Pass::ChecksumForm => "the usual form of the checksum",
+        Pass::ChecksumForm => "the checksum that segmentation would write",
         Pass::ChecksumNone => "a UDP checksum",
-        Pass::ChecksumPartial => "a partial checksum of its innermost header",
+        Pass::ChecksumPartial => "a partial checksum in its innermost header",
         Pass::RemoteChecksum => {
             "an outer checksum, and an offset that points to the inner checksum"
         }
@@ -401,7 +401,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
             "a train of its flow that is held when it arrives: a longer --hold, a larger --batch"
         }
         Pass::TableFull => "a free slot: a larger --max-flows, or rules.full = \"evicts\"",
-        Pass::TcpLate | Pass::TcpOverlap => "a sequence number after the previous packet's",
+        Pass::TcpLate | Pass::TcpOverlap => "the sequence number that follows the previous packet",
         Pass::GreFlags => "GRE without sequence numbers",
         Pass::GeneveControl => "never: it is addressed to the tunnel endpoint",
         Pass::Superframe => "packets instead of a superframe (grosso wire)",
@@ -410,7 +410,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
 }
 
 /// Remedy for an L2TPv3 session without a configured format.
-const TELL_L2TP: &str = "the format of its L2TPv3 sessions, which packets do not show: --l2tp \
+const TELL_L2TP: &str = "the format of its L2TPv3 sessions, which the packets do not state: --l2tp \
                          4/default";
 /// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
 /// preserves too.

@@ -84,7 +84,7 @@ fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };
     if let Some(other) = shares.iter().find(|share| share.of != of) {
         return refuse(format!(
-            "{} is one of {} shards, but other reports are one of {of}",
+            "{} is from a run with {} shards, but other reports are from a run with {of}",
             other.name, other.of
         ));
     }

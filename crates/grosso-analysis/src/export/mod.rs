@@ -137,7 +137,7 @@ fn refuse_one_file_for_two(options: &Export) -> Result<(), Failure> {
     let mut before: Vec<(&str, &Path)> = Vec::new();
     for (option, path) in tables(options) {
         if let Some((other, file)) = before.iter().find(|(_, file)| leads_to_same(file, path)) {
-            let message = format!("{}: {other} and {option} are the same file", shown(file));
+            let message = format!("{}: {other} and {option} name the same file", shown(file));
             return Err(Failure::usage("usage.same_file", message));
         }
         before.push((option, path));

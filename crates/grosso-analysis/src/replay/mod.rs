@@ -94,7 +94,7 @@ impl Aside {
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::LinkType => "Its link type is not supported.",
-            Self::Options => "It has options that a superframe could not restore.",
+            Self::Options => "It has pcapng options that would be lost in a superframe.",
             Self::Length => "Its headers are truncated, or its length field is wrong.",
             Self::Time => "It has no timestamp, or one that does not fit into nanoseconds.",
             Self::Interfaces => "Too many interfaces are active at once.",

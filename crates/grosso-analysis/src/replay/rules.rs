@@ -100,7 +100,7 @@ impl HoldTime {
     /// Fails if the text has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(most) = text.strip_prefix("auto") else {
-            let why = |why| format!("{why}; or auto, or auto:100us");
+            let why = |why| format!("{why}, or auto, or auto:100us");
             return parse_time(text).map(Self::fixed).map_err(why);
         };
         let most_ns = match most.strip_prefix(':') {

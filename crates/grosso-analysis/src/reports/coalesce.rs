@@ -111,7 +111,7 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("not merged", &self.not_merged));
         text.push_str(&count_lines("passed through", &self.passed));
         text.push_str(&count_lines("trains ended by", &self.closed));
-        text.push_str(&count_lines("wait ended by", &self.waited));
+        text.push_str(&count_lines("waits ended by", &self.waited));
         if self.filtered > 0 {
             let filtered = units::count(self.filtered, "acknowledgment");
             text.push_str(&format!("  dropped {filtered} that later ones supersede\n"));

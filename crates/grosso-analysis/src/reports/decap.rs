@@ -121,10 +121,10 @@ impl DecapTally {
         });
         let mut text = list_lines("tunnels", tunnels);
         text.push_str(&count_lines("congestion", &self.congestion));
-        text.push_str(&count_lines("left out", &self.left_out));
+        text.push_str(&count_lines("omitted headers", &self.left_out));
         if self.plain > 0 {
             let plain = core::iter::once(self.plain.to_string());
-            text.push_str(&list_lines("in no tunnel", plain));
+            text.push_str(&list_lines("not in a tunnel", plain));
         }
         text + &self.refused.lines()
     }
@@ -159,7 +159,7 @@ impl Report for DecapReport {
         text.push_str(&self.tally.lines());
         for Depth { depth, found } in &self.joined {
             let place = match depth {
-                0 => "around tunnels".into(),
+                0 => "outside the tunnels".into(),
                 depth => format!("at depth {depth}"),
             };
             text.push_str(&format!(

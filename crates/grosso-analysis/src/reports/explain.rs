@@ -87,9 +87,9 @@ impl JudgmentFacts {
             ("superframe", Some(size)) => format!("a superframe, split every {size} B"),
             (reason, _) => format!("undecided: {reason}"),
         };
-        let by = self.by.map(|by| format!(", by {}", by.noun())).unwrap_or_default();
+        let by = self.by.map(|by| format!(", according to {}", by.noun())).unwrap_or_default();
         let guess = if self.guess { " (a guess)" } else { "" };
-        let against = self.against.map(|against| format!(", against {}", against.noun()));
+        let against = self.against.map(|against| format!("; contradicted by {}", against.noun()));
         format!("{what}{by}{guess}{}", against.unwrap_or_default())
     }
 }

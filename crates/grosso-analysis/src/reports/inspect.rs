@@ -385,7 +385,7 @@ fn mss_line(mss: &Mss) -> String {
     }
     if *ip_id_pairs > 0 {
         let gaps = ip_id_pairs - ip_id_agree;
-        let agree = format!("; IP-ID steps agree on {ip_id_agree} of {ip_id_pairs} pairs");
+        let agree = format!("; IP IDs agree in {ip_id_agree} of {ip_id_pairs} pairs");
         line.push_str(&agree);
         if gaps > 0 && line.len() + 12 + gaps.to_string().len() <= COLUMNS {
             line.push_str(&format!(", {gaps} gap{}", if gaps == 1 { "" } else { "s" }));

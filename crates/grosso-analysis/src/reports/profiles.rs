@@ -126,9 +126,9 @@ pub const ONE: ReportForm = ReportForm::of::<Envelope<One>>("grosso.profile/1");
 
 /// A description of each built-in profile, in at most 53 columns.
 const ABOUT: &[(&str, &str)] = &[
-    ("linux", "GRO of Linux 7.2, with a larger flow table: default"),
+    ("linux", "GRO of Linux 7.2, with a larger flow table (default)"),
     ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
-    ("linux-6.12", "GRO of Linux 6.12: linux-8x8, older IP ID rule"),
+    ("linux-6.12", "GRO of Linux 6.12: linux-8x8 with an older IP ID rule"),
     ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
     ("inet-lro-2007", "inet-lro as submitted for review in 2007"),
     ("myri10ge", "LRO of the driver for Myricom's 10 Gbit/s NICs"),

@@ -122,7 +122,7 @@ impl Joining {
             let again = core::iter::once(self.duplicates.to_string());
             text.push_str(&list_lines("duplicates", again));
         }
-        text.push_str(&count_lines("not joined", &self.passed));
+        text.push_str(&count_lines("not reassembled", &self.passed));
         text.push_str(&self.alone.lines());
         let sets: u64 = self.left.values().sum();
         if sets > 0 {

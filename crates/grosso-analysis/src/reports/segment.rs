@@ -44,7 +44,7 @@ impl Report for SegmentReport {
             self.input.packets,
             self.output.packets,
             units::count(self.cut, "superframe"),
-            self.segments,
+            units::count(self.segments, "packet"),
         );
         if self.undescribed > 0 {
             let frames = units::count(self.undescribed, "superframe");

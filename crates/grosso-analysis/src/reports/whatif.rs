@@ -275,8 +275,7 @@ impl Choice {
         let held = self.held_ns.map_or(String::new(), |held| {
             let (p99, max) = (units::duration(held.p99), units::duration(held.max));
             format!(
-                "; 99 % of the merged packets are held for {p99} or less, all for {max} or \
-                     less"
+                "; 99 % of the merged packets are held for at most {p99}, all for at most {max}"
             )
         });
         format!(
@@ -361,7 +360,7 @@ impl WhatifReport {
             text.push_str(&count_lines("not merged", &longest.not_merged));
             text.push_str(&count_lines("passed through", &longest.passed));
             text.push_str(&count_lines("trains ended by", &longest.closed));
-            text.push_str(&count_lines("wait ended by", &longest.waited));
+            text.push_str(&count_lines("waits ended by", &longest.waited));
         }
         text
     }
@@ -409,10 +408,10 @@ impl WhatifReport {
         if lossy.is_empty() {
             let names = Setting::groups(&self.settings).filter_map(|group| group.first());
             let names: Vec<String> = names.map(Setting::name).collect();
-            return format!("No packets merge with any of these settings of {}", names.join("; "));
+            return format!("No packets merge with any of the settings of {}", names.join("; "));
         }
         format!(
-            "No packets merge with the invertible profiles; {}, only for hosts that terminate TCP",
+            "No packets merge with the invertible profiles; {}, but only on hosts that terminate TCP",
             lossy.join(", ")
         )
     }
@@ -478,7 +477,7 @@ const HEADINGS: [&str; 2] = [
 pub const NOT_KNOWN: &[&str] = &[
     "CPU time saved or spent",
     "the number of packets per poll, which --batch sets",
-    "the reaction of senders to delayed acknowledgments",
-    "the timing at other points of the path",
+    "how senders react to delayed acknowledgments",
+    "the timing at other points on the path",
     "packets that offloads had merged before the capture",
 ];

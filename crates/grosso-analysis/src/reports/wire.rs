@@ -109,14 +109,14 @@ impl Report for WireReport {
             units::count(*split, "superframe"),
             units::count(self.checksums_completed, "checksum"),
         )));
-        text.push_str(&format!("{left} left unchanged\n"));
+        text.push_str(&format!("{} left unchanged\n", units::count(left, "packet")));
         if self.guessed > 0 {
             let frames = units::count(self.guessed, "packet");
             text.push_str(&format!(
                 "{frames} split with a guessed segment size (--strict leaves them unchanged)\n"
             ));
         }
-        text.push_str(&count_lines("left", &self.left));
+        text.push_str(&count_lines("unchanged", &self.left));
         text
     }
 

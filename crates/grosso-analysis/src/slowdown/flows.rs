@@ -272,7 +272,7 @@ impl FlowTable {
         };
         let merged = merged_by.as_ref().map(|rules| format!("; trains as merged by {rules}"));
         let (merged, order) = (merged.unwrap_or_default(), sorted_by.name());
-        let mut text = wrap(&format!("{count}, by {order}{merged}:"));
+        let mut text = wrap(&format!("{count}, sorted by {order}{merged}:"));
         text.push_str(&style.faint(&line(&HEAD.map(str::to_owned))));
         text.push('\n');
         for row in rows {

@@ -62,7 +62,7 @@ pub(crate) struct ListedFlows {
         value_parser = parse_rows
     )]
     flows: Option<usize>,
-    /// Sort the table of flows by this figure
+    /// Sort the flow table by this column
     #[arg(long, value_name = "FIGURE", requires = "flows", default_value = "bytes", value_parser = flow_order())]
     #[arg(hide_short_help = true)]
     sort: FlowOrder,
@@ -108,8 +108,7 @@ pub(crate) struct Rules {
     /// Use this merge profile: a name from `grosso profiles`, or a file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = replay::Rules::PROFILE)]
     pub(crate) profile: String,
-    /// End a poll after N packets, before a gap longer than TIME (5us), or at each new timestamp
-    /// ("stamp")
+    /// End a poll after N packets, at each new timestamp ("stamp"), or before a gap longer than TIME, for example 5us
     #[arg(long, value_name = "N", default_value = replay::Rules::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     /// Hold trains across polls for this long in capture time: 20us, 1ms or auto [default: from the profile]
@@ -183,8 +182,8 @@ pub(crate) struct Wire {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) known: Known,
-    /// Set the timestamps of split packets: "same" as the superframe, or spaced at a line rate, such as
-    /// line=10G, per interface and direction
+    /// Set the timestamps of split packets: "same" (as the superframe), or spaced at a line rate, for example line=10G,
+    /// per interface and direction
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
     pub(crate) ts: Spacing,
     #[command(flatten)]
@@ -370,11 +369,11 @@ Example:
 pub(crate) const WIRE_HELP: &str = "\
 Evidence decides whether a frame is a superframe and where to split it. Strongest
 first: --mss, --mtu and --uso-size; metadata in the capture; a complete checksum;
-steps of the IPv4 identification; repeated headers; ICMP too-big messages;
+increments of the IPv4 identification; repeated headers; ICMP too-big messages;
 other packets of the flow; the MSS in the SYNs; an MTU of 1500. `grosso explain
 FILE N` names the deciding evidence. Guesses and contradictions are reported;
-with --strict such frames stay unchanged. UDP superframes of unknown segment size
-stay whole, and so do superframes with a bad checksum.
+with --strict such frames stay unchanged. Superframes with a bad checksum and UDP
+superframes of unknown segment size are never split.
 
 Examples:
   grosso wire -r send.pcap -w wire.pcapng
@@ -383,11 +382,11 @@ Examples:
   grosso wire monday.pcap tuesday.pcap -w both.pcapng -f 'host 192.0.2.7'";
 
 pub(crate) const REASSEMBLE_HELP: &str = "\
-A datagram takes the position and timestamp of its last fragment. Fragments that
-cannot be reassembled stay unchanged, and the report lists the missing or
-overlapping bytes. --timeout and --memory limit the wait. Linux also limits the
-number of other fragments in between: --distance 64. A pipe is copied to a
-temporary file.
+A reassembled datagram takes the position and timestamp of its last fragment.
+Fragments that cannot be reassembled stay unchanged, and the report lists the
+missing or overlapping bytes. --timeout and --memory limit how long and how many
+fragments are kept. Linux also limits the number of other fragments that may arrive
+in between, as --distance 64 does. A pipe is copied to a temporary file.
 
 Examples:
   grosso reassemble -r sip.pcap -w whole.pcap
@@ -432,7 +431,7 @@ Examples:
   grosso decap -r fou.pcap -w inner.pcap --port fou=5555/4";
 
 pub(crate) const FRAGMENT_HELP: &str = "\
-Packets that must not or cannot be fragmented stay whole and are counted by
+Packets that must not or cannot be fragmented stay unchanged and are counted by
 reason. Superframes are not fragmented: convert them with `grosso wire` first.
 TCP superframes are detected as in `grosso wire`. A long UDP datagram counts as a
 superframe only with --uso-size, because IP fragments long datagrams.
@@ -454,8 +453,8 @@ Example:
 
 pub(crate) const EXPLAIN_HELP: &str = "\
 Shows whether the frame is a wire packet or a superframe, and the evidence for it.
-Then replays the capture through the coalescer and shows what happened to the
-packet.
+Then replays the capture through the coalescer and shows whether the packet was
+merged, and why.
 
 Example:
   grosso explain wire.pcapng 231";

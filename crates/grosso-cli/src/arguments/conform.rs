@@ -21,7 +21,7 @@ enum ConformTask {
 
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
-    /// Task of the program
+    /// Select the task that the program performs
     #[arg(long, value_enum, default_value = "coalesce")]
     task: ConformTask,
     /// Set the program's time limit per poll

@@ -51,16 +51,16 @@ pub(crate) struct Bridge {
     /// Read at most this many frames per poll [default: 64]
     #[arg(long, value_name = "FRAMES", hide_short_help = true)]
     pub(crate) poll_budget: Option<u16>,
-    /// Poll for frames this long before sleeping, like net.core.busy_poll: 50us [default: 0]
+    /// Poll for frames this long before sleeping, as net.core.busy_poll does: 50us [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) busy_poll: Option<u64>,
-    /// Impair frames in both directions: 'delay 5ms jitter 1ms loss 0.1%'
+    /// Impair frames in both directions, for example 'delay 5ms jitter 1ms loss 0.1%'
     #[arg(long, value_name = "IMPAIRMENTS", hide_short_help = true)]
     pub(crate) impair: Option<Impairment>,
     /// Serve Prometheus metrics at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Name the path in counters [default: its ports]
+    /// Set the name of the path in counters [default: the names of its ports]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) name: Option<String>,
     /// Set the MTU of the TUN and TAP devices

@@ -81,19 +81,19 @@ pub(crate) struct Capture {
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
-    /// Stop after this time: 500ms, 10s
+    /// Stop after this time, for example 500ms or 10s
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) duration: Option<u64>,
     /// Do not set the interface to promiscuous mode
     #[arg(short = 'p', long, hide_short_help = true)]
     pub(crate) no_promiscuous: bool,
-    /// Set the size of the buffer for packets that wait to be written: 8M, 1G
+    /// Set the capture buffer size, for example 8M or 1G
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_bytes, hide_short_help = true)]
     pub(crate) ring: u64,
-    /// Set the format; pcap stores no metadata
+    /// Set the file format; pcap stores no metadata
     #[arg(short = 'F', long, value_name = "FORMAT", default_value = "pcapng", value_parser = one_of(FORMATS))]
     format: Format,
-    /// Set the timestamp precision in files and over IP; Arkime needs micro
+    /// Set the timestamp precision in files and pcap-over-IP; Arkime needs micro
     #[arg(long, value_name = "UNIT", default_value = "nano", hide_short_help = true)]
     time_stamp_precision: Precision,
     #[command(flatten)]
@@ -213,14 +213,14 @@ Wireshark opens the file as usual; Grosso can split its superframes exactly.
 
 Tunnel ports set with --port (vxlan=8472) are recorded with the packets.
 
--i any keeps the link type of each interface, so Ethernet headers stay; tcpdump
-drops them.
+-i any keeps the link type of each interface, and thus the Ethernet headers, which
+tcpdump drops.
 
 --wire splits superframes and completes checksums as a network card does, using
-the kernel's metadata; it never guesses. --listen and --to imply it. With several
--w, --listen or --to, each output gets a share of the flows; both directions of a
-flow stay together. A slow monitor loses packets, which are counted, and does not
-delay the other monitors.
+the kernel's metadata; it never guesses. --listen and --to imply --wire. If -w,
+--listen or --to is repeated, the flows are distributed over the outputs; both
+directions of a flow go to the same output. A slow monitor loses packets, which are
+counted, but it does not delay the other monitors.
 
 -C, -G and -W name and rotate files as tcpdump does; each file is a complete
 capture. -c, -W with -G, --duration and SIGTERM end the capture with exit code 0,

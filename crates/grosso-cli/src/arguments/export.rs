@@ -36,8 +36,8 @@ pub(crate) struct Export {
 pub(crate) const EXPORT_HELP: &str = "\
 Each superframe becomes one row per packet, split as by `grosso wire`. Trains are
 the same as in `grosso coalesce`. docs/export.md lists the columns. Every shard
-reads all packets, so N shards together write the rows of one full run. A pipe is
-copied to a temporary file.
+reads all packets and writes the rows of its own flows; N shards together write the
+same rows as a run without --shard. A pipe is copied to a temporary file.
 
 Examples:
   grosso export ring/ --parquet packets.parquet --trains trains.parquet
@@ -53,8 +53,8 @@ pub(crate) struct Merge {
 }
 
 pub(crate) const MERGE_HELP: &str = "\
-Adds the counts and keeps the earliest and the latest time. All other fields must
-be the same in every report. Reports of other commands are rejected.
+Adds the counts and keeps the earliest and the latest timestamp. All other fields
+must be the same in every report. Reports of other commands are rejected.
 
 Example:
   grosso export ring/ --parquet 1.parquet --shard 1/2 --json > 1.json

@@ -38,7 +38,7 @@ pub(crate) struct Extcap {
     #[arg(long, value_name = "BYTES", default_value_t = SNAPLEN_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_DEFAULT)))]
     pub(crate) snaplen: u32,
-    /// Accept the version of the calling Wireshark
+    /// Accept and ignore the version of the calling Wireshark
     #[arg(long, value_name = "VERSION", hide_short_help = true)]
     extcap_version: Option<String>,
 }
@@ -54,7 +54,8 @@ pub(crate) enum PacketsOf {
 
 pub(crate) const EXTCAP_HELP: &str = "\
 Adds each interface of this machine to Wireshark's capture sources, with packets
-as on the wire. Wireshark runs the programs in its extcap directory:
+as on the wire. Wireshark runs the programs in its extcap directory, so link grosso
+there:
 
   ln -s \"$(command -v grosso)\" ~/.local/lib/wireshark/extcap/
 

@@ -12,7 +12,7 @@ use super::values::{
 };
 use crate::error::Failure;
 
-/// Without an experiment, runs the headline measurement: MTU 1500, coalescing on and off
+/// Without an experiment, runs the main measurement: MTU 1500, coalescing on and off
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "EXPERIMENT")]
 #[command(subcommand_help_heading = "Experiments")]
@@ -40,7 +40,7 @@ pub(crate) enum LabExperiment {
     /// Table R4: tunnels with remote checksum offload
     #[command(after_long_help = TUNNELS_HELP)]
     Tunnels(LabTunnels),
-    /// VMs over Grosso, QEMU's TAP and passt
+    /// VM networks: Grosso, QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
     /// Each offload feature of a real device, on and off
@@ -72,11 +72,11 @@ pub(crate) enum LabMeasurement {
     Gso(LabOptions),
     /// Train length by number of connections
     Flows(LabOptions),
-    /// Load from 10 Mb/s up, coalescing on and off
+    /// Coalescing on and off, at loads from 10 Mb/s
     Load(LabOptions),
-    /// Reordering on two paths of different delay, at each reorder level
+    /// Reordering on two paths with different delays, at each reorder level
     Reorder(LabReorder),
-    /// Hold times on paths of 0.1 to 100 ms
+    /// Hold times at round trips of 0.1 to 100 ms
     Rtt(LabOptions),
     /// Throughput of one TCP connection
     TcpStream(LabOptions),
@@ -297,7 +297,7 @@ pub(crate) struct LabTrials {
 pub(crate) struct LabTunnels {
     #[command(flatten)]
     pub(crate) measuring: LabTrials,
-    /// Carry the tunnels over IPv6
+    /// Run the tunnels over IPv6
     #[arg(long)]
     pub(crate) ipv6: bool,
     /// Send from a file, without a copy in the sender
@@ -317,7 +317,7 @@ pub(crate) struct LabVm {
     /// Set the duration of each stream
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
-    /// Boot the kernel in this directory: boot/vmlinuz-RELEASE and lib/modules/RELEASE
+    /// Boot the kernel in this directory, which contains boot/vmlinuz-RELEASE and lib/modules/RELEASE
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) kernel: PathBuf,
     #[command(flatten)]
@@ -355,10 +355,10 @@ pub(crate) struct LabSink {
     /// Listen on this address and port
     #[arg(value_name = "ADDRESS[:PORT]", default_value = "::", value_parser = parse_peer)]
     pub(crate) listen: SocketAddr,
-    /// Connect to the sink at this address, in this direction, and print the results
+    /// Connect to a sink at the given address, transfer data in this direction, and print the results
     #[arg(long, value_name = "DIRECTION", hide = true)]
     pub(crate) call: Option<LabCall>,
-    /// Measure for this long; without it, only compare the bytes
+    /// Measure for this long [default: do not measure, only verify the bytes]
     #[arg(long, value_name = "TIME", hide = true, requires = "call", value_parser = parse_run_ns)]
     pub(crate) time: Option<u64>,
 }
@@ -396,7 +396,7 @@ pub(crate) struct LabRun {
     /// Hold trains across polls for this long: 0, 20us, 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
-    /// First start a server on host a or b, and wait until it listens
+    /// Start a server on host a or b first, and wait until it listens
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
     pub(crate) on: Vec<String>,
     /// Set the duration of the built-in stream, if no command is given [default: 5s, or from the file]
@@ -504,10 +504,10 @@ pub(crate) enum LabTool {
 pub(crate) const LAB_HELP: &str = "\
 Hosts are network namespaces in a private user namespace: the lab needs no root,
 changes nothing outside and leaves nothing behind. It measures the kernel's TCP,
-with Grosso in place of the receiver's NIC and driver. Two experiments can use
-root: `acks` to load BPF senders (else they run in userspace), and `nic`, which
-changes features of your device and restores them. --cpus pins sender, path and
-receiver, except in `profiles` (one thread), `nic` and `vm`.
+with Grosso in place of the receiver's NIC and driver. Two experiments use root:
+`acks` loads BPF senders if it can (otherwise the senders run in userspace), and
+`nic` needs it to change features of your device, which it restores. --cpus pins
+sender, data path and receiver, except in `profiles` (one thread), `nic` and `vm`.
 
 Examples:
   grosso lab                      the main measurement, in twenty seconds
@@ -534,7 +534,7 @@ fragment to its offset frees the buffer at once. The last group offers 8 Gb/s:
 this load uses up the NIC's buffers even if no fragment is lost on the wire.
 
 Examples:
-  grosso lab fragments                      both, in about a minute
+  grosso lab fragments                      everything, in about a minute
   grosso lab fragments --rate 800M --loss 1%
   grosso lab fragments --runs 1 --loss 0    a quick look
   grosso lab fragments --json | jq -c '.groups[].rows[] | [.receiver, .buffers]'";
@@ -555,7 +555,7 @@ Examples:
 const NIC_HELP: &str = "\
 Turns each changeable feature of DEV that affects a TCP stream off and on, while
 one TCP connection runs between DEV and `grosso lab sink` on the peer. Needs root
-(CAP_NET_ADMIN). Other traffic of the device sees the changed features, and some
+(CAP_NET_ADMIN). The changes also affect other traffic of the device, and some
 drivers lose the link briefly. A watchdog process restores all features at the
 end, after Ctrl-C, and if the lab is killed.
 
@@ -567,9 +567,9 @@ Examples:
 
 const COST_HELP: &str = "\
 Runs kernel TCP between two hosts, each with a Grosso data path in place of its
-NIC. The path's threads take timestamps between the parts of the work: system
-calls, ports, engine, checksums. The link ends in packet sockets, AF_XDP sockets
-(as root) or UDP sockets.
+NIC. The threads of the data path take timestamps between the parts of their work:
+system calls, ports, engine, checksums. The data paths access the link through
+packet sockets, AF_XDP sockets (as root) or UDP sockets.
 
 Examples:
   grosso lab cost                         everything, in half a minute
@@ -591,11 +591,12 @@ Examples:
   grosso lab vm --json | jq -c '.groups[].rows[] | [.carrier, .to_guest]'";
 
 const ACKS_HELP: &str = "\
-Acknowledgments clock the sender. In 2011 software receive offload merged them as
-well, which halved the senders' rate. Here Grosso is the NIC of the sender or of
-the receiver and merges by several profiles. The report also shows a model of the
-sender, and reordering of acknowledgments that bypass the coalescer. Of --cpus,
-timed transfers use only the CPU of the data path.
+A TCP sender transmits new data when acknowledgments arrive. In 2011, software
+receive offload merged acknowledgments too, which halved the rate of senders. Here
+Grosso acts as the NIC of the sender or of the receiver and merges with several
+profiles. The report also shows a model of the sender, and how many packets are
+overtaken if acknowledgments bypass the coalescer. Timed transfers use only the CPU
+of the data path, the second one in --cpus.
 
 Examples:
   grosso lab acks                         everything, in a minute
@@ -604,13 +605,14 @@ Examples:
   grosso lab acks --json | jq -c '.rows[] | [.side, .handling, .hold_us]'";
 
 const RUN_HELP: &str = "\
-The command finds the hosts' addresses in its environment: GROSSO_A and GROSSO_B,
-for IPv6 GROSSO_A6 and GROSSO_B6; GROSSO_HOST is a or b. When the command ends, its
-child processes are ended too. Packets that host a sends cross the link to Grosso,
-which acts as the NIC of host b: it merges them for b, and sends b's packets back.
-A file can describe other hosts, links and paths, and settings to compare. --cpus
-pins the path and the built-in stream; use taskset for your command, and `cpus`
-in a file.
+The hosts' addresses are in the environment of the command: GROSSO_A and GROSSO_B,
+and for IPv6 GROSSO_A6 and GROSSO_B6. GROSSO_HOST is a or b. When the command ends,
+its child processes are killed. Grosso acts as the NIC of host b: it merges the
+packets that arrive from host a, and sends the packets of b over the link.
+
+With --config, a file describes other hosts, links and paths, and the settings to
+compare. --cpus pins the data path and the built-in stream; use taskset for your
+command. A file has its own key `cpus`.
 
 Examples:
   grosso lab run --config examples/lab/lro-in-the-middle.toml

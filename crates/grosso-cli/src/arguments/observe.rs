@@ -11,7 +11,7 @@ pub(crate) struct Stats {
     /// Select these devices [default: all]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
-    /// Print again at this interval
+    /// Print the counters again at this interval
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
     /// Stop after printing COUNT times [default: until Ctrl-C]
@@ -67,7 +67,7 @@ that are zero; docs/counters.md explains each one.
 
 Examples:
   grosso stats                                counters of every device
-  grosso stats eth1 -i 1 --delta              and what changed, every second
+  grosso stats eth1 -i 1 --delta              counters and changes, every second
   grosso stats -i 1 --jsonl | jq .rx_gro_wire_packets
   grosso stats --json | jq '.devices[].drops'
   grosso stats --prom > /var/lib/node_exporter/grosso.prom";

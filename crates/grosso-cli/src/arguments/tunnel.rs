@@ -128,8 +128,8 @@ Examples:
        key 7";
 
 const SHOW_HELP: &str = "\
-Bytes and packets are counted inside the tunnel, from the start of its process.
-`last packet` is the age of the last packet received from the tunnel.
+Bytes and packets are counted without the tunnel headers, since the tunnel's process
+started. `last packet` is the time since a packet was last received.
 
 Examples:
   sudo grosso tunnel show

@@ -30,7 +30,7 @@ pub(crate) struct Whatif {
         default_value = whatif::Whatif::PROFILES
     )]
     pub(crate) profile: Vec<String>,
-    /// Compare these hold times (capture time), separated by commas; auto adapts per flow
+    /// Compare these hold times (capture time), separated by commas; "auto" adapts per flow
     #[arg(
         long,
         value_name = "TIMES",
@@ -43,7 +43,8 @@ pub(crate) struct Whatif {
     /// profile]
     #[arg(long, value_name = "LEVELS", value_delimiter = ',', value_parser = Repair::parse)]
     pub(crate) reorder: Vec<Repair>,
-    /// End a poll after N packets, at each new timestamp ("stamp"), or at a gap longer than TIME (at most 64 packets)
+    /// End a poll after N packets, at each new timestamp ("stamp"), or before a gap longer than TIME (and after
+    /// 64 packets)
     #[arg(long, value_name = "WHEN", default_value = whatif::Whatif::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
     #[command(flatten)]
@@ -63,8 +64,8 @@ pub(crate) struct Whatif {
 pub(crate) const WHATIF_HELP: &str = "\
 Replays the capture through a coalescer for every combination of profile, reorder
 level and hold time; the capture's timestamps are the clock. The column
-segments/train counts wire packets with a payload, including single packets. The
-column packets held shows the delay due to reordering and holding, accurate to
+`segments/train` counts wire packets with a payload, including single packets. The
+column `packets held` shows the delay due to reordering and holding, accurate to
 0.1 %.
 
 Examples:

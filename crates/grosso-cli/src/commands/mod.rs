@@ -200,7 +200,7 @@ commands! {
     Bridge(Bridge), "Connect two devices with a data path",
         bridge::run, on target_os = "linux", needs bridge::needs => &[page(&["bridge"], &[summary::BRIDGE])];
     #[command(after_long_help = RUN_HELP)]
-    Run(Run), "Run the data paths in a file",
+    Run(Run), "Run the data paths of a configuration file",
         run::run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel), "Run userspace tunnels using `ip link` syntax",
@@ -246,7 +246,8 @@ const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -
 fn absent(command: &str, fits: bool, feature: &str) -> Failure {
     if !fits {
         let message = format!("{command} needs Linux (this is {})", std::env::consts::OS);
-        let hint = "commands on captures work here: grosso inspect, wire, csum, ...";
+        let hint =
+            "commands that read captures work on this system: grosso inspect, wire, csum, ...";
         return Failure::environment("environment.not_linux", message).hint(hint);
     }
     let message = format!("{command}: not in this build, which lacks the feature {feature}");
@@ -400,10 +401,10 @@ Examples:
   sudo grosso capture -i eth0 -w send.pcapng   record with offload metadata
   grosso lab                                   measure the gain on kernel TCP
 
-Exit codes: 0 success; 1 success, but the check failed; 2 usage error; 3 input
-damaged or not supported (readable packets were processed); 4 system error;
-5 internal error; 6 a data path thread did not end in time and was abandoned;
-130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
+Exit codes: 0 success; 1 the command worked, but its check failed; 2 usage error;
+3 input damaged or not supported (readable packets were processed); 4 system
+error; 5 internal error; 6 a data path thread did not end in time and was
+abandoned; 130 interrupted by Ctrl-C or SIGTERM; 141 output pipe closed.";
 
 #[cfg(test)]
 mod tests {

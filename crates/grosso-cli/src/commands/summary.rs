@@ -44,7 +44,7 @@ pub(super) fn observe(
         let (what, cure) = match missing {
             Missing::Socket(error) => (
                 format!("control socket unavailable, so grosso stats does not work: {error}"),
-                "set RUNTIME_DIRECTORY=DIR in the environment to choose its directory",
+                "set RUNTIME_DIRECTORY=DIR in the environment to choose the directory of the socket",
             ),
             Missing::Metrics(address, error) => (
                 format!("cannot serve metrics on {address}: {error}"),

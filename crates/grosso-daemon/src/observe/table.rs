@@ -206,7 +206,7 @@ fn traffic() -> Vec<Counter> {
         plain(
             "rx_packets",
             "packets",
-            "Wire packets received from the device; a superframe counts as its packets.",
+            "Wire packets received from the device; each packet of a superframe is counted.",
             |side| side.rx.rx_wire.packets,
         ),
         plain(
@@ -221,7 +221,7 @@ fn traffic() -> Vec<Counter> {
         plain(
             "tx_packets",
             "packets",
-            "Wire packets queued to the device; a superframe counts as its packets. Packets that the \
+            "Wire packets queued to the device; each packet of a superframe is counted. Packets that the \
              device could not send are also counted as drops (`drop_tx_*`).",
             |side| side.tx.tx_wire.packets,
         ),

@@ -118,7 +118,8 @@ impl PortSpec {
         }
         if self.terminates() && self.has_stages() {
             return Err(
-                "terminates: fragments and esp forward packets, so the port does not terminate TCP"
+                "terminates cannot be combined with fragments or esp: such a port forwards packets and does not \
+                 terminate TCP"
                     .into(),
             );
         }
@@ -151,7 +152,10 @@ impl PortSpec {
         let names: Vec<_> = names.map(|(name, _)| *name).collect();
         (!names.is_empty()).then(|| {
             let names = names.join(", ");
-            format!("{}: disabled features also disable: {names}", self.device)
+            format!(
+                "{}: also disabled, because they depend on disabled features: {names}",
+                self.device
+            )
         })
     }
 

@@ -111,7 +111,8 @@ impl<D> PortSetting<D> {
             (Set::Switch(set), SettingValue::Switch(is_on)) => set(device, is_on),
             (Set::Bytes(set), SettingValue::Bytes(bytes)) => set(device, bytes),
             (Set::Count(set), SettingValue::Count(count)) => return Some(set(device, count)),
-            _ => return Some(Err(format!("{name}: the value has the wrong type"))),
+            (Set::Switch(_), _) => return Some(Err(format!("{name}: expected true or false"))),
+            _ => return Some(Err(format!("{name}: expected a number"))),
         }
         Some(Ok(()))
     }

@@ -91,7 +91,7 @@ impl PortDevice for XdpDevice {
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         if self.queue as usize + queues > QUEUES_MAX as usize {
             return Err(format!(
-                "{}: {queues} queues from this number on exceed the maximum of {QUEUES_MAX}",
+                "{}: {queues} queues starting at this number exceed the maximum of {QUEUES_MAX}",
                 self.spelling()
             ));
         }

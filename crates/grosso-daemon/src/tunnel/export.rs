@@ -215,7 +215,10 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
             }
             if *generic_protocol {
                 section.put("GenericProtocolExtension", true);
-                notes.push("the kernel has gpe only with external, and rejects this".to_owned());
+                notes.push(
+                    "the kernel supports gpe only with external, and rejects this configuration"
+                        .to_owned(),
+                );
             }
             if policy.is_some_and(|policy| policy > 0) {
                 notes.push(
@@ -410,7 +413,10 @@ mod tests {
         let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
         assert_eq!(exported.notes, left);
         let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
-        assert_eq!(units.notes, ["the kernel has gpe only with external, and rejects this"]);
+        assert_eq!(
+            units.notes,
+            ["the kernel supports gpe only with external, and rejects this configuration"]
+        );
     }
 
     #[test]

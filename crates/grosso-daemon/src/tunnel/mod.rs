@@ -44,7 +44,7 @@ use crate::error::Failure;
 pub fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
     let described = Words::parse(words).and_then(|words| Description::try_from(&words));
     described.map_err(|why| {
-        let hint = "grosso help tunnel add lists the options of each type, those of ip link";
+        let hint = "grosso help tunnel add lists the options of each type; they are the options of ip link";
         Failure::usage("usage.tunnel", format!("{command}: {why}")).hint(hint)
     })
 }

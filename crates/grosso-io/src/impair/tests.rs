@@ -167,9 +167,9 @@ fn words_are_understood_or_named() {
     assert!((parsed.loss - 0.001).abs() < 1e-12);
     for (text, what) in [
         ("delay", "delay needs a value"),
-        ("delay 5", "delay cannot be \"5\""),
-        ("delay -5ms", "delay cannot be \"-5ms\""),
-        ("loss 101%", "loss cannot be \"101%\""),
+        ("delay 5", "invalid delay \"5\""),
+        ("delay -5ms", "invalid delay \"-5ms\""),
+        ("loss 101%", "invalid loss \"101%\""),
         ("fog 1%", "unknown keyword \"fog\""),
     ] {
         let error = text.parse::<Impairment>().unwrap_err();

@@ -12,14 +12,14 @@ reasons! {
         ReceiveTruncated = "rx_truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
         ReceiveInexpressible = "rx_inexpressible",
-        /// The kernel dropped a frame because the receive ring was full; `rx` makes it longer.
+        /// The kernel dropped a frame because the receive ring was full; a larger `rx` makes it longer.
         ReceiveRingFull = "rx_ring_full",
-        /// A frame was dropped from a receive ring that ran full, because its flow was above its fair share; `rx` makes
-        /// the ring longer.
+        /// A frame was dropped from a receive ring that ran full, because its flow exceeded its fair share; a larger
+        /// `rx` makes the ring longer.
         ReceiveRingShare = "rx_ring_share",
         /// The kernel wrote invalid values to a slot of the ring.
         ReceiveMalformed = "rx_malformed",
-        /// A superframe was rejected and sent as its packets (B31).
+        /// A superframe was rejected, and its packets were sent instead (B31).
         TransmitCutAgain = "tx_cut_again",
         /// A feature was disabled because the kernel rejected superframes that need it (B31).
         TransmitNarrowed = "tx_narrowed",

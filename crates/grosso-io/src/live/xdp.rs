@@ -276,7 +276,7 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
         "The kernel dropped a frame that was too long for a chunk, or for another reason.";
     let ring_full = "The kernel dropped a frame because the receive ring was full.";
     let no_chunk = "The kernel dropped a frame because it had no chunk to store it in.";
-    let implausible = "The kernel named a chunk that it does not own.";
+    let implausible = "The kernel returned a chunk that it did not own.";
     [
         (counter("xdp_rx_dropped", true, too_long), kernel.receive_dropped),
         (counter("xdp_rx_ring_full", true, ring_full), kernel.receive_ring_full),

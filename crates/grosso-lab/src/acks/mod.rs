@@ -395,10 +395,10 @@ In transfers, and in streams with Grosso at the sender, the receiver's kernel
 wakes its reader when 16 KB have arrived (SO_RCVLOWAT). Until then it
 acknowledges every second segment, so that reads are batched. Other streams are
 read as the data arrives.
-By default, trains of transfers end with the poll at the sender, and after 16 us
-at the receiver.
+By default, trains of transfers end with the poll if Grosso is at the sender,
+and after 16 us if it is at the receiver.
 LAN: a round trip of 0.1 ms, which a window of 100 KB fills at 8 Gb/s. Transfers
-are eight times larger. Acknowledgments reach the sender together, every 16 us,
+are eight times larger. Acknowledgments reach the sender in groups every 16 us,
 merged or as a vector.
 expanded: the profile linux. Each acknowledgment of merged packets is expanded
 to one per two packets, at most 32, sent back to back. The column reached counts

@@ -372,8 +372,8 @@ const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start takes no time";
 const NO_HARM: &str = "a run in which merging slows the transfers of this sender";
 const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
-const NEEDED: &str = "root, bpftool and the kernel's type information (BTF) to load senders that count \
- differently, without --senders userspace";
+const NEEDED: &str = "root, bpftool and the kernel's type information (BTF), to load senders that count \
+                      acknowledgments differently; and no --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];

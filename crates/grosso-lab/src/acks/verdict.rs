@@ -187,8 +187,11 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
-    let verdict =
-        evidence.verdict("model, L = 2: merged ACKs are harmless if counted", Unit::Times, DEFECT);
+    let verdict = evidence.verdict(
+        "model, L = 2: merged ACKs are harmless if the sender counts them",
+        Unit::Times,
+        DEFECT,
+    );
     Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
 }
 

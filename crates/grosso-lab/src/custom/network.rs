@@ -109,14 +109,14 @@ impl CustomNetwork {
         for name in devices() {
             is_name(name)?;
             if ![&ends, &made].iter().any(|names| names.contains(&name)) {
-                return wrong(name, format!("no wire ends at {name}, and no path creates it"));
+                return wrong(name, format!("no [[wire]] connects {name}, and no path creates it"));
             }
         }
         for (what, names) in [
-            ("two hosts have", devices().collect()),
-            ("more than one wire ends at", ends.clone()),
+            ("two hosts have a device named", devices().collect()),
+            ("more than one [[wire]] connects", ends.clone()),
             (
-                "a path creates a device that is also an end of a wire:",
+                "a path creates a device that a [[wire]] also connects:",
                 ends.iter().chain(&made).copied().collect(),
             ),
         ] {
@@ -127,19 +127,19 @@ impl CustomNetwork {
         for name in ends {
             is_name(name)?;
             if self.spot(name).is_none() {
-                return wrong(name, format!("no host has {name}, and no path opens it"));
+                return wrong(name, format!("no host has a device {name}, and no path opens it"));
             }
         }
         for name in made {
             if self.host_with(name).is_none() {
-                return wrong(name, format!("a path creates {name}, but no host has it"));
+                return wrong(name, format!("a path creates {name}, but no host lists it"));
             }
         }
         for host in &self.hosts {
             let addresses = host.devices.iter().flat_map(|device| &device.addresses);
             let addresses: Vec<String> = addresses.map(|(own, _)| own.to_string()).collect();
             if let Some(address) = twice(&addresses.iter().collect::<Vec<_>>()) {
-                return wrong(address, format!("{} has {address} twice", host.name));
+                return wrong(address, format!("host {} has {address} twice", host.name));
             }
         }
         for wire in &self.wires {
@@ -185,7 +185,7 @@ impl CustomNetwork {
         let mut spots = Vec::new();
         for name in opens {
             if !self.wires.iter().any(|wire| wire.ends.contains(name)) {
-                return wrong(name, format!("no wire ends at {name}"));
+                return wrong(name, format!("no [[wire]] connects {name}"));
             }
             spots.push((name.clone(), self.host_with(name).map_or(Spot::Path(path), Spot::Host)));
         }
@@ -496,14 +496,14 @@ mod tests {
             said,
             [
                 "two hosts are named \"a\"",
-                "two hosts have a0",
-                "more than one wire ends at a0",
-                "no host has e0, and no path opens it",
-                "a path creates b1, but no host has it",
-                "no wire ends at x0",
+                "two hosts have a device named a0",
+                "more than one [[wire]] connects a0",
+                "no host has a device e0, and no path opens it",
+                "a path creates b1, but no host lists it",
+                "no [[wire]] connects x0",
                 "no host has 10.9.0.1, the local address of a tunnel",
-                "no wire ends at a0, and no path creates it",
-                "a has 10.1.0.1 twice",
+                "no [[wire]] connects a0, and no path creates it",
+                "host a has 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
                 "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
             ]

@@ -40,7 +40,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
         claims.collapse,
         Unit::Percent,
-        "this machine is too slow for the rate: its buffers are emptied between two datagrams",
+        "this machine is too slow for the offered rate, so the receiver empties its buffers between two datagrams",
     );
     let speeds = format!("{buffers} buffers");
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
@@ -113,7 +113,7 @@ struct Claims {
 const NO_LOSS: Claims = Claims {
     collapse: "no loss: queueing delivers less than coalescing",
     cure: "no loss: coalescing keeps 90 % of the goodput",
-    not_cured: "this machine is too slow for the rate",
+    not_cured: "this machine is too slow for the offered rate",
 };
 const LOSS: Claims = Claims {
     collapse: "loss: queueing delivers less than coalescing",
@@ -127,8 +127,8 @@ const OVERLOAD: Claims = Claims {
                 a NIC with more buffers drops whole datagrams at the end of a queue",
 };
 /// Cause of a silence that the timeout does not explain.
-const PAUSED: &str = "a pause of the receiver's thread, or buffers that were never all in use";
-/// Share of the best goodput from which a small number of buffers counts as harmless.
+const PAUSED: &str = "the receiver's thread paused, or the buffers were never all in use";
+/// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
 /// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far
 /// below.

@@ -323,12 +323,16 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
 /// reader of headers, parts save more here than in the publication.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
-        ReaderKind::Headers => ("headers read: parts are at least as fast as copies", DEARER, None),
-        ReaderKind::EveryByte => {
-            ("every byte read: parts are faster than copies", READ_ANYWAY, Some(PAGES_OVER_BUFFERS))
+        ReaderKind::Headers => {
+            ("reading only headers: parts are at least as fast as copies", DEARER, None)
         }
+        ReaderKind::EveryByte => (
+            "reading every byte: parts are faster than copies",
+            READ_ANYWAY,
+            Some(PAGES_OVER_BUFFERS),
+        ),
         ReaderKind::VhostUser => (
-            "vhost-user, every byte read: parts are faster",
+            "vhost-user, reading every byte: parts are faster",
             COPIED_ANYWAY,
             Some(PAGES_OVER_BUFFERS),
         ),
@@ -483,14 +487,14 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
 ];
 
 /// The row whose device has TSO without generic segmentation.
-const GSO_ALONE_OFF: &str = "GSO alone off";
+const GSO_ALONE_OFF: &str = "only GSO off";
 
 /// Columns of table R1, and their ratios to the column without coalescing.
-const OWN: &str = "own (myri10ge)";
+const OWN: &str = "myri10ge";
 const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
 const SOURCE_OVER_NONE: [(&str, &str); 3] =
-    [(OWN, "own / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
+    [(OWN, "myri10ge / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
 /// Maximum MTU of a TAP, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const COPIED: &str = "copied first";
@@ -558,10 +562,11 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Pages: packets stay in receive pages of the size in the table (otherwise of the\n\
-     smallest), several in each, and a page is free when all of them are, as in 2007.\n\
-     A packet of 9000 bytes needs a page of 16 KiB; in 2007 it had several pages.\n\
-     Copied first: each packet is copied from its page into separate memory.",
+    "Pages: packets stay in the pages into which they were received, several per\n\
+     page, and a page is freed after its last packet, as in 2007. Rows without a page\n\
+     size use the smallest page that fits. A packet of 9000 bytes needs 16 KiB; in\n\
+     2007 it used several pages. Copied first: each packet is copied from its page\n\
+     into separate memory.",
     "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
      byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
      wire queues 256 packets and drops the rest: do not count this as Grosso's gain.",
@@ -572,12 +577,13 @@ const GSO_NOTES: &[&str] =
      MTU a datagram is one packet, so there is nothing to segment. With root, the\n\
      receiver's kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
-    &["The receiver sends through Grosso as its NIC, which segments its superframes:\n\
-     coalescing sees only the returning acknowledgments, and merges none."];
+    &["The receiver sends through Grosso, which acts as its NIC and segments its\n\
+     superframes. The coalescer sees only the returning acknowledgments, and merges\n\
+     none of them."];
 const FLOWS_NOTES: &[&str] =
-    &["All connections together share the in-flight limit of one, so with many\n\
-     connections each has few packets. With a hold time of 0, trains end with a poll\n\
-     of fewer than 64 packets."];
+    &["All connections together share the in-flight limit of a single connection, so\n\
+     with many connections each has few packets. With a hold time of 0, trains end\n\
+     with the first poll of fewer than 64 packets."];
 
 /// Maximum number of bytes in flight: the data path's ring has slots for the packets of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;

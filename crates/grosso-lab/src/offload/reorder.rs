@@ -58,8 +58,8 @@ fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profi
     };
     [
         (OFF, profile(hold_ns, Reorder::OFF)),
-        ("in the poll", profile(0, Reorder::WITHIN_BATCH)),
-        ("and held", profile(hold_ns, Reorder::WITHIN_BATCH)),
+        ("batch", profile(0, Reorder::WITHIN_BATCH)),
+        ("batch, held", profile(hold_ns, Reorder::WITHIN_BATCH)),
         (HOLES, profile(hold_ns, Reorder::holes(hole_ns))),
     ]
 }
@@ -124,12 +124,12 @@ const HOLE_NS_MIN: u64 = 200_000;
 /// Row without repair.
 pub(super) const OFF: &str = "off";
 /// Row in which packets wait until holes are filled.
-pub(super) const HOLES: &str = "behind holes";
+pub(super) const HOLES: &str = "holes";
 
 const NOTES: &[&str] = &[
-    "\"in the poll\": packets are put in order within one poll. \"and held\": the same, and\n\
-     trains are also held across polls. \"behind holes\": packets after a hole wait for\n\
-     the missing packets, at most 5 times the delay difference of the paths.",
+    "batch: packets are put in order within one poll. batch, held: the same, and\n\
+     trains are also held across polls. holes: packets that follow a missing packet\n\
+     wait for it, for at most 5 times the difference between the two paths' delays.",
     "Published in 2016 at 10 Gb/s: with 40 us between the paths, throughput falls\n\
      from 9.19 to 5.63-5.87 Gb/s; with a wait of 100 us for holes, it is 9.27 Gb/s.",
 ];

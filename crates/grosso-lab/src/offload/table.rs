@@ -162,7 +162,7 @@ impl OffloadFindings {
     /// Returns the columns of all charts, so that all charts of the page have the same scale.
     fn columns(&self) -> [Column; 2] {
         let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
-            true => ["requests per second", "microseconds: 50, 90, 99 % of requests"],
+            true => ["requests per second", "microseconds: fastest 50, 90, 99 % of requests"],
             false => ["Gb/s per CPU", "CPU seconds per GB"],
         };
         [
@@ -268,7 +268,7 @@ impl OffloadGroup {
 
     /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
     fn write_receiver(&self, text: &mut String) {
-        let _ = writeln!(text, "Gb/s and % of a CPU of the receiver's host, as in R1:");
+        let _ = writeln!(text, "Gb/s, and % of a CPU used on the receiver's host, as in R1:");
         for pair in self.rows.chunks(2) {
             let columns = pair.iter().map(|row| {
                 let speed = digits(row.gigabits_a_second.median);

@@ -68,7 +68,7 @@ impl fmt::Display for VmPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Host => "A guest and its host",
-            Self::Guests => "Two guests, to and from the second",
+            Self::Guests => "Two guests, streams to and from the second one",
             Self::Tunnel => "A guest and a host behind a tunnel (VXLAN)",
         })
     }
@@ -211,7 +211,7 @@ impl Experiment for Vms {
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
             notes.push(format!(
-                "Before the measurement, {bytes} bytes were compared with the bytes sent."
+                "Before measuring, {bytes} received bytes were compared with the bytes sent."
             ));
         }
         let runs = findings.rows().flat_map(|row| &row.runs);

@@ -184,7 +184,7 @@ impl RingMemory {
     /// bytes.
     #[inline]
     pub(super) unsafe fn bytes(&self, slot: SlotPlace, range: Range<usize>) -> &[u8] {
-        debug_assert!(range.end <= self.layout.slot_bytes, "{range:?} leaves the slot");
+        debug_assert!(range.end <= self.layout.slot_bytes, "{range:?} is outside the slot");
         let range = slot.start() + range.start..slot.start() + range.end;
         // SAFETY: the caller guarantees that the range is in a slot that it owns, and slots are in the mapping.
         unsafe { self.mapping.slice_unchecked(range) }
@@ -242,7 +242,7 @@ impl RingMemory {
 #[cold]
 #[inline(never)]
 fn leaves(range: &Range<usize>) -> ! {
-    panic!("{range:?} leaves the slot");
+    panic!("{range:?} is outside the slot");
 }
 
 #[cfg(test)]

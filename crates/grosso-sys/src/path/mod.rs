@@ -73,7 +73,11 @@ fn read_bounded(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Converts the bytes of a file to text.
 fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let why = format!("not UTF-8 text: invalid byte at offset {offset}");
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })
 }
 
 /// Refuses everything but a regular file.

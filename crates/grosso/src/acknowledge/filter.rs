@@ -56,7 +56,8 @@ reasons! {
         Duplicate = "duplicate",
         /// ECE or CWR differs between this acknowledgment and a later one.
         Congestion = "congestion",
-        /// The acknowledgment is redundant, but conservative filtering keeps it, or an older one was dropped instead.
+        /// The acknowledgment is redundant, but conservative filtering keeps it, or earlier ones were dropped in favor
+        /// of it.
         Spare = "spare",
     }
 }

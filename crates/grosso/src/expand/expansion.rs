@@ -58,7 +58,7 @@ reasons! {
         Payload = "payload",
         /// The packet has TCP options other than a timestamp, for example SACK blocks.
         Options = "options",
-        /// The packet acknowledges no new data: senders count duplicates (P12).
+        /// The packet acknowledges no new data: the sender counts duplicates (P12).
         Duplicate = "duplicate",
         /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",

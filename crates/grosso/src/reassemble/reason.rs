@@ -48,11 +48,11 @@ reasons! {
         /// The TCP header is split where a filter would miss its flags (RFC 1858, RFC 3128, P29). Only this fragment is
         /// discarded.
         TinyFragment = "tiny_fragment",
-        /// The datagram was discarded before (RFC 5722 section 4). Only this fragment is discarded.
+        /// The datagram was already discarded (RFC 5722 section 4). Only this fragment is discarded.
         Dead = "dead",
         /// The datagram was not complete in time (rules F3, F40).
         Timeout = "timeout",
-        /// The source has sent enough other fragments that it may have reused the identification (rule F4).
+        /// Since the last fragment, the source has sent enough other fragments to reuse the identification (rule F4).
         Distance = "distance",
         /// The memory was needed for other datagrams (rule F2, P32).
         MemoryFull = "memory_full",

@@ -145,8 +145,8 @@ fn finish(
     for ((class, kind), count) in &unwrapper.critical_options {
         let packets = units::count(*count, "packet");
         session.note(format!(
-            "{packets} had the Geneve option {class:#06x} {kind:#04x}: an endpoint that does not support the \
-             option drops them"
+            "{packets} have the critical Geneve option {class:#06x} {kind:#04x}: an endpoint that does not support it \
+             drops them"
         ));
     }
     if unwrapper.reserved_bits > 0 {
@@ -159,7 +159,7 @@ fn finish(
     let fragments = tally.refused.count(FRAGMENT);
     if fragments > 0 && !recursive {
         let packets = units::count(fragments, "packet");
-        session.note(format!("{packets} left unchanged: fragments that may belong to tunnels"));
+        session.note(format!("{packets} left unchanged: fragments, possibly of tunnel packets"));
         session.hint("--recursive reassembles the fragments");
     }
     let report = DecapReport {

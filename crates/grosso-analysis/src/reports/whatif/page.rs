@@ -110,7 +110,7 @@ fn reasons(settings: &[Setting]) -> String {
         ("not merged", &longest.not_merged),
         ("passed through", &longest.passed),
         ("trains ended by", &longest.closed),
-        ("wait ended by", &longest.waited),
+        ("waits ended by", &longest.waited),
     ];
     let bars: Vec<(&str, &str, u64)> = lists
         .iter()

@@ -185,7 +185,7 @@ impl CaptureReport {
 
 impl Unloaded {
     fn text(&self) -> String {
-        let lines = count_lines("left", &self.left);
+        let lines = count_lines("unchanged", &self.left);
         format!(
             "  wire          {} split into {}, {} completed\n{lines}",
             units::count(self.superframes, "superframe"),

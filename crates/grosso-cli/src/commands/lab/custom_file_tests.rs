@@ -66,7 +66,7 @@ fn what_is_wrong_is_said_with_its_place() {
     };
     said("forwards = true", "forward = true", "did you mean forwards?");
     said("10.93.1.1/24", "10.93.1.1/33", "expected an address with its prefix");
-    said("left = \"e0\"", "left = \"e7\"", "no host has e0, and no path opens it");
+    said("left = \"e0\"", "left = \"e7\"", "no host has a device e0, and no path opens it");
     said("left = \"e0\"", "left = \"unix:/run/vm.sock\"", "the lab cannot create");
     said("port = \"tap:r0\"", "port = \"tap:r9\"", "no path creates it");
     let unset = wrong(", terminates = true }", " }");
@@ -83,7 +83,7 @@ fn what_is_wrong_is_said_with_its_place() {
     said("to = \"b\"", "to = \"c\"", "no host \"c\"");
     said("to = \"b\"", "to = \"b\"\nto-address = \"10.93.1.1\"", "has no address 10.93.1.1");
     said("runs = 5", "runs = 0", "runs must be from 1 to 1000");
-    said("runs = 5", "time = \"5\"", "a time with its unit");
+    said("runs = 5", "time = \"5\"", "a time with a unit");
     said("figure = \"gbps\"", "figure = \"speed\"", "no figure \"speed\"; figures are gbps, ");
     said("under = 0.5", "under = 0.5\nat-least = 1.0", "one bound");
     said("under = 0.5", "", "one bound");

@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Keyword] = &[
     )
     .check(|tunnel, value, _| match tunnel.endpoint.dont_fragment {
         DontFragment::Set if value.is_on() => {
-            Err("ignore-df and pmtudisc cannot be combined: nopmtudisc".to_owned())
+            Err("ignore-df and pmtudisc cannot be combined; pass nopmtudisc".to_owned())
         }
         _ => Ok(()),
     }),

@@ -22,7 +22,7 @@ reasons! {
         TransmitMessage = "socket_tx_messages",
         /// A datagram was sent.
         TransmitDatagram = "socket_tx_datagrams",
-        /// A message of several datagrams was rejected, and each was sent alone.
+        /// A message of several datagrams was rejected, and each datagram was sent separately.
         TransmitCutAgain = "socket_tx_cut_again",
         /// Messages of several datagrams were disabled, because the kernel or the device cannot segment them.
         TransmitNarrowed = "socket_tx_narrowed",
@@ -36,8 +36,8 @@ reasons! {
         TransmitTooLong = "socket_tx_too_long",
         /// An ICMP message reported a smaller path MTU and quoted a packet that was sent; the path MTU is updated.
         PathProven = "socket_path_proven",
-        /// An ICMP message reported a smaller path MTU without quoting a recently sent packet, as a forged one does; it
-        /// is ignored.
+        /// An ICMP message reported a smaller path MTU without quoting a recently sent packet, as a forged message
+        /// would; it is ignored.
         PathUnproven = "socket_path_unproven",
         /// An ICMP message reported a smaller path MTU, but an echo request of full length was answered; it is ignored.
         PathRefuted = "socket_path_refuted",

@@ -7,7 +7,7 @@ use crate::port::PortCounter;
 reasons! {
     /// Event at a Unix socket.
     UnixEvent {
-        /// A peer connected, was connected to, or sent the first datagram.
+        /// A peer connected, accepted a connection, or sent its first datagram.
         PeerMet = "peer_met",
         /// The peer disconnected or disappeared.
         PeerGone = "peer_gone",

@@ -31,8 +31,8 @@ reasons! {
         RingOverrun = "ring_overrun",
         /// A chain had 2^32 bytes or more, or a frame was longer than its buffer; its frame was lost.
         RingLength = "ring_length",
-        /// A frame found only invalid entries, or a driver that kept adding and removing entries, and exceeded the work
-        /// limit per frame; the frame was lost.
+        /// A frame was lost because it exceeded the work limit per frame: all ring entries were invalid, or the driver
+        /// kept adding and removing entries.
         RingUnsteady = "ring_unsteady",
         /// A ring had too few buffers for the waiting frame for one second; the frame was lost.
         RingShort = "ring_short",

@@ -82,8 +82,8 @@ impl EspStageStats {
         let looped = PortCounter {
             name: "esp_out_loop",
             is_loss: true,
-            sentence: "A packet was dropped because it was already encrypted here: its route \
-                       leads back here.",
+            sentence: "A packet was dropped because this port had already encrypted it: its route leads back to the \
+                       port.",
         };
         let events = events.into_iter().chain([
             (unreserved, self.unreserved),

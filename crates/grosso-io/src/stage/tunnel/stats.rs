@@ -155,8 +155,8 @@ impl TunnelStageStats {
             (
                 event(
                     "tunnel_in_left_whole",
-                    "An inner TCP superframe that no device had split is split to the tunnel's \
-                     MTU; on the sender, ethtool -K DEV tx off makes it split superframes.",
+                    "An inner TCP superframe that no device had split was split to fit the tunnel's MTU; on the \
+                     sender, ethtool -K DEV tx off makes it split superframes.",
                 ),
                 self.left_whole,
             ),
@@ -205,7 +205,7 @@ static DROPS: LazyLock<DropCounters> = LazyLock::new(|| {
         .iter()
         .map(|why| (counter("in", "Dropped, not decapsulated", why.name(), why.sentence()), *why));
     let foreign = NotAdmitted::ALL.iter().map(|why| {
-        (counter("in", "Dropped, not for this tunnel", why.name(), why.sentence()), *why)
+        (counter("in", "Dropped, not accepted by this tunnel", why.name(), why.sentence()), *why)
     });
     DropCounters {
         put_in: put_in.collect(),

@@ -28,7 +28,7 @@ impl ReaderKind {
     /// Returns the name of the reader's row.
     pub(in super::super) const fn name(self) -> &'static str {
         match self {
-            Self::Headers => "headers alone",
+            Self::Headers => "only headers",
             Self::EveryByte => "every byte",
             Self::VhostUser => "..., vhost-user",
         }

@@ -12,7 +12,7 @@ reasons! {
     /// Reason why a packet cannot be merged into any train. The packet is delivered unchanged, after the held train of
     /// its flow.
     Pass {
-        /// The caller excluded the packet from merging.
+        /// The caller excluded the frame from merging.
         Excluded = "excluded",
         /// The frame carries no IP packet.
         NotIp = "not_ip",
@@ -28,8 +28,8 @@ reasons! {
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",
-        /// The packet is an IP fragment, possibly an atomic one, or a reassembled datagram that will be sent in
-        /// fragments of the same size again (rules G10, G21, S61).
+        /// The packet is an IP fragment, possibly an atomic one, or a datagram that is forwarded as the fragments in
+        /// which it arrived (rules G10, G21, S61).
         Fragment = "fragment",
         /// A length field is smaller than the frame: padding or a trailer (rule G11).
         Padded = "padded",
@@ -129,8 +129,7 @@ reasons! {
         ChecksumState = "checksum_state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp_ack",
-        /// The packet is a pure acknowledgment, which the profile does not merge because senders count duplicates
-        /// (P12).
+        /// The packet is a pure acknowledgment, which the profile does not merge: the sender counts duplicates (P12).
         TcpAcknowledgmentAlone = "tcp_ack_alone",
         /// A reserved bit or a flag other than FIN and PSH differs (rule G32.2).
         TcpFlags = "tcp_flags",
@@ -162,7 +161,7 @@ reasons! {
     Close {
         /// The poll ended (rule G71).
         PollEnd = "poll_end",
-        /// The maximum hold time of the train has elapsed.
+        /// The maximum hold time of the train has expired.
         HoldTime = "hold_time",
         /// A packet with PSH ended the train (rule G36).
         Push = "psh",
@@ -172,7 +171,7 @@ reasons! {
         ShortSegment = "short_segment",
         /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
         SegmentLimit = "segment_limit",
-        /// The train has as many packets as it may have without starving the sender of acknowledgments.
+        /// The train reached the limit above which its sender would lack acknowledgments.
         AcknowledgmentClock = "ack_clock",
         /// The next packet of the flow did not fit the train.
         NoMerge = "no_merge",
@@ -202,11 +201,11 @@ reasons! {
         Filled = "filled",
         /// The poll ended, and the profile does not wait across polls.
         PollEnd = "poll_end",
-        /// The maximum waiting time for missing packets has elapsed.
+        /// The maximum waiting time for missing packets has expired.
         HoleTime = "hole_time",
-        /// The maximum waiting time of the oldest packet has elapsed.
+        /// The maximum waiting time of the oldest packet has expired.
         TotalTime = "total_time",
-        /// A packet arrived that must not overtake the queued packets of its flow.
+        /// A packet arrived that must not overtake earlier packets of its flow.
         Barrier = "barrier",
         /// A packet arrived whose payload overlaps queued data (P26).
         Overlap = "overlap",

@@ -34,7 +34,7 @@ reasons! {
         UdpChecksum = "udp_checksum",
         /// The GRE checksum is wrong (rule W51).
         GreChecksum = "gre_checksum",
-        /// UDP over IPv6 without a checksum, which is not accepted here (RFC 6936, rule W32, P46).
+        /// The outer UDP header over IPv6 has no checksum, which is not accepted here (RFC 6936, rule W32, P46).
         UdpChecksumNone = "udp_checksum_none",
         /// The GRE header has another version, routing, or a reserved bit that must be zero (RFC 2784 section 2.3, rule
         /// W50).
@@ -52,12 +52,13 @@ reasons! {
         Control = "control",
         /// The GUE header has unknown flags that change its layout (rule W21).
         GueFlags = "gue_flags",
-        /// Remote checksum offload, which is not accepted here (rule C56).
+        /// The packet uses remote checksum offload, which is not accepted here (rule C56).
         RemoteChecksumOff = "remote_checksum_off",
-        /// Remote checksum offload without an outer checksum: nothing protects the packet (rules C52, C54, B52).
+        /// The packet uses remote checksum offload without an outer checksum: nothing protects the packet (rules C52,
+        /// C54, B52).
         RemoteChecksumUnprotected = "remote_checksum_unprotected",
-        /// Remote checksum offload with an offset outside the packet, an odd offset, or the offset of a checksum other
-        /// than the partial one (rule C55, P40, P41).
+        /// The packet uses remote checksum offload with an offset outside the packet, an odd offset, or the offset of a
+        /// checksum other than the partial one (rule C55, P40, P41).
         RemoteChecksumPlace = "remote_checksum_place",
         /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).
         ChecksumOutside = "checksum_outside",

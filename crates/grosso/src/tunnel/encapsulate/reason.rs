@@ -42,7 +42,7 @@ impl core::error::Error for Refusal {}
 pub struct EncapsulateStats {
     /// Frames encapsulated; a superframe counts once.
     pub frames: u64,
-    /// Packets encapsulated; a superframe counts as its packets.
+    /// Packets encapsulated; each packet of a superframe is counted.
     pub packets: u64,
     /// Length of the part of the encapsulated frames that the tunnel carries, in bytes.
     pub bytes: u64,
