@@ -7,13 +7,13 @@ use super::tidy::{assert_none, files, read, root, shown};
 
 /// First words of titles.
 const VERBS: &str = "\
-    Accept Answer Believe Boot Build Busy-poll Check Classify Close Combine Compile Complete \
-    Compute Confine Connect Count Decapsulate Deliver Derive Describe Detect Diagnose Dissect \
-    Distribute Divide Do Drop Encode End Evict Exchange Expand Export Feed Forward Generate Give \
-    Hash Hide Identify Implement Infer Instantiate Judge Keep Leave Let Limit List Make Measure Merge \
-    Model Move Name Neither Offer Optimize Pass Poll Port Predict Probe Process Provide Put Raise \
+    Accept Boot Build Busy-poll Check Classify Close Combine Compile Complete \
+    Compute Confine Connect Count Decapsulate Derive Describe Detect Diagnose Dissect \
+    Distribute Divide Do Drop End Evict Exchange Expand Export Feed Forward Generate Give \
+    Hash Hide Identify Implement Infer Instantiate Keep Leave Let Limit List Make Measure Merge \
+    Model Move Offer Optimize Pass Poll Port Predict Probe Process Provide Put Raise \
     Read Receive Recognize Record Remove Report Represent Resolve Restart Restore Reuse Run Scope Send \
-    Serve Shard Share Signal Size Split Start State Store Test Track Treat Use Write";
+    Serve Shard Share Signal Size Split Start State Store Test Track Treat Use Wrap Write";
 
 /// A decision: a page, or a section of the page of a subject.
 struct Decision {
