@@ -25,13 +25,8 @@
 //! | [`restarts`] | restarts of paths after a panic |
 //! | [`confinement`] | the privileges that each thread of running data paths gives up |
 //! | [`observe`] | the counters of running data paths, for people and for programs |
-<<<<<<< HEAD
-//! | [`acceptor`] | limited acceptance of clients at listeners |
-//! | [`manager`] | notifications to a service manager such as systemd |
-=======
 //! | [`acceptor`] | accepting clients of listeners, within limits |
 //! | [`manager`] | messages to a service manager |
->>>>>>> t3
 //!
 //! Systems other than Linux have only [`tunnel`]. The crate parses no command line and does not exit: failures are
 //! values of [`grosso_report`], and notes go to the console that the caller passes.
