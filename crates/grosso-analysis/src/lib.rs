@@ -1,5 +1,6 @@
 //! Analysis of captures that were taken on hosts with offloads. The crate classifies each frame as a wire packet or as
-//! a superframe with segments of N bytes, names the evidence, and verifies checksums.
+//! a superframe with segments of N bytes, names the evidence (`docs/evidence.md`), and verifies checksums. The command
+//! `grosso` (`grosso-cli`) uses this crate for every command on captures.
 //!
 //! [`Capture`] answers the usual questions about a file, a directory or bytes in memory:
 //!
@@ -38,7 +39,8 @@
 //!
 //! The crate prints nothing and parses no command line. Threads start only for what a caller requests: a hash of the
 //! input, `jobs` of [`whatif`], the files of `export`. The crate builds for `wasm32-unknown-unknown`, where captures
-//! come from [memory](Capture::from_bytes).
+//! come from [memory](Capture::from_bytes). It reads captures with [`grosso_capture`], and merges and splits packets
+//! with the engine, [`grosso`].
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

@@ -14,21 +14,16 @@
 //! # Ok::<(), grosso_capture::CaptureError>(())
 //! ```
 //!
-//! | module | job |
+//! | item | job |
 //! |---|---|
-//! | `reader`, `writer` | conversion of files to entries and back; only these modules perform IO |
-//! | `pcap`, `pcapng` | the two formats as state machines over bytes |
-//! | `magic` | detection of formats by their first bytes |
-//! | `merge` | merging of several captures in time order |
-//! | `compression`, `zstd` | gzip and zstd input, detected by the first bytes |
-//! | `layout` | layout of a record in a buffer, as found by the decoder of a format |
-//! | `entry` | packets and blocks, borrowed from the reader's buffer |
-//! | `options` | options of pcapng blocks |
-//! | `metadata`, `offload_option` | metadata of packets |
-//! | `tunnel_port` | UDP ports of the tunnels in a packet |
-//! | `format`, `order` | formats, interfaces, timestamp units, byte order |
-//! | `identity` | a check of whether two paths lead to the same file |
-//! | `error` | capture errors |
+//! | [`CaptureReader`], [`CaptureWriter`] | read and write captures; [`WriterOptions`] sets the format |
+//! | [`Entry`], [`Packet`], [`Block`] | the contents of a capture, borrowed from the reader's buffer |
+//! | [`PacketMeta`], [`Offload`] | metadata of a packet: timestamp, direction, segment size, checksum state |
+//! | [`Merge`] | read several captures in time order |
+//! | [`Format`], [`Interface`], [`Resolution`] | the formats, and the properties of an interface |
+//! | [`TunnelPort`] | UDP ports of the tunnels in a packet |
+//! | [`options`] | options of pcapng blocks |
+//! | [`CaptureError`] | errors, with the offset in the file |
 //!
 //! # Contents of a copy
 //!
@@ -47,11 +42,15 @@
 //! The reader returns every complete record before the damage, then the damage once, as an error with its offset.
 //! Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
 //!
-//! [`PacketMeta`] converts between the metadata in a capture and the engine's [`Meta`](grosso::Meta). The crate
-//! `grosso-io` has a port that reads and writes captures.
+//! [`PacketMeta`] converts between the metadata in a capture and [`Meta`](grosso::Meta) of the engine, the crate
+//! [`grosso`]. `docs/pcapng-option.md` specifies how pcapng files store this metadata. The crate `grosso-io` has a port
+//! that reads and writes captures, and `grosso-analysis` analyzes them.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
+// Only `reader` and `writer` perform IO. `pcap` and `pcapng` are the formats as state machines over bytes, and `layout`
+// is a record in a buffer as their decoders find it. `magic` and `compression` detect formats by the first bytes of a
+// file.
 mod compression;
 mod entry;
 mod error;

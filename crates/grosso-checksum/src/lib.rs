@@ -22,21 +22,24 @@
 //! assert_eq!(moved, (pseudo + Sum::of_parts([&header[..], payload])).checksum());
 //! ```
 //!
-//! | module | job |
+//! | item | job |
 //! |---|---|
-//! | `sum` | [`Sum`]: create, add, subtract, [append](Sum::append), fold |
-//! | `pseudo` | [`pseudo_v4`] and [`pseudo_v6`]: pseudo-headers of TCP and UDP |
-//! | `update` | [`update()`], [`update_u32`], [`incremented`]: incremental updates (RFC 1624); [`nonzero`]: UDP's zero (RFC 768) |
-//! | `copy` | [`copy()`]: copy and sum in one pass |
-//! | `prefetch` | [`prefetch()`]: prefetch bytes before summing them |
-//! | `backend` | loops over long blocks, one per instruction set, selected once |
+//! | [`Sum`] | create, add, subtract, [append](Sum::append) and fold sums |
+//! | [`pseudo_v4`], [`pseudo_v6`] | pseudo-headers of TCP and UDP |
+//! | [`update()`], [`update_u32`], [`incremented`] | incremental updates (RFC 1624) |
+//! | [`nonzero`] | UDP's substitute for a checksum of zero (RFC 768) |
+//! | [`copy()`] | copy and sum in one pass |
+//! | [`prefetch()`] | prefetch bytes before summing them |
+//! | [`backend()`] | the instruction set of the loops over long blocks, which is selected once |
 //!
 //! The crate needs neither `std` nor `alloc`, and returns the same results on every CPU. [`observe`] measures the cost
 //! of checksums and is free when unused. No function panics except [`copy()`], on slices of different lengths. The
-//! checksum states of packets are in `grosso::checksum`.
+//! checksum states of packets are in the engine, the crate `grosso`, in its module `checksum`.
 
 #![no_std]
 
+// `backend` contains the loops over long blocks, one per instruction set. Each other module contains the functions of
+// its name; `sum` and `pseudo` contain the type `Sum` and the sums of pseudo-headers.
 mod backend;
 mod copy;
 mod prefetch;

@@ -1,20 +1,31 @@
 //! Conformance tests for programs that coalesce packets, segment superframes or reassemble fragments: test vectors, a
-//! runner for the program under test, and the laws that its output must obey.
+//! runner for the program under test, and the rules that its output must obey. `docs/conformance.md` describes the
+//! cases, the format and the rules. The command `grosso conform` (`grosso-cli`) uses this crate.
 //!
-//! | module | job |
+//! ```no_run
+//! use std::{sync::atomic::AtomicBool, time::Duration};
+//!
+//! use grosso_conform::{Task, examine};
+//!
+//! let words = ["./my-coalescer".into(), "--udp".into()]; // the program and its arguments
+//! let (timeout, interrupted) = (Duration::from_secs(10), AtomicBool::new(false));
+//! let score = examine(Task::Coalesce, &words, timeout, &interrupted)?;
+//! println!("violates a rule: {}", score.is_wrong());
+//! println!("merges every packet that may be merged: {}", score.joins_all());
+//! # Ok::<(), grosso_report::error::Failure>(())
+//! ```
+//!
+//! | item | job |
 //! |---|---|
-//! | `examination` | [`examine`]: runs every case with one program, and restarts the program after a breakdown |
-//! | `vectors` | [`vectors`]: the packets of each case, its rules and its flows |
+//! | [`examine`] | run every case with one program, and restart the program after a breakdown |
+//! | [`vectors`], [`vectors_of`] | the packets of each case, its rules and its flows |
+//! | [`judge`] | check that no packet is lost, changed, reordered, or merged against the rules |
+//! | [`Fault`], [`Law`] | a violation, and the violated rule |
 //! | [`framing`] | the records that are passed to the program and back |
-//! | `program` | a running program with limits on its time and output |
 //! | [`superframe`] | the packets in a record |
-//! | `exact` | the laws of segmentation and reassembly, for which each input has exactly one correct output |
-//! | `fault` | the laws, and their violations |
-//! | `judge` | [`judge`]: checks that no packet is lost, changed, reordered, or merged against the rules |
-//! | `difference` | the field in which two packets differ, and the rule that applies to it |
 //! | [`report`] | the score of a program, as text and as JSON |
 //!
-//! A coalescer in the same process can be judged too: pass its output for the frames of a vector to [`judge`].
+//! To test a coalescer in the same process, pass its output for the frames of a vector to [`judge`]:
 //!
 //! ```
 //! use grosso_conform::{framing::Framed, judge, vectors};
@@ -30,6 +41,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// Private modules: `exact` has the rules of segmentation and reassembly, for which each input has exactly one correct
+// output; `difference` finds the field in which two packets differ, and the rule that applies to it; `program` is a
+// running program with limits on its time and output.
 mod difference;
 mod exact;
 mod examination;

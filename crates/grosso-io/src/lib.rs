@@ -11,7 +11,8 @@
 //! let features = Device::new(Features::ALL); // the receiver accepts superframes
 //! let (mut sender, mut from) = wire(LinkType::Ethernet, Device::new(Features::NONE), 64);
 //! let (mut to, _receiver) = wire(LinkType::Ethernet, features, 64);
-//! let mut direction = Direction::new(PathOptions::new(0x5eed), LinkType::Ethernet, features);
+//! let seed = 0x5eed; // key of the flow hash: use a random number
+//! let mut direction = Direction::new(PathOptions::new(seed), LinkType::Ethernet, features);
 //!
 //! sender.transmit(&[&[0; 60]], &Meta::default())?;
 //! assert_eq!(direction.poll(&mut from, &mut to, 0)?, 1);

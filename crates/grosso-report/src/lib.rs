@@ -39,6 +39,10 @@
 //! let count = Count { packets: 2 };
 //! assert_eq!(count.text(Style { color: false }), "2 packets\n");
 //! ```
+//!
+//! The reports themselves are in `grosso-analysis` (captures), `grosso-conform`, `grosso-daemon` (tunnels, counters)
+//! and `grosso-lab`. The command `grosso` (`grosso-cli`) prints them; `docs/json.md` describes their JSON form and the
+//! exit codes.
 #![forbid(unsafe_code)]
 
 pub mod console;

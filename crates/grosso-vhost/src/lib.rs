@@ -1,18 +1,21 @@
 //! vhost-user: both endpoints of a VM's network device, with shared memory, virtqueues in it, and a Unix socket for the
 //! control messages (virtio 1.3, and the vhost-user specification of QEMU).
 //!
+//! Most programs use a higher layer: `VhostPort` of the crate `grosso-io`, which also serves the socket. With this
+//! crate alone, a device looks like this:
+//!
 //! ```no_run
 //! use grosso_vhost::{backend::{BackEnd, Way}, features};
 //!
-//! let mut device = BackEnd::new(features::OF_RINGS)?;
-//! // Pass each message from the socket to `device.obey(...)`, then:
-//! let mut frame = vec![0; 65_562];
-//! if let Some(ring) = device.ring(Way::FromGuest) {
+//! let mut device = BackEnd::new(features::OF_RINGS)?; // offers ring features, but no offloads
+//! // Pass each message from the socket to `device.obey(...)`, which returns the reply to send. Then:
+//! let mut frame = vec![0; 66 << 10];
+//! if let Some(ring) = device.ring(Way::FromGuest) { // the ring of frames that the guest sends
 //!     while let Ok(Some(length)) = ring.receive(&mut frame) {
 //!         println!("{length} bytes from the guest");
 //!     }
 //! }
-//! device.publish(Way::FromGuest);
+//! device.publish(Way::FromGuest); // return the buffers to the guest
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -20,12 +23,8 @@
 //! |---|---|
 //! | [`features`] | feature bits of the device and of the protocol |
 //! | [`memory`] | shared memory, accessed as atomic words and by copies |
-//! | `dirty` | the dirty log for live migration |
-//! | `mapping`, `sigbus` | mapped files, and recovery if a file is truncated; these modules and the two above contain all `unsafe` code |
-//! | `vring` | a split or packed virtqueue, as both sides see it |
 //! | [`ring`] | the device's side: frames from the guest, and buffers for frames to it |
 //! | [`driver`] | the driver's side, in its own memory |
-//! | `eventfd_set` | eventfds of the peer, observed without reading them |
 //! | [`message`] | control messages with their file descriptors |
 //! | [`backend`] | the device's endpoint: state set by messages |
 //! | [`frontend`] | the driver's endpoint: messages that set the state |
@@ -38,10 +37,13 @@
 //! Shared eventfds are never read or written, because the peer could make either call block forever, see
 //! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.
 //!
-//! Requires Linux on a little-endian CPU, because virtio 1 is little-endian. The crate `grosso-io` wraps it as a port.
+//! Requires Linux on a little-endian CPU, because virtio 1 is little-endian.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
+// All `unsafe` code is in `memory`, `dirty` (the dirty log for live migration), `mapping` (mapped files) and `sigbus`
+// (recovery if a file is truncated). `vring` is a split or packed virtqueue, as both sides see it; `eventfd_set`
+// observes the peer's eventfds without reading them.
 pub mod backend;
 mod dirty;
 pub mod driver;

@@ -2,7 +2,8 @@
 //!
 //! [`dissect`] finds the headers of a frame; the module of each header parses and writes it. The crate does not
 //! allocate, needs no `std`, and never panics, whatever the input. Checksums are left to `grosso-checksum`, except that
-//! [`Ends`] finds the addresses of the pseudo-header.
+//! [`Ends`] finds the addresses of the pseudo-header. The engine that merges and splits packets with these headers is
+//! the crate `grosso`.
 //!
 //! ```
 //! use grosso_wire::{Kind, LinkType, Malformed, Ports, Stop, dissect, ethernet, ipv4, tcp};
@@ -58,12 +59,11 @@
 //! checks the header and returns it with its options and payload; and `emit`, which writes all of it to a buffer and
 //! returns the rest of the buffer, so that calls chain from the outermost header inwards. To change a header in place,
 //! use zerocopy's [`mut_from_prefix`](zerocopy::FromBytes::mut_from_prefix).
-//!
-//! Private modules: `registry` lists all headers, and `kind` derives [`Kind`] from it; `header::spec` defines
-//! [`HeaderSpec`]; `dissect` is the bounded parser, `walk` its position in a frame, and `stack` its result.
 #![no_std]
 #![forbid(unsafe_code)]
 
+// Private modules: `registry` lists all headers, and `kind` derives `Kind` from it; `header::spec` defines
+// `HeaderSpec`; `dissect` is the bounded parser, `walk` its position in a frame, and `stack` its result.
 mod dissect;
 mod ends;
 mod error;

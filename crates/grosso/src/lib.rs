@@ -12,7 +12,9 @@
 //!
 //! # Example
 //!
-//! Three segments of a TCP connection are merged into one superframe, which is then segmented again.
+//! Three segments of a TCP connection are merged into one superframe, which is then segmented again. `tcp(i)` returns
+//! the Ethernet frame of segment `i`: 500 bytes of payload at sequence number `1000 + i * 500`. In a program, the
+//! frames come from a device or a capture. `README.md` has a longer example that builds its own packets.
 //!
 //! ```
 //! use grosso::{
@@ -26,7 +28,8 @@
 //! # }
 //!
 //! let packets = [tcp(0), tcp(1), tcp(2)];
-//! let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 0x5eed));
+//! let seed = 0x5eed; // key of the flow hash: use a random number, so that nobody can choose flows that collide
+//! let mut coalescer = Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, seed));
 //!
 //! let mut delivered = Vec::new();
 //! let mut sink = |delivery: Delivery<'_, &[u8]>| {
@@ -35,7 +38,7 @@
 //!     delivered.push((bytes, delivery.meta));
 //! };
 //! for packet in &packets {
-//!     coalescer.push(Frame::new(&packet[..]), 0, &mut sink);
+//!     coalescer.push(Frame::new(&packet[..]), 0, &mut sink); // 0: the time in nanoseconds
 //! }
 //! coalescer.poll_end(0, &mut sink);
 //!
