@@ -55,7 +55,10 @@ const TITLE: &str = "Ratios of two settings";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::{Bound, Evidence, Published, Unit};
+    use crate::{
+        table::assert_text_kept,
+        verdict::{Bound, Evidence, Published, Unit},
+    };
 
     #[test]
     fn a_row_has_both_figures_and_their_ratio() {
@@ -67,6 +70,7 @@ mod tests {
         assert_eq!(row, BesideRow::new("superframes are faster", 1.25, 2.0));
         let mut text = String::new();
         write(&[row, BesideRow::new("x".repeat(52), 9.0 / 6600.0, f64::NAN)], &mut text);
+        assert_text_kept("beside", &text);
         let lines: Vec<Vec<&str>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0][4..], ["published", "here", "ratio"]);

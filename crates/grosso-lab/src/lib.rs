@@ -78,6 +78,7 @@ pub mod report;
 mod running;
 mod setups;
 pub mod statistics;
+mod table;
 pub mod traffic;
 pub mod trial;
 pub mod tunnels;

@@ -282,6 +282,7 @@ every machine; ns/packet is the fastest of 5 runs on this one.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::assert_text_kept;
 
     #[test]
     fn counts_are_the_same_each_time_and_as_the_profiles_say() {
@@ -303,5 +304,21 @@ mod tests {
         assert!(row("inet-lro-2007").segments_p99 <= 7);
         assert!(row("linux").frames < PACKETS / 2);
         assert!(results.table().lines().all(|line| line.len() <= 80), "{}", results.table());
+    }
+
+    #[test]
+    fn a_profile_is_a_line_of_the_table() {
+        let row = ProfileRow {
+            profile: "linux".into(),
+            frames: 12_345,
+            superframes: 2_345,
+            segments_p50: 9,
+            segments_p99: 44,
+            acknowledgments: 678,
+            melted: 12,
+            ns_per_packet: 45.6,
+        };
+        let results = Results { packets: 40_000, acknowledgments: 3_400, rows: vec![row] };
+        assert_text_kept("profiles", &results.table());
     }
 }

@@ -326,11 +326,13 @@ const HEADING: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::{super::tests::report, SenderKind};
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_has_a_row_for_each_setting() {
-        let table = report().table();
+        let report = report();
+        assert_kept("acks", &report.findings);
+        let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let row = table.lines().find(|line| line.starts_with("64K    freebsd     16")).unwrap();
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
@@ -343,7 +345,7 @@ mod tests {
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
         assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso at the sender"), "{table}");
         assert!(table.contains("\nTransfers, sent by userspace TCP"), "{table}");
-        let mut report = report();
+        let mut report = report;
         report.findings.senders = SenderKind::Kernel;
         assert!(report.table().contains("\nTransfers, sent by the kernel's TCP"), "{table}");
     }

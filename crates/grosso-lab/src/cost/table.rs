@@ -205,11 +205,12 @@ const CALLS: [&str; 3] = [
 #[cfg(test)]
 mod tests {
     use super::super::{PartName, findings::advice, tests::report};
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_has_every_part_with_its_share() {
         let report = report();
+        assert_kept("cost", &report.findings);
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let lines: Vec<&str> = table.lines().collect();

@@ -202,6 +202,7 @@ mod tests {
         experiment::Series,
         page::assert_shown,
         report::{Environment, Report},
+        table::assert_kept,
     };
 
     /// Returns findings of one path that keeps packets whole, and of one that loses frames.
@@ -246,6 +247,7 @@ mod tests {
             verdicts: Vec::new(),
             notes: Vec::new(),
         };
+        assert_kept("custom", &report.findings);
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let words = |name: &str| {

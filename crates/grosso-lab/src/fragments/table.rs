@@ -205,11 +205,13 @@ const HEADING: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_tells_the_collapse() {
-        let table = report().table();
+        let report = report();
+        assert_kept("fragments", &report.findings);
+        let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let words = |start: &str| {
             let line = table.lines().find(|line| line.starts_with(start)).unwrap();

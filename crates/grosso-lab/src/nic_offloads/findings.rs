@@ -188,6 +188,7 @@ mod tests {
         nic_offloads::NicOffloads,
         page::assert_shown,
         report::Report,
+        table::assert_kept,
     };
 
     /// Returns a report of invented runs: a feature that was off saves two thirds of the cost, one that was on saves
@@ -252,6 +253,7 @@ mod tests {
     #[test]
     fn table_fits_a_terminal_and_names_the_knob_to_turn() {
         let report = report();
+        assert_kept("nic", &report.findings);
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(table.contains("rx-gro                             off*"), "{table}");

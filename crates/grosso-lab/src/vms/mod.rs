@@ -271,6 +271,7 @@ mod tests {
         experiment::{Series, assert_failures_are_rows},
         page::assert_shown,
         report::Report,
+        table::assert_kept,
     };
 
     /// Returns invented results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
@@ -310,7 +311,9 @@ mod tests {
 
     #[test]
     fn table_fits_a_terminal_and_has_both_directions() {
-        let table = report().table();
+        let report = report();
+        assert_kept("vms", &report.findings);
+        let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let line = table.lines().find(|line| line.starts_with("vhost-user ")).unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
