@@ -126,6 +126,11 @@ pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
+/// Formats a number without digits after the point.
+pub(crate) fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
 /// Formats a number in at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
