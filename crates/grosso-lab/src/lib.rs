@@ -22,7 +22,8 @@
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
 //! | [`vms`] | comparison of the transports of a virtual machine's frames |
-//! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
+//! | [`nic_offloads`] | the gain from a device's own offloads |
+//! | [`sink`] | the peer of a stream that experiments measure, and the call that starts it |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
 //! | [`network`] | the hosts for the user's own commands, and the link between them, which may be impaired |
 //! | [`custom`] | custom experiments, with any hosts, links and paths, in several settings |
@@ -77,6 +78,7 @@ mod publications;
 pub mod report;
 mod running;
 mod setups;
+pub mod sink;
 pub mod statistics;
 mod table;
 pub mod traffic;

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Direction, NicOffloadParameters, NicOffloadRun, NicOffloadSetting};
+use super::{NicOffloadParameters, NicOffloadRun, NicOffloadSetting};
 use crate::{
     experiment::Series,
     page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
+    sink::Direction,
     statistics::{Spread, digits},
     table::{self, Column},
     verdict::{Bound, Evidence, Unit, Verdict},

@@ -271,6 +271,7 @@ mod tests {
         experiment::{Series, assert_failures_are_rows},
         page::assert_shown,
         report::Report,
+        sink::Called,
         table::assert_kept,
     };
 
@@ -284,7 +285,7 @@ mod tests {
         let plan =
             Plan { parameters: VmParameters { guest: "Linux 6.1".into() }, ..Plan::default() };
         let stream = |megabits: f64, path_cpu_seconds| VmStream {
-            called: crate::nic_offloads::Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
+            called: Called { bytes: (megabits * 125e3) as u64, seconds: 1.0 },
             path_cpu_seconds,
             machine_cpu_seconds: 1.5,
         };
@@ -345,7 +346,7 @@ mod tests {
             carrier: VmCarrier::Passt,
             measured: Duration::from_secs(1),
         };
-        let called = crate::nic_offloads::Called { bytes: 125_000_000, seconds: 1.0 };
+        let called = Called { bytes: 125_000_000, seconds: 1.0 };
         let to_guest = VmStream { called, ..VmStream::default() };
         let whole = VmRun { to_guest, from_guest: to_guest, ..VmRun::default() };
         let reset = VmRun { is_reset: true, ..VmRun::default() };

@@ -35,8 +35,8 @@ use crate::{
         Family, RECEIVER_ADDRESSES, SENDER_ADDRESSES, STALLED, engine_network, lay_underlay,
         set_up, vxlan_ends,
     },
-    nic_offloads::{Call, Called, Direction},
     running::Running,
+    sink::{Call, Called, Direction},
     trial::TrialError,
     tunnels::{self, Tunnel, WIRE_MTU},
 };
