@@ -18,6 +18,7 @@
 //! | [`model`] | a model of a sender's congestion control |
 //! | [`userspace`] | a TCP sender in userspace, used if the kernel senders are unavailable |
 //! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by the model |
+//! | [`tunnel`] | the tunnels that experiments measure, and the endpoints of a tunnel |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
@@ -83,6 +84,7 @@ pub mod statistics;
 mod table;
 pub mod traffic;
 pub mod trial;
+pub mod tunnel;
 pub mod tunnels;
 pub mod userspace;
 pub mod verdict;

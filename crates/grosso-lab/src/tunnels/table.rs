@@ -3,8 +3,8 @@
 use core::fmt::Write;
 
 use super::{
-    PublishedTunnel, Roles, Tunnel, TunnelCarrier, TunnelComparison, TunnelFindings,
-    TunnelParameters, TunnelRow, TunnelTrial,
+    PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelParameters,
+    TunnelRow, TunnelTrial,
 };
 use crate::{
     beside::BesideRow,
@@ -13,6 +13,7 @@ use crate::{
     report::{Environment, Findings, Knob},
     statistics::{Latency, whole},
     table::{self, Column},
+    tunnel::Tunnel,
 };
 
 impl Findings for TunnelFindings {
