@@ -83,13 +83,20 @@ pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     text.push('\n');
 }
 
-/// Checks that the tables of invented figures equal the ones in `tests/tables`.
+/// Returns the text of a report of invented figures. Checks that it fits a terminal, and that its tables equal the ones
+/// in `tests/tables`.
 #[cfg(test)]
 #[track_caller]
-pub(crate) fn assert_kept(name: &str, findings: &impl crate::report::Findings) {
-    let mut text = String::new();
-    findings.write(&mut text);
-    assert_text_kept(name, &text);
+pub(crate) fn assert_kept<F: crate::report::Findings>(
+    name: &str,
+    report: &crate::report::Report<F>,
+) -> String {
+    let mut tables = String::new();
+    report.findings.write(&mut tables);
+    assert_text_kept(name, &tables);
+    let text = report.table();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text
 }
 
 /// Checks that a text equals the one in `tests/tables`.

@@ -447,10 +447,7 @@ mod tests {
 
     #[test]
     fn table_fits_a_terminal_and_leads_with_gigabits_a_cpu() {
-        let report = report();
-        assert_kept("offload", &report.findings);
-        let table = report.table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("offload", &report());
         let line = |start| table.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
         let on = line("coalescing on");
         let on: Vec<String> = on.split_whitespace().map(Into::into).collect();
@@ -502,9 +499,7 @@ mod tests {
             row.latency = Latency::of((1..=100).map(|i| Duration::from_micros(i * 100)));
             row.requests_a_second = Some(Spread::of([177_700.0, 73_400.4]));
         }
-        assert_kept("offload-requests", &report.findings);
-        let table = report.table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("offload-requests", &report);
         let line = table.lines().find(|line| line.starts_with("coalescing on")).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(2).collect();
         let expected = ["125550", "(73400-177700)", "5000.0", "9000.0", "9500.0", "9900.0"];
@@ -513,12 +508,12 @@ mod tests {
 
     #[test]
     fn consumers_are_listed_with_parts_and_with_copies() {
-        let mut findings = report().findings;
+        let mut report = report();
         let [parts, copied] = [[60.0, 64.0, 70.0], [31.0, 32.0, 40.0]].map(Spread::of);
         let reading = ReadingConsumer { consumer: ReaderKind::EveryByte, parts: copied, copied };
-        findings.consumer =
+        report.findings.consumer =
             Some(Consumer { payload_bytes: 8948, parts, copied, reading: vec![reading] });
-        assert_kept("offload-consumer", &findings);
+        assert_kept("offload-consumer", &report);
     }
 
     #[test]
