@@ -2,7 +2,7 @@
 //!
 //! A directory is a level. Each module in it, a file or a directory, may import modules below it, but none that imports
 //! it. This test ignores references between a module and its own directory. The directories of the engine's `coalesce`
-//! have a fixed order.
+//! have a fixed order, and no module of the lab imports an experiment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +12,8 @@ use std::{
 };
 
 use syn::{
-    Attribute, File, Ident, Item, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemUnion, ItemUse,
-    Meta, MetaList, Token, UseTree, Visibility,
+    Attribute, File, Ident, Item, ItemEnum, ItemImpl, ItemMod, ItemStruct, ItemTrait, ItemUnion,
+    ItemUse, Meta, MetaList, Token, UseTree, Visibility,
     punctuated::Punctuated,
     visit::{self, Visit},
 };
@@ -122,6 +122,52 @@ fn the_directories_of_coalesce_import_only_downwards() {
     assert_eq!(names, COALESCE_DIRECTORIES, "the table in coalesce/mod.rs");
 }
 
+#[test]
+fn no_module_of_the_lab_imports_an_experiment() {
+    let (_, modules) =
+        crates(&[]).into_iter().find(|(name, _)| name == "grosso-lab").expect("the lab");
+    let experiments = experiments(&modules);
+    assert!(experiments.len() >= 8, "every experiment is found: {experiments:?}");
+    let found = imports_of(&experiments, &modules);
+    assert!(
+        found.is_empty(),
+        "move the code that both need to a module that is no experiment:\n  {}\n",
+        join(&found)
+    );
+}
+
+/// Tests that an experiment is found by its trait, and an import of it by every kind of path.
+#[test]
+fn an_import_of_an_experiment_is_found() {
+    let source = "
+        mod experiment { pub trait Experiment {} }
+        mod shared { pub struct Tool; }
+        mod one { mod parts { pub struct Figure; } pub use parts::Figure; pub struct One;
+            impl crate::experiment::Experiment for One {} }
+        mod two { use crate::{experiment::Experiment, shared::Tool}; pub struct Two;
+            impl Experiment for Two {} IMPORT }
+        pub use one::One;
+    ";
+    let found = |import: &str| {
+        let mut modules = Vec::new();
+        let source = syn::parse_str(&source.replace("IMPORT", import)).expect("Rust");
+        add(Vec::new(), source, &mut modules);
+        let experiments = experiments(&modules);
+        assert_eq!(experiments, BTreeSet::from(["one", "two"].map(str::to_owned)));
+        imports_of(&experiments, &modules)
+    };
+    assert!(found("").is_empty());
+    assert!(found("#[cfg(test)] mod tests { use crate::one::One; }").is_empty());
+    for import in [
+        "use crate::one::Figure;",
+        "mod inner { use super::super::one; }",
+        "fn of() -> crate::one::Figure { crate::one::Figure }",
+        "use crate::One;",
+    ] {
+        assert_eq!(found(import).len(), 1, "{import}: {:?}", found(import));
+    }
+}
+
 /// Tests the three kinds of imports that break the order: of a higher directory, of the root module, and of a name that
 /// the root module re-exports.
 #[test]
@@ -181,6 +227,8 @@ struct Module {
     exported: BTreeMap<String, Vec<String>>,
     /// Types and traits that the module defines.
     types: Vec<String>,
+    /// Traits that the module implements.
+    implements: BTreeSet<String>,
 }
 
 /// Returns the modules of every product crate, and of the directories `beside` the crates.
@@ -260,8 +308,13 @@ fn add(path: Vec<String>, file: File, modules: &mut Vec<Module>) {
             item => rest.push(item),
         }
     }
-    let mut module =
-        Module { path, paths: BTreeSet::new(), exported: BTreeMap::new(), types: Vec::new() };
+    let mut module = Module {
+        path,
+        paths: BTreeSet::new(),
+        exported: BTreeMap::new(),
+        types: Vec::new(),
+        implements: BTreeSet::new(),
+    };
     rest.iter().for_each(|item| module.visit_item(item));
     modules.push(module);
 }
@@ -333,6 +386,12 @@ impl<'ast> Visit<'ast> for Module {
             }
             self.paths.insert(path);
         }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let name = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+        self.implements.extend(name.map(|name| name.ident.to_string()));
+        visit::visit_item_impl(self, item);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -425,6 +484,31 @@ fn upward(directory: &str, order: &[&str], modules: &[Module]) -> Vec<String> {
             };
             let target = defining(written.clone(), &known);
             if goes_up(&written) || target.is_some_and(|target| goes_up(&target)) {
+                found.push(format!("{}: {}", shown(&module.path), path.join("::")));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the modules below the root that implement `Experiment`, or contain a module that does.
+fn experiments(modules: &[Module]) -> BTreeSet<String> {
+    let found = modules.iter().filter(|module| module.implements.contains("Experiment"));
+    found.filter_map(|module| module.path.first().cloned()).collect()
+}
+
+/// Returns the imports that lead into one of these modules from another one. The root module re-exports them.
+fn imports_of(targets: &BTreeSet<String>, modules: &[Module]) -> Vec<String> {
+    let known: BTreeMap<_, _> =
+        modules.iter().map(|module| (module.path.clone(), module)).collect();
+    let mut found = Vec::new();
+    for module in modules {
+        let Some(own) = module.path.first() else { continue };
+        for path in &module.paths {
+            let target = absolute(path, &module.path, &known);
+            let target = target.and_then(|path| defining(path, &known));
+            let target = target.and_then(|target| target.into_iter().next());
+            if target.is_some_and(|target| target != *own && targets.contains(&target)) {
                 found.push(format!("{}: {}", shown(&module.path), path.join("::")));
             }
         }

@@ -1,8 +1,9 @@
 //! Published figures next to the figures of this machine: tables R1 to R5, as ratios of two settings.
 
-use core::fmt::Write;
-
-use crate::verdict::Verdict;
+use crate::{
+    table::{self, Column},
+    verdict::Verdict,
+};
 
 /// A published ratio of two settings, next to the ratio that was measured on this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +33,8 @@ pub(crate) fn write(rows: &[BesideRow], text: &mut String) {
     if rows.is_empty() {
         return;
     }
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{TITLE:<52} {:>9} {:>8} {:>8}", "published", "here", "ratio");
-    for BesideRow { setting, published, here } in rows {
-        let [left, right, ratio] = [*published, *here, here / published].map(figure);
-        let _ = writeln!(text, "{setting:<52} {left:>9} {right:>8} {ratio:>8}");
-    }
+    text.push('\n');
+    table::write(&COLUMNS, rows, text);
 }
 
 /// Formats a ratio with at least two significant digits.
@@ -50,12 +47,20 @@ fn figure(value: f64) -> String {
     }
 }
 
-const TITLE: &str = "Ratios of two settings";
+const COLUMNS: [Column<BesideRow>; 4] = [
+    Column::left(&["Ratios of two settings"], 52, |row| row.setting.clone()),
+    Column::right(&["published"], 10, |row| figure(row.published)),
+    Column::right(&["here"], 9, |row| figure(row.here)),
+    Column::right(&["ratio"], 9, |row| figure(row.here / row.published)),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::{Bound, Evidence, Published, Unit};
+    use crate::{
+        table::assert_text_kept,
+        verdict::{Bound, Evidence, Published, Unit},
+    };
 
     #[test]
     fn a_row_has_both_figures_and_their_ratio() {
@@ -67,6 +72,7 @@ mod tests {
         assert_eq!(row, BesideRow::new("superframes are faster", 1.25, 2.0));
         let mut text = String::new();
         write(&[row, BesideRow::new("x".repeat(52), 9.0 / 6600.0, f64::NAN)], &mut text);
+        assert_text_kept("beside", &text);
         let lines: Vec<Vec<&str>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0][4..], ["published", "here", "ratio"]);

@@ -18,11 +18,13 @@
 //! | [`model`] | a model of a sender's congestion control |
 //! | [`userspace`] | a TCP sender in userspace, used if the kernel senders are unavailable |
 //! | [`acks`] | the effect of merged acknowledgments on a sender: measured, and by the model |
+//! | [`tunnel`] | the tunnels that experiments measure, and the endpoints of a tunnel |
 //! | [`tunnels`] | tunnels that end in userspace, and checksums left to the peer |
 //! | [`cost`] | the cost of a packet to a data path, by part |
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
 //! | [`vms`] | comparison of transports for the frames of a virtual machine |
-//! | [`nic_offloads`] | the gain from a device's own offloads, and the sink at the peer |
+//! | [`nic_offloads`] | the gain from a device's own offloads |
+//! | [`sink`] | the peer of a stream that experiments measure, and the call that starts it |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
 //! | [`network`] | the hosts on which users run their own commands, and the link between them, which may be impaired |
 //! | [`custom`] | custom experiments that compare settings, with any hosts, links and paths |
@@ -77,9 +79,12 @@ mod publications;
 pub mod report;
 mod running;
 mod setups;
+pub mod sink;
 pub mod statistics;
+mod table;
 pub mod traffic;
 pub mod trial;
+pub mod tunnel;
 pub mod tunnels;
 pub mod userspace;
 pub mod verdict;

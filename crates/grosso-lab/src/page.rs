@@ -14,6 +14,44 @@ impl From<Spread> for Middle {
     }
 }
 
+/// A column of a chart: a bar for each row of type `R`.
+pub(crate) struct BarColumn<R> {
+    heading: &'static str,
+    /// Returns the value for the scale: the greatest one gets the longest bar.
+    value: fn(&R) -> f64,
+    /// Returns the bar of a row.
+    of: fn(&R) -> Bar,
+}
+
+impl<R> BarColumn<R> {
+    pub(crate) const fn new(
+        heading: &'static str,
+        value: fn(&R) -> f64,
+        of: fn(&R) -> Bar,
+    ) -> Self {
+        Self { heading, value, of }
+    }
+}
+
+/// Draws a chart for each title and its rows. All charts have the same scale, and `name` returns the name of a row.
+pub(crate) fn charts<'a, R: 'a>(
+    columns: &[BarColumn<R>; 2],
+    name: impl Fn(&R) -> String,
+    groups: impl IntoIterator<Item = (String, impl IntoIterator<Item = &'a R>)>,
+) -> String {
+    let groups: Vec<(String, Vec<&R>)> =
+        groups.into_iter().map(|(title, rows)| (title, rows.into_iter().collect())).collect();
+    let rows = || groups.iter().flat_map(|(_, rows)| rows);
+    let [left, right] = columns;
+    let scales = [left, right]
+        .map(|column| Column::new(column.heading, rows().map(|row| (column.value)(row))));
+    let chart = |(title, rows): &(String, Vec<&R>)| {
+        let rows = rows.iter().map(|row| (name(row), [(left.of)(row), (right.of)(row)]));
+        Chart { title: title.clone(), columns: scales, rows: rows.collect() }.draw()
+    };
+    groups.iter().map(chart).collect()
+}
+
 /// Checks that a page needs no other file except targets of links, that every tag is closed, and that a browser, if one
 /// is installed, displays everything.
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! One trace through every profile: how many packets each profile merges, how many of them irreversibly, and how long
 //! it takes.
 
-use core::fmt::Write;
 use std::{sync::Arc, time::Instant};
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, checksum::Checksum};
@@ -10,7 +9,10 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::thousands;
+use crate::{
+    statistics::{thousands, whole},
+    table::{self, Column},
+};
 
 /// Results of all profiles on the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -64,28 +66,14 @@ impl Results {
     pub fn table(&self) -> String {
         let mut text = format!(
             "lab profiles: {} packets of {} connections, {} of them acknowledgments,\n\
-             {} per poll, {} ns apart\n\n{HEADING}\n",
+             {} per poll, {} ns apart\n\n",
             thousands(self.packets as f64),
             FLOWS,
             thousands(self.acknowledgments as f64),
             POLL_PACKETS,
             GAP_NS,
         );
-        for row in &self.rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{:<16}{:>8}{:>12}{:>5}{:>5}{:>10}{:>9}{:>9.0}",
-                row.profile,
-                row.frames,
-                row.superframes,
-                row.segments_p50,
-                row.segments_p99,
-                row.acknowledgments,
-                row.melted,
-                row.ns_per_packet,
-            );
-        }
+        table::write(&COLUMNS, &self.rows, &mut text);
         text + NOTES
     }
 }
@@ -271,8 +259,16 @@ const POLL_PACKETS: usize = 64;
 const HEADER_BYTES: usize = 14 + 40 + 32;
 /// Number of runs; the fastest counts.
 const RUNS: usize = 5;
-const HEADING: &str = "\
-profile           frames superframes  p50  p99      acks   melted ns/packet";
+const COLUMNS: [Column<ProfileRow>; 8] = [
+    Column::left(&["profile"], 16, |row| row.profile.clone()),
+    Column::right(&["frames"], 8, |row| row.frames.to_string()),
+    Column::right(&["superframes"], 12, |row| row.superframes.to_string()),
+    Column::right(&["p50"], 5, |row| row.segments_p50.to_string()),
+    Column::right(&["p99"], 5, |row| row.segments_p99.to_string()),
+    Column::right(&["acks"], 10, |row| row.acknowledgments.to_string()),
+    Column::right(&["melted"], 9, |row| row.melted.to_string()),
+    Column::right(&[" ns/packet"], 9, |row| whole(row.ns_per_packet)),
+];
 const NOTES: &str = "
 p50, p99: packets in a data frame. acks: delivered frames without data.
 melted: packets in superframes that cannot be split again. Counts are equal on
@@ -282,6 +278,7 @@ every machine; ns/packet is the fastest of 5 runs on this one.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::assert_text_kept;
 
     #[test]
     fn counts_are_the_same_each_time_and_as_the_profiles_say() {
@@ -303,5 +300,21 @@ mod tests {
         assert!(row("inet-lro-2007").segments_p99 <= 7);
         assert!(row("linux").frames < PACKETS / 2);
         assert!(results.table().lines().all(|line| line.len() <= 80), "{}", results.table());
+    }
+
+    #[test]
+    fn a_profile_is_a_line_of_the_table() {
+        let row = ProfileRow {
+            profile: "linux".into(),
+            frames: 12_345,
+            superframes: 2_345,
+            segments_p50: 9,
+            segments_p99: 44,
+            acknowledgments: 678,
+            melted: 12,
+            ns_per_packet: 45.6,
+        };
+        let results = Results { packets: 40_000, acknowledgments: 3_400, rows: vec![row] };
+        assert_text_kept("profiles", &results.table());
     }
 }

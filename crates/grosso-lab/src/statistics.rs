@@ -48,6 +48,16 @@ impl Spread {
         Self { median, min, max, sample: Sample::of(&values) }
     }
 
+    /// Formats the minimum and the maximum, for example `(1-3)`.
+    pub(crate) fn range(&self, format: impl Fn(f64) -> String) -> String {
+        format!("({}-{})", format(self.min), format(self.max))
+    }
+
+    /// Formats the median, the minimum and the maximum, for example `2 (1-3)`.
+    pub(crate) fn text(&self, format: impl Fn(f64) -> String) -> String {
+        format!("{} {}", format(self.median), self.range(format))
+    }
+
     /// Returns the measurements in ascending order; some are omitted if there are too many.
     pub(crate) fn values(&self) -> &[f64] {
         &self.sample.values[..self.sample.len]
@@ -114,6 +124,11 @@ pub(crate) fn digits(value: f64) -> String {
         return "-".into();
     }
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+/// Formats a number without digits after the point.
+pub(crate) fn whole(value: f64) -> String {
+    format!("{value:.0}")
 }
 
 /// Formats a number in at most five characters.

@@ -206,15 +206,34 @@ pub(crate) struct LabPage {
     pub(crate) no_html: bool,
 }
 
-/// Options of `grosso lab fragments`.
+/// Number and duration of measurements.
 #[derive(Args, Debug)]
-pub(crate) struct LabFragments {
+pub(crate) struct LabRepeats {
     /// Repeat each measurement N times
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) runs: u16,
     /// Measure for this long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
     pub(crate) time: u64,
+}
+
+/// Device and CPUs of a measurement, and its output page.
+#[derive(Args, Debug)]
+pub(crate) struct LabSetup {
+    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) device: LabDevice,
+    #[command(flatten)]
+    pub(crate) processors: LabProcessors,
+    #[command(flatten)]
+    pub(crate) page: LabPage,
+}
+
+/// Options of `grosso lab fragments`.
+#[derive(Args, Debug)]
+pub(crate) struct LabFragments {
+    #[command(flatten)]
+    pub(crate) repeated: LabRepeats,
     /// Set the offered load in bit/s; must be below what this machine can carry
     #[arg(long, value_name = "BITS", default_value = "1.5G", value_parser = parse_offer)]
     pub(crate) rate: u64,
@@ -231,13 +250,8 @@ pub(crate) struct LabFragments {
     /// Send over IPv4 instead of IPv6
     #[arg(long)]
     pub(crate) ipv4: bool,
-    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    pub(crate) device: LabDevice,
     #[command(flatten)]
-    pub(crate) processors: LabProcessors,
-    #[command(flatten)]
-    pub(crate) page: LabPage,
+    pub(crate) setup: LabSetup,
 }
 
 /// Options of `grosso lab acks`.
@@ -262,24 +276,15 @@ pub(crate) struct LabAcks {
     /// Set the congestion control of the streams
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,
-    /// Set the device that delivers packets to a host; auto: TAP if /dev/net/tun is accessible, else veth
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    pub(crate) device: LabDevice,
     #[command(flatten)]
-    pub(crate) processors: LabProcessors,
-    #[command(flatten)]
-    pub(crate) page: LabPage,
+    pub(crate) setup: LabSetup,
 }
 
 /// Options of a measurement of kernel TCP through two data paths.
 #[derive(Args, Debug)]
 pub(crate) struct LabTrials {
-    /// Repeat each measurement N times
-    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) runs: u16,
-    /// Measure for this long
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_run_ns)]
-    pub(crate) time: u64,
+    #[command(flatten)]
+    pub(crate) repeated: LabRepeats,
     /// Set the congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: String,

@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{
     model::Counting,
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Spread, digits, ratio, thousands},
+    statistics::{Spread, digits, ratio, thousands, whole},
+    table::{self, Column},
     trial::Measured,
 };
 
@@ -34,9 +35,8 @@ impl Findings for AckFindings {
 
     fn write(&self, text: &mut String) {
         for (side, title) in SIDES {
-            // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
-            self.rows.iter().filter(|row| row.side == side).for_each(|row| row.write(text));
+            *text += &format!("\n{title}\n");
+            table::write(&COLUMNS, self.rows.iter().filter(|row| row.side == side), text);
         }
         self.write_transfers(text);
         self.write_overtaken(text);
@@ -66,15 +66,10 @@ impl Findings for AckFindings {
     }
 
     fn charts(&self) -> String {
-        let columns = [
-            Column::new("Gb/s", self.rows.iter().map(|row| row.gigabits_a_second.max)),
-            Column::new(
-                "acknowledgments/s at the sender",
-                self.rows.iter().map(|row| row.acknowledgments_reached.max),
-            ),
-        ];
-        let sides = SIDES.iter().map(|(side, title)| self.chart(*side, title, columns).draw());
-        sides.chain(self.transfer_charts()).collect()
+        let sides = SIDES.map(|(side, title)| {
+            (title.into(), self.rows.iter().filter(move |row| row.side == side))
+        });
+        charts(&BARS, AckRow::name, sides) + &self.transfer_charts()
     }
 
     fn is_seen(&self, observation: &str) -> bool {
@@ -94,32 +89,21 @@ impl Findings for AckFindings {
 }
 
 impl AckFindings {
-    /// Returns a chart of throughput and acknowledgments for the rows of one side.
-    fn chart(&self, side: NicOf, title: &str, columns: [Column; 2]) -> Chart {
-        let rows = self.rows.iter().filter(|row| row.side == side);
-        let rows = rows.map(|row| (row.name(), row.bars())).collect();
-        Chart { title: title.into(), columns, rows }
-    }
-
     /// Returns a chart of the transfers over each wire: the time, and its ratio to the time without coalescing.
-    fn transfer_charts(&self) -> Vec<String> {
-        let times = |row: &TransferRow| self.times_off(row).unwrap_or(0.0);
-        let columns = [
-            Column::new("ms", self.transfers.iter().map(|row| row.milliseconds.max)),
-            Column::new("ratio to off", self.transfers.iter().map(times)),
-        ];
+    fn transfer_charts(&self) -> String {
         let is_first = |(index, row): &(usize, &TransferRow)| {
             !self.transfers[..*index].iter().any(|other| other.is_beside(row))
         };
+        let timed: Vec<(&TransferRow, Option<f64>)> =
+            self.transfers.iter().map(|row| (row, self.times_off(row))).collect();
         let wires = self.transfers.iter().enumerate().filter(is_first).map(|(_, first)| {
             let rows = Worth::ALL.iter().flat_map(|worth| {
-                let rows = self.transfers.iter().filter(|row| row.is_beside(first));
-                rows.filter(move |row| row.worth == *worth)
+                let rows = timed.iter().filter(|(row, _)| row.is_beside(first));
+                rows.filter(move |(row, _)| row.worth == *worth)
             });
-            let rows = rows.map(|row| (row.name(), row.bars(self.times_off(row)))).collect();
-            Chart { title: format!("Transfers: {}", first.wire()), columns, rows }.draw()
+            (format!("Transfers: {}", first.wire()), rows)
         });
-        wires.collect()
+        charts(&transfer_bars(), |(row, _)| row.name(), wires)
     }
 
     /// Returns the ratio of a transfer's time to the time without coalescing.
@@ -175,11 +159,9 @@ impl AckFindings {
         let _ = writeln!(
             text,
             "\nA model of the sender: round trips from 10 to {SEGMENTS_WANTED} segments in slow start,\n\
-             and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips\n\
-             {:<26}{:>8}{:>14}{:>14}",
-            "the sender counts", "merged", "slow start", "avoidance",
+             and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips",
         );
-        self.growth.iter().for_each(|growth| growth.write(text));
+        table::write(&GROWTH, &self.growth, text);
     }
 }
 
@@ -192,33 +174,21 @@ impl AckRow {
         format!("{}, {}, {} us", self.window(), self.handling, self.hold_us)
     }
 
-    fn bars(&self) -> [Bar; 2] {
-        let (speed, reached) = (self.gigabits_a_second, self.acknowledgments_reached);
-        let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
-        let speeds = self.runs.iter().map(Measured::gigabits_a_second);
-        let counts = self.runs.iter().map(|run| passed(run) / run.seconds);
-        [
-            Bar::middle("speed", speed, speeds, digits(speed.median)),
-            Bar::middle("acks", reached, counts, thousands(reached.median)),
-        ]
+    fn speed(&self) -> String {
+        let speed = self.gigabits_a_second;
+        format!("{:>7} {}", digits(speed.median), speed.range(digits))
     }
 
-    fn write(&self, text: &mut String) {
-        let window = self.window();
-        let Spread { median, min, max, .. } = self.gigabits_a_second;
-        let spread = format!("({}-{})", digits(min), digits(max));
-        let _ = writeln!(
-            text,
-            "{window:<6} {:<9} {:>4.0} {:>6} {spread:<13} {:>6} {:>7} {:>6} {:>6} {:>5.1}",
-            self.handling,
-            self.hold_us,
-            digits(median),
-            thousands(self.acknowledgments_sent.median),
-            thousands(self.acknowledgments_reached.median),
-            thousands(self.reads_a_second.median),
-            thousands(self.reads_a_gigabyte.median),
-            self.segments_a_unit.median,
-        );
+    fn speed_bar(&self) -> Bar {
+        let runs = self.runs.iter().map(Measured::gigabits_a_second);
+        Bar::middle("speed", self.gigabits_a_second, runs, digits(self.gigabits_a_second.median))
+    }
+
+    fn reached_bar(&self) -> Bar {
+        let reached = self.acknowledgments_reached;
+        let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
+        let runs = self.runs.iter().map(|run| passed(run) / run.seconds);
+        Bar::middle("acks", reached, runs, thousands(reached.median))
     }
 }
 
@@ -227,13 +197,9 @@ impl TransferRow {
         format!("{}, {} us; sender: {}", self.handling, self.hold_us, self.worth)
     }
 
-    fn bars(&self, times_off: Option<f64>) -> [Bar; 2] {
-        let times = times_off.unwrap_or(f64::NAN);
+    fn bar(&self) -> Bar {
         let runs = self.runs.iter().map(|run| run.seconds * 1e3);
-        [
-            Bar::middle("speed", self.milliseconds, runs, thousands(self.milliseconds.median)),
-            Bar::middle("acks", Spread::of([times]), [].into_iter(), digits(times)),
-        ]
+        Bar::middle("speed", self.milliseconds, runs, thousands(self.milliseconds.median))
     }
 
     /// Returns the properties of the wire, and the side of the data path.
@@ -274,18 +240,32 @@ impl TransferRow {
 }
 
 impl Growth {
-    fn write(&self, text: &mut String) {
-        let counting = match self.counting {
+    fn counting(&self) -> String {
+        match self.counting {
             Counting::Packets => "packets".to_owned(),
             Counting::Bytes { limit } => format!("bytes, at most {limit} segments"),
-        };
-        let counted = if self.is_counted { ", counted" } else { "" };
-        let _ = writeln!(
-            text,
-            "{counting:<26}{:>8}{:>14}{:>14}{counted}",
-            self.merged, self.slow_start_round_trips, self.avoidance_segments,
-        );
+        }
     }
+
+    fn avoidance(&self) -> String {
+        let counted = if self.is_counted { ", counted" } else { "" };
+        format!("{:>14}{counted}", self.avoidance_segments)
+    }
+}
+
+/// Returns the bars of a transfer, and of its ratio to the time without coalescing.
+fn transfer_bars<'a>() -> [BarColumn<(&'a TransferRow, Option<f64>)>; 2] {
+    [
+        BarColumn::new("ms", |(row, _)| row.milliseconds.max, |(row, _)| row.bar()),
+        BarColumn::new(
+            "ratio to off",
+            |(_, times)| times.unwrap_or(0.0),
+            |(_, times)| {
+                let times = times.unwrap_or(f64::NAN);
+                Bar::middle("acks", Spread::of([times]), [].into_iter(), digits(times))
+            },
+        ),
+    ]
 }
 
 const SIDES: [(NicOf, &str); 2] = [
@@ -317,21 +297,43 @@ const KNOBS: &[Knob] = &[
     Knob { seen: COUNTS, turn: &["count acknowledged bytes instead (RFC 3465)"] },
 ];
 
-/// Heading of the columns of [`AckRow::write`].
-const HEADING: [&str; 2] = [
-    "window handling  hold   Gb/s               ACKs/s  ACKs/s  reads  reads segm.",
-    "                   us                        sent reached     /s    /GB /unit",
+const COLUMNS: [Column<AckRow>; 9] = [
+    Column::left(&["window"], 7, AckRow::window),
+    Column::left(&["handling"], 9, |row| row.handling.to_string()),
+    Column::right(&["hold", "us"], 5, |row| whole(row.hold_us)),
+    Column::left(&["   Gb/s"], 21, AckRow::speed),
+    Column::right(&["ACKs/s", "sent"], 7, |row| thousands(row.acknowledgments_sent.median)),
+    Column::right(&["ACKs/s", "reached"], 8, |row| thousands(row.acknowledgments_reached.median)),
+    Column::right(&["reads", "/s"], 7, |row| thousands(row.reads_a_second.median)),
+    Column::right(&["reads", "/GB"], 7, |row| thousands(row.reads_a_gigabyte.median)),
+    Column::right(&["segm.", "/unit"], 6, |row| format!("{:.1}", row.segments_a_unit.median)),
+];
+
+const BARS: [BarColumn<AckRow>; 2] = [
+    BarColumn::new("Gb/s", |row| row.gigabits_a_second.max, AckRow::speed_bar),
+    BarColumn::new(
+        "acknowledgments/s at the sender",
+        |row| row.acknowledgments_reached.max,
+        AckRow::reached_bar,
+    ),
+];
+
+const GROWTH: [Column<Growth>; 4] = [
+    Column::left(&["the sender counts"], 26, Growth::counting),
+    Column::right(&["merged"], 8, |growth| growth.merged.to_string()),
+    Column::right(&["slow start"], 14, |growth| growth.slow_start_round_trips.to_string()),
+    Column::left(&["     avoidance"], 14, Growth::avoidance),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::{super::tests::report, SenderKind};
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_has_a_row_for_each_setting() {
-        let table = report().table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let report = report();
+        let table = assert_kept("acks", &report);
         let row = table.lines().find(|line| line.starts_with("64K    freebsd     16")).unwrap();
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
         assert_eq!(words, ["4.00", "(4.00-4.00)", "340k", "42.5k", "60.0k", "120k", "1.0"]);
@@ -343,7 +345,7 @@ mod tests {
         assert_eq!(rows.len(), 4, "20 ms, with loss, 1 ms and 100 ms: {table}");
         assert!(table.contains("\nLAN, 0.1 ms, window 100 KB, Grosso at the sender"), "{table}");
         assert!(table.contains("\nTransfers, sent by userspace TCP"), "{table}");
-        let mut report = report();
+        let mut report = report;
         report.findings.senders = SenderKind::Kernel;
         assert!(report.table().contains("\nTransfers, sent by the kernel's TCP"), "{table}");
     }

@@ -2,10 +2,10 @@
 
 use core::fmt::Write;
 
-use super::{CostFindings, Offloads, PartName, PathCost, Wire};
+use super::{CostFindings, CostRow, Offloads, PartName, PathCost, Wire};
 use crate::{
     experiment::TcpParameters,
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
 };
@@ -71,17 +71,8 @@ impl Findings for CostFindings {
     }
 
     fn charts(&self) -> String {
-        let column = |heading, side: usize| {
-            Column::new(heading, self.rows.iter().map(|row| row.paths[side].total_ns.max))
-        };
-        let rows = self.rows.iter().map(|row| (row.name(), row.paths.map(|path| path.bar())));
-        let chart = Chart {
-            title: "Thread time per packet in nanoseconds".into(),
-
-            columns: [column("path a, host to wire", 0), column("path b, wire to host", 1)],
-            rows: rows.collect(),
-        };
-        chart.draw()
+        let title = "Thread time per packet in nanoseconds".into();
+        charts(&BARS, CostRow::name, [(title, &self.rows)])
     }
 }
 
@@ -184,6 +175,19 @@ Real TCP between two network namespaces of this machine, through two data paths.
 <b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 
+const BARS: [BarColumn<CostRow>; 2] = [
+    BarColumn::new(
+        "path a, host to wire",
+        |row| row.paths[0].total_ns.max,
+        |row| row.paths[0].bar(),
+    ),
+    BarColumn::new(
+        "path b, wire to host",
+        |row| row.paths[1].total_ns.max,
+        |row| row.paths[1].bar(),
+    ),
+];
+
 const PATHS: [&str; 2] = [
     "Path a, from its host to the wire: nanoseconds of thread time per packet",
     "Path b, from the wire to its host: nanoseconds of thread time per packet",
@@ -205,13 +209,12 @@ const CALLS: [&str; 3] = [
 #[cfg(test)]
 mod tests {
     use super::super::{PartName, findings::advice, tests::report};
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_has_every_part_with_its_share() {
         let report = report();
-        let table = report.table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("cost", &report);
         let lines: Vec<&str> = table.lines().collect();
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
         let at = lines.iter().position(|line| line.starts_with("ring on ")).unwrap();

@@ -25,7 +25,7 @@ use crate::{
     running::Running,
     traffic::Traffic,
     trial::{self, PATHS, Tool, TrialError, gone, observe_gauged, settle},
-    tunnels::{self, Tunnel},
+    tunnel::{self, Tunnel},
 };
 
 /// Results of one measurement.
@@ -188,14 +188,14 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
                 Device::Tap => (Tunnel::IpipGue, Layer::Ip),
                 Device::Veth => (Tunnel::Vxlan, Layer::Ethernet),
             };
-            let layout = tunnels::layout((tunnel, Family::V4), false, 1);
+            let layout = tunnel::layout((tunnel, Family::V4), false, 1);
             let inside = Inside { device, layer, superframes };
             let (hosts, [near, far]) =
-                Hosts::tunnelled(&layout, inside, (tunnels::WIRE_MTU, Family::V4))?;
+                Hosts::tunnelled(&layout, inside, (tunnel::WIRE_MTU, Family::V4))?;
             let open = |side| {
                 let around = |socket| Timed::new(socket, Side::Wire);
                 let network = hosts.underlay().get(side).ok_or_else(gone)?;
-                tunnels::open_end(
+                tunnel::open_end(
                     (network, side),
                     (tunnel, Family::V4),
                     (false, false),

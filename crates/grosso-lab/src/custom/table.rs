@@ -1,12 +1,11 @@
 //! The results as a table and as a chart.
 
-use core::fmt::Write;
-
 use super::{CustomFindings, CustomParameters, CustomRow, CustomRun};
 use crate::{
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Spread, digits, thousands},
+    statistics::{digits, thousands},
+    table::{self, Column},
 };
 
 impl Findings for CustomFindings {
@@ -33,9 +32,8 @@ TCP between two hosts of a custom experiment; each host is a network namespace o
     }
 
     fn write(&self, text: &mut String) {
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "\n{}", HEADING.join("\n"));
-        self.rows.iter().for_each(|row| row.write(text));
+        text.push('\n');
+        table::write(&COLUMNS, &self.rows, text);
     }
 
     fn headline(&self) -> String {
@@ -53,23 +51,20 @@ TCP between two hosts of a custom experiment; each host is a network namespace o
     }
 
     fn charts(&self) -> String {
-        let columns = [
-            Column::new("Gb/s", self.rows.iter().map(|row| row.gbps.max)),
-            Column::new("CPU s/GB", self.rows.iter().map(|row| row.cpu_s_per_gb.max)),
-        ];
-        let rows = self.rows.iter().map(|row| (row.setting.clone(), row.bars())).collect();
-        Chart { title: "Throughput and its cost".into(), columns, rows }.draw()
+        let title = "Throughput and its cost".into();
+        charts(&BARS, |row| row.setting.clone(), [(title, &self.rows)])
     }
 }
 
 impl CustomRow {
-    fn bars(&self) -> [Bar; 2] {
-        let (gbps, cost) = (self.gbps, self.cpu_s_per_gb);
+    fn gbps_bar(&self) -> Bar {
+        let runs = self.runs.iter().map(CustomRun::gbps);
+        Bar::middle("path", self.gbps, runs, digits(self.gbps.median))
+    }
+
+    fn cost_bar(&self) -> Bar {
         let costs = self.runs.iter().map(CustomRun::cpu_s_per_gb).filter(|cost| cost.is_finite());
-        [
-            Bar::middle("path", gbps, self.runs.iter().map(CustomRun::gbps), digits(gbps.median)),
-            Bar::middle("receiver", cost, costs, self.cost()),
-        ]
+        Bar::middle("receiver", self.cpu_s_per_gb, costs, self.cost())
     }
 
     /// Returns the cost of a gigabyte; a dash if none arrived.
@@ -77,25 +72,22 @@ impl CustomRow {
         if self.cpu_s_per_gb.max > 0.0 { digits(self.cpu_s_per_gb.median) } else { "-".into() }
     }
 
-    fn write(&self, text: &mut String) {
-        let Spread { median, min, max, .. } = self.gbps;
-        let gbps = format!("{} ({}-{})", digits(median), digits(min), digits(max));
-        let share = |share: f64| format!("{:.1}", share * 100.0);
-        let _ = writeln!(
-            text,
-            "{:<25}{gbps:<18}{:>7}{:>7}{:>7}{:>8}{:>8}",
-            self.setting,
-            self.share_of_first.map_or_else(|| "-".into(), share),
-            self.cost(),
-            thousands(self.retransmits_a_second.median),
-            thousands(self.too_long_a_second.median),
-            digits(self.segments_per_train.median),
-        );
+    fn percent_of_first(&self) -> String {
+        self.share_of_first.map_or_else(|| "-".into(), |share| format!("{:.1}", share * 100.0))
     }
 }
 
-/// Heading of the columns of [`CustomRow::write`].
-const HEADING: [&str; 2] = [
-    "setting                  Gb/s                 % of    CPU retrans    too packets",
-    "                                             first   s/GB      /s long/s a frame",
+const COLUMNS: [Column<CustomRow>; 7] = [
+    Column::left(&["setting"], 25, |row| row.setting.clone()),
+    Column::left(&["Gb/s"], 18, |row| row.gbps.text(digits)),
+    Column::right(&["% of", "first"], 7, CustomRow::percent_of_first),
+    Column::right(&["CPU", "s/GB"], 7, CustomRow::cost),
+    Column::right(&[" retrans", "      /s"], 7, |row| thousands(row.retransmits_a_second.median)),
+    Column::right(&["too", "long/s"], 8, |row| thousands(row.too_long_a_second.median)),
+    Column::right(&["packets", "a frame"], 8, |row| digits(row.segments_per_train.median)),
+];
+
+const BARS: [BarColumn<CustomRow>; 2] = [
+    BarColumn::new("Gb/s", |row| row.gbps.max, CustomRow::gbps_bar),
+    BarColumn::new("CPU s/GB", |row| row.cpu_s_per_gb.max, CustomRow::cost_bar),
 ];

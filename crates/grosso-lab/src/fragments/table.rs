@@ -1,15 +1,14 @@
 //! The results as a table and as charts.
 
-use core::fmt::Write;
-
 use super::{
     FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun, Receiver,
 };
 use crate::{
     netns::Family,
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Spread, digits, thousands},
+    statistics::{Spread, digits, thousands, whole},
+    table::{self, Column},
 };
 
 impl Findings for FragmentFindings {
@@ -24,21 +23,20 @@ impl Findings for FragmentFindings {
         let offered = self.offered_gbps();
         format!(
             "datagrams of {datagram_bytes} bytes over {version}, in ESP, in fragments of 1500\n\
-             through {}; CPUs: {}; offered {} Gb/s ({}-{})\n\
+             through {}; CPUs: {}; offered {} Gb/s {}\n\
              {}",
             environment.through(),
             environment.processors,
             digits(offered.median),
-            digits(offered.min),
-            digits(offered.max),
+            offered.range(digits),
             environment.spread_lines(),
         )
     }
 
     fn write(&self, text: &mut String) {
         for group in &self.groups {
-            text.push('\n');
-            group.write(text);
+            *text += &format!("\n{}\n", group.title());
+            table::write(&COLUMNS, &group.rows, text);
         }
     }
 
@@ -70,12 +68,8 @@ impl Findings for FragmentFindings {
     }
 
     fn charts(&self) -> String {
-        let rows = || self.groups.iter().flat_map(|group| &group.rows);
-        let columns = [
-            Column::new("goodput, Mb/s", rows().map(|row| row.goodput_gbps.max)),
-            Column::new("longest silence, ms", rows().map(|row| row.silence_ms.max)),
-        ];
-        self.groups.iter().map(|group| group.chart(columns).draw()).collect()
+        let groups = self.groups.iter().map(|group| (group.title(), &group.rows));
+        charts(&BARS, |row| format!("{}: {}", row.buffers(), row.receiver), groups)
     }
 
     fn remarks(&self, environment: &Environment<FragmentParameters>) -> Vec<&'static str> {
@@ -98,13 +92,6 @@ impl Findings for FragmentFindings {
 }
 
 impl FragmentGroup {
-    /// Returns a chart of goodput and the longest silence of each row, side by side.
-    fn chart(&self, columns: [Column; 2]) -> Chart {
-        let name = |row: &FragmentRow| format!("{}: {}", row.buffers(), row.receiver);
-        let rows = self.rows.iter().map(|row| (name(row), row.bars())).collect();
-        Chart { title: self.title(), columns, rows }
-    }
-
     /// Returns the title of the group: the loss or the load that its rows share.
     fn title(&self) -> String {
         if self.is_overload {
@@ -119,23 +106,17 @@ impl FragmentGroup {
             false => "No fragment lost on the wire".into(),
         }
     }
-
-    fn write(&self, text: &mut String) {
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "{}\n{}", self.title(), HEADING.join("\n"));
-        self.rows.iter().for_each(|row| row.write(text));
-    }
 }
 
 impl FragmentRow {
-    fn bars(&self) -> [Bar; 2] {
-        let (goodput, silence) = (self.goodput_gbps, self.silence_ms);
-        let goodputs = self.runs.iter().map(FragmentRun::goodput_gbps);
-        let silences = self.runs.iter().map(|run| run.silence_seconds * 1e3);
-        [
-            Bar::middle("path", goodput, goodputs, megabits(goodput.median)),
-            Bar::middle("receiver", silence, silences, format!("{:.0}", silence.median)),
-        ]
+    fn goodput_bar(&self) -> Bar {
+        let runs = self.runs.iter().map(FragmentRun::goodput_gbps);
+        Bar::middle("path", self.goodput_gbps, runs, megabits(self.goodput_gbps.median))
+    }
+
+    fn silence_bar(&self) -> Bar {
+        let runs = self.runs.iter().map(|run| run.silence_seconds * 1e3);
+        Bar::middle("receiver", self.silence_ms, runs, whole(self.silence_ms.median))
     }
 
     /// Returns the number of buffers in words.
@@ -143,21 +124,8 @@ impl FragmentRow {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
 
-    fn write(&self, text: &mut String) {
-        let Spread { median, min, max, .. } = self.goodput_gbps;
-        let goodput = format!("{} ({}-{})", megabits(median), megabits(min), megabits(max));
-        let _ = writeln!(
-            text,
-            "{:<9} {:<15} {goodput:<18} {:>6} {:>7} {:>6} {:>6} {:>6}",
-            self.buffers(),
-            self.receiver.to_string(),
-            self.share_of_unbounded
-                .map_or_else(|| "-".into(), |share| format!("{:.1}", share * 100.0)),
-            thousands(self.no_buffer_a_second.median),
-            thousands(self.died_a_second.median),
-            thousands(self.held_bytes_max as f64 / 1024.0),
-            thousands(self.silence_ms.median),
-        );
+    fn percent_of_unbounded(&self) -> String {
+        self.share_of_unbounded.map_or_else(|| "-".into(), |share| format!("{:.1}", share * 100.0))
     }
 }
 
@@ -196,21 +164,30 @@ const KNOBS: &[Knob] = &[
     },
 ];
 
-/// Heading of the columns of [`FragmentRow::write`].
-const HEADING: [&str; 2] = [
-    "receive   receiver        goodput              % of  no buf   died   held silent",
-    "buffers                   Mb/s               no lim      /s     /s    KiB     ms",
+const COLUMNS: [Column<FragmentRow>; 8] = [
+    Column::left(&["receive", "buffers"], 10, FragmentRow::buffers),
+    Column::left(&["receiver"], 16, |row| row.receiver.to_string()),
+    Column::left(&["goodput", "Mb/s"], 18, |row| row.goodput_gbps.text(megabits)),
+    Column::right(&["% of", "no lim"], 7, FragmentRow::percent_of_unbounded),
+    Column::right(&["no buf", "/s"], 8, |row| thousands(row.no_buffer_a_second.median)),
+    Column::right(&["died", "/s"], 7, |row| thousands(row.died_a_second.median)),
+    Column::right(&["held", "KiB"], 7, |row| thousands(row.held_bytes_max as f64 / 1024.0)),
+    Column::right(&["silent", "ms"], 7, |row| thousands(row.silence_ms.median)),
+];
+
+const BARS: [BarColumn<FragmentRow>; 2] = [
+    BarColumn::new("goodput, Mb/s", |row| row.goodput_gbps.max, FragmentRow::goodput_bar),
+    BarColumn::new("longest silence, ms", |row| row.silence_ms.max, FragmentRow::silence_bar),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_tells_the_collapse() {
-        let table = report().table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("fragments", &report());
         let words = |start: &str| {
             let line = table.lines().find(|line| line.starts_with(start)).unwrap();
             line.split_whitespace().skip(1).map(String::from).collect::<Vec<_>>()

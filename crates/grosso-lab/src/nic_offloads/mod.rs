@@ -24,20 +24,17 @@ use crate::{
     experiment::{Bench, Experiment, Plan, RunsOf, brief},
     netns::Device,
     report::FailedRow,
+    sink::Direction,
     trial::TrialError,
     verdict::Verdict,
 };
 
-mod call;
 mod findings;
-mod sink;
 mod trial;
 mod watch;
 
 pub use self::{
-    call::{Call, Called, Direction},
     findings::{NicOffloadFindings, NicOffloadRow},
-    sink::serve,
     trial::{NicOffloadRun, NicOffloadSetting, measure},
     watch::{Keeper, watch},
 };

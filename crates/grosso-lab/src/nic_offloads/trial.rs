@@ -10,8 +10,10 @@ use grosso_sys::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::call::{Call, Called, Direction};
-use crate::trial::{TrialError, repeat_stalled};
+use crate::{
+    sink::{Call, Called, Direction},
+    trial::{TrialError, repeat_stalled},
+};
 
 /// One setting to measure.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,14 +3,16 @@
 use core::fmt::Write;
 
 use super::{
-    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, reorder,
+    Compared, Consumer, OffloadFindings, OffloadGroup, OffloadParameters, OffloadRow, ReaderKind,
+    reorder,
 };
 use crate::{
     beside::BesideRow,
     netns::{Family, Mtu},
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Latency, Spread, digits, thousands},
+    statistics::{Latency, Spread, digits, thousands, whole},
+    table::{self, Column},
     trial::Tool,
     verdict::{Bound, Evidence, Published},
 };
@@ -119,9 +121,9 @@ impl Findings for OffloadFindings {
             false => {
                 let is_timed = self.rows().any(|row| row.latency.is_some());
                 let parts = if is_timed { LATENCY_LEGEND } else { ROLES_LEGEND };
-                let columns = self.columns();
-                let charts = self.groups.iter().map(|group| group.chart(columns).draw());
-                format!("<p>{parts}</p>\n{}", charts.collect::<String>())
+                let bars = if is_timed { &REQUEST_BARS } else { &BARS };
+                let groups = self.groups.iter().map(|group| (group.title.clone(), &group.rows));
+                format!("<p>{parts}</p>\n{}", charts(bars, |row| row.name.clone(), groups))
             }
         }
     }
@@ -159,18 +161,6 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Returns the columns of all charts, so that all charts of the page have the same scale.
-    fn columns(&self) -> [Column; 2] {
-        let [speed, cost] = match self.rows().any(|row| row.latency.is_some()) {
-            true => ["requests per second", "microseconds: fastest 50, 90, 99 % of requests"],
-            false => ["Gb/s per CPU", "CPU seconds per GB"],
-        };
-        [
-            Column::new(speed, self.rows().map(|row| row.speed().max)),
-            Column::new(cost, self.rows().map(|row| row.costs().iter().sum())),
-        ]
-    }
-
     /// Returns the headline of rows that differ in the offered load or in the number of connections: the train length
     /// in the first and in the last row. Rows without a load limit are not compared.
     fn headline_of_trains(&self) -> Option<String> {
@@ -241,19 +231,10 @@ impl OffloadGroup {
             })
     }
 
-    /// Returns a chart of throughput and cost of each row, side by side.
-    fn chart(&self, columns: [Column; 2]) -> Chart {
-        let rows = self.rows.iter().map(|row| (row.name.clone(), row.bars())).collect();
-        Chart { title: self.title.clone(), columns, rows }
-    }
-
     fn write(&self, text: &mut String) {
         let waits = self.rows.iter().any(|row| row.latency.is_some());
-        let heading = if waits { LATENCY_HEADING } else { HEADING };
-        let _ = writeln!(text, "{}\n{}", self.title, heading.join("\n"));
-        for row in &self.rows {
-            row.write(text);
-        }
+        *text += &format!("{}\n", self.title);
+        table::write(if waits { &REQUEST_COLUMNS } else { &COLUMNS }, &self.rows, text);
         for Compared { name, ratio, published, .. } in &self.comparisons {
             let _ = write!(text, "{name:<15} {ratio:>5.2} times");
             if let Some(Published { ratio, source }) = published {
@@ -280,18 +261,19 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    fn bars(&self) -> [Bar; 2] {
+    fn speed_bar(&self) -> Bar {
         let runs = self.runs.iter().map(|run| match self.latency {
             Some(_) => run.units as f64 / run.seconds,
             None => run.gigabits_a_cpu_second(),
         });
-        let (speed, costs) = (self.speed(), self.costs());
+        Bar::middle("speed", self.speed(), runs, digits(self.speed().median))
+    }
+
+    fn cost_bar(&self) -> Bar {
+        let costs = self.costs();
         let names = if self.latency.is_some() { PERCENTILES } else { ROLES };
         let parts = [0, 1, 2].map(|i| (ROLES[i], names[i], costs[i]));
-        [
-            Bar::middle("speed", speed, runs, digits(speed.median)),
-            Bar::parts(&parts, digits(costs.iter().sum())),
-        ]
+        Bar::parts(&parts, digits(costs.iter().sum()))
     }
 
     /// Returns the figure in the first column.
@@ -309,35 +291,9 @@ impl OffloadRow {
         costs.map(|cost| cost.median)
     }
 
-    fn write(&self, text: &mut String) {
-        if let (Some(latency), Some(requests)) = (self.latency, self.requests_a_second) {
-            let Spread { median, min, max, .. } = requests;
-            let spread = format!("({min:.0}-{max:.0})");
-            let _ = writeln!(
-                text,
-                "{:<15} {median:>8.0} {spread:<17} {:>8.1} {:>8.1} {:>8.1} {:>8.1}",
-                self.name, latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us,
-            );
-            return;
-        }
-        let Spread { median, min, max, .. } = self.gigabits_a_cpu_second;
-        let spread = format!("({}-{})", digits(min), digits(max));
-        let segments =
-            self.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median));
-        let _ = writeln!(
-            text,
-            "{:<15} {:>5} {:<11} {:>5} {:>6.3} {:>6.3} {:>6.3} {:>5} {:>5} {:>5}",
-            self.name,
-            digits(median),
-            spread,
-            digits(self.gigabits_a_second.median),
-            self.sender_cpu_s_per_gb.median,
-            self.path_cpu_s_per_gb.median,
-            self.receiver_cpu_s_per_gb.median,
-            segments,
-            thousands(self.acknowledgements_a_second.median),
-            thousands(self.retransmits as f64),
-        );
+    /// Formats a percentile of the latency; a dash if there were no requests.
+    fn percentile(&self, of: impl Fn(Latency) -> f64) -> String {
+        self.latency.map_or_else(|| "-".into(), |latency| format!("{:.1}", of(latency)))
     }
 }
 
@@ -345,29 +301,38 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nThroughput to an in-memory consumer, by what it reads; {} bytes per packet\n{}",
+            "\nThroughput to an in-memory consumer, by what it reads; {} bytes per packet",
             self.payload_bytes,
-            CONSUMER_HEADING.join("\n"),
         );
-        for (kind, parts, copied) in self.readings() {
-            let speed = |Spread { median, min, max, .. }: &Spread| {
-                let spread = format!("({min:.0}-{max:.0})");
-                format!("{median:>5.0} {spread:<11}")
-            };
-            // Converts gigabits per second to seconds per gigabyte.
-            let cost = |speed: &Spread| 8.0 / speed.median;
-            let _ = writeln!(
-                text,
-                "{:<15} {} {}  {:>5.3}  {:>5.3}  {:>5.2} times",
-                kind.name(),
-                speed(parts),
-                speed(copied),
-                cost(parts),
-                cost(copied),
-                parts.median / copied.median,
-            );
-        }
+        table::write(&consumer_columns(), &self.readings().collect::<Vec<_>>(), text);
     }
+}
+
+/// Returns the columns of the table of consumers, with the figures for parts and for copies.
+fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
+    [
+        Column::left(&[], 16, |(kind, ..)| kind.name().to_owned()),
+        Column::left(&["Gb/s per CPU", "parts"], 18, |(_, parts, _)| spread(5, parts, whole)),
+        Column::left(&["", "copied"], 17, |(.., copied)| spread(5, copied, whole)),
+        // The cost converts gigabits per second to seconds per gigabyte.
+        Column::right(&["  CPU seconds per GB", "   parts"], 7, |(_, parts, _)| {
+            cost(8.0 / parts.median)
+        }),
+        Column::right(&["", "  copied"], 7, |(.., copied)| cost(8.0 / copied.median)),
+        Column::right(&["       parts /", "        copied"], 13, |(_, parts, copied)| {
+            format!("{:.2} times", parts.median / copied.median)
+        }),
+    ]
+}
+
+/// Formats a median with this many columns, and its minimum and maximum.
+fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String {
+    format!("{:>columns$} {}", format(spread.median), spread.range(format))
+}
+
+/// Formats CPU-seconds per gigabyte.
+fn cost(seconds: f64) -> String {
+    format!("{seconds:.3}")
 }
 
 /// Users of the CPU; also the CSS classes of the page's parts.
@@ -417,22 +382,48 @@ const KNOBS: &[Knob] = &[
     Knob { seen: SENDER_COST, turn: &["ethtool -K DEV tx on sg on tso on gso on"] },
 ];
 
-/// Heading of the columns of [`OffloadRow::write`].
-const HEADING: [&str; 2] = [
-    "                Gb/s per CPU             CPU seconds per GB   segm.  ACKs   re-",
-    "                                   Gb/s sender   path  recvr /train    /s trans",
+const COLUMNS: [Column<OffloadRow>; 9] = [
+    Column::left(&[], 16, |row| row.name.clone()),
+    Column::left(&["Gb/s per CPU"], 17, |row| spread(5, &row.gigabits_a_cpu_second, digits)),
+    Column::right(&["", "Gb/s"], 6, |row| digits(row.gigabits_a_second.median)),
+    Column::right(&["  CPU seconds per GB", "sender"], 7, |row| {
+        cost(row.sender_cpu_s_per_gb.median)
+    }),
+    Column::right(&["", "path"], 7, |row| cost(row.path_cpu_s_per_gb.median)),
+    Column::right(&["", "recvr"], 7, |row| cost(row.receiver_cpu_s_per_gb.median)),
+    Column::right(&["  segm.", " /train"], 6, |row| {
+        row.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median))
+    }),
+    Column::right(&["   ACKs", "     /s"], 6, |row| {
+        thousands(row.acknowledgements_a_second.median)
+    }),
+    Column::right(&["    re-", "  trans"], 6, |row| thousands(row.retransmits as f64)),
 ];
 
-/// The heading for requests.
-const LATENCY_HEADING: [&str; 2] = [
-    "                requests                       microseconds per request",
-    "                a second                       50 %     90 %     95 %     99 %",
+const BARS: [BarColumn<OffloadRow>; 2] = [
+    BarColumn::new("Gb/s per CPU", |row| row.speed().max, OffloadRow::speed_bar),
+    BarColumn::new("CPU seconds per GB", |row| row.costs().iter().sum(), OffloadRow::cost_bar),
 ];
 
-/// Heading of the columns of [`Consumer::write`].
-const CONSUMER_HEADING: [&str; 2] = [
-    "                Gb/s per CPU                         CPU seconds per GB parts /",
-    "                parts             copied              parts copied       copied",
+/// The columns for requests.
+const REQUEST_COLUMNS: [Column<OffloadRow>; 6] = [
+    Column::left(&[], 16, |row| row.name.clone()),
+    Column::left(&["requests", "a second"], 26, |row| spread(8, &row.speed(), whole)),
+    Column::right(&["     microseconds per request", "50 %"], 9, |row| {
+        row.percentile(|latency| latency.p50_us)
+    }),
+    Column::right(&["", "90 %"], 9, |row| row.percentile(|latency| latency.p90_us)),
+    Column::right(&["", "95 %"], 9, |row| row.percentile(|latency| latency.p95_us)),
+    Column::right(&["", "99 %"], 9, |row| row.percentile(|latency| latency.p99_us)),
+];
+
+const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
+    BarColumn::new("requests per second", |row| row.speed().max, OffloadRow::speed_bar),
+    BarColumn::new(
+        "microseconds: fastest 50, 90, 99 % of requests",
+        |row| row.costs().iter().sum(),
+        OffloadRow::cost_bar,
+    ),
 ];
 
 /// The test's share of the CPU below which other programs must have used the CPU.
@@ -442,16 +433,21 @@ const UNDISTURBED: f64 = 0.85;
 mod tests {
     use std::time::Duration;
 
-    use super::super::{reorder, tests::report};
+    use super::super::{
+        Consumer,
+        consumer::{ReaderKind, ReadingConsumer},
+        reorder,
+        tests::report,
+    };
     use crate::{
         page::assert_shown,
         statistics::{Latency, Spread},
+        table::assert_kept,
     };
 
     #[test]
     fn table_fits_a_terminal_and_leads_with_gigabits_a_cpu() {
-        let table = report().table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("offload", &report());
         let line = |start| table.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
         let on = line("coalescing on");
         let on: Vec<String> = on.split_whitespace().map(Into::into).collect();
@@ -503,12 +499,21 @@ mod tests {
             row.latency = Latency::of((1..=100).map(|i| Duration::from_micros(i * 100)));
             row.requests_a_second = Some(Spread::of([177_700.0, 73_400.4]));
         }
-        let table = report.table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("offload-requests", &report);
         let line = table.lines().find(|line| line.starts_with("coalescing on")).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(2).collect();
         let expected = ["125550", "(73400-177700)", "5000.0", "9000.0", "9500.0", "9900.0"];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn consumers_are_listed_with_parts_and_with_copies() {
+        let mut report = report();
+        let [parts, copied] = [[60.0, 64.0, 70.0], [31.0, 32.0, 40.0]].map(Spread::of);
+        let reading = ReadingConsumer { consumer: ReaderKind::EveryByte, parts: copied, copied };
+        report.findings.consumer =
+            Some(Consumer { payload_bytes: 8948, parts, copied, reading: vec![reading] });
+        assert_kept("offload-consumer", &report);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Roles, Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, Watched, WatchedPath};
+use super::{Roles, TunnelCarrier, TunnelSetting, TunnelTrial, Watched, WatchedPath};
 use crate::{
     experiment::Series,
     statistics::{Latency, Spread},
+    tunnel::Tunnel,
 };
 
 /// Results to compare with each other.

@@ -24,6 +24,7 @@ use crate::{
     report::FailedRow,
     traffic::Traffic,
     trial::{Extent, TrialError, stalls},
+    tunnel::Tunnel,
     verdict::Verdict,
 };
 
@@ -32,7 +33,6 @@ mod paired;
 mod published;
 mod table;
 mod trial;
-mod tunnel;
 mod verdict;
 
 use self::published::PUBLISHED;
@@ -40,8 +40,6 @@ pub use findings::{Costs, TunnelComparison, TunnelGroup, TunnelRow, TunnelRun};
 pub use paired::Paired;
 pub use published::PublishedTunnel;
 pub use trial::{Roles, TunnelTrial, Watched, WatchedPath, measure};
-pub(crate) use trial::{WIRE_MTU, layout, open_end};
-pub use tunnel::Tunnel;
 
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

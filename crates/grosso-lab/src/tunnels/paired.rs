@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Tunnel, TunnelCarrier, TunnelTrial, Watched,
+    TunnelCarrier, TunnelTrial, Watched,
     findings::{TunnelGroup, TunnelRow},
 };
-use crate::statistics::Spread;
+use crate::{statistics::Spread, tunnel::Tunnel};
 
 /// Effect of remote checksum offload on a tunnel, over pairs of trials: the ratio of a figure with the offload to the
 /// figure without it.

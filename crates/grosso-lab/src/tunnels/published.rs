@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Tunnel;
+use crate::tunnel::Tunnel;
 
 /// A row of table R4 as published in 2014.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]

@@ -3,15 +3,17 @@
 use core::fmt::Write;
 
 use super::{
-    PublishedTunnel, Roles, Tunnel, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelGroup,
-    TunnelParameters, TunnelRow, TunnelTrial,
+    PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelParameters,
+    TunnelRow, TunnelTrial,
 };
 use crate::{
     beside::BesideRow,
     netns::Family,
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Latency, Spread},
+    statistics::{Latency, whole},
+    table::{self, Column},
+    tunnel::Tunnel,
 };
 
 impl Findings for TunnelFindings {
@@ -38,12 +40,12 @@ impl Findings for TunnelFindings {
 
     fn write(&self, text: &mut String) {
         for group in &self.groups {
-            text.push('\n');
-            group.write(text);
+            *text += &format!("\n{}\n", group.title);
+            table::write(&TunnelRow::COLUMNS, &group.rows, text);
         }
+        *text += &format!("\n{PUBLISHED}\n");
+        table::write(&PublishedTunnel::COLUMNS, &self.published, text);
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "\n{PUBLISHED}\n{}", HEADING.join("\n"));
-        self.published.iter().for_each(|published| published.write(text));
         let _ = writeln!(text, "\nCPU seconds per GB of streams\n{}", COSTS.join("\n"));
         self.rows().for_each(|row| row.write_costs(text));
         text.push('\n');
@@ -111,11 +113,12 @@ impl Findings for TunnelFindings {
     }
 
     fn charts(&self) -> String {
-        let columns = [
-            Column::new("TCP_STREAM, Mb/s", self.rows().map(|row| row.megabits_a_second.max)),
-            Column::new("CPU seconds per GB", self.rows().map(|row| row.roles_s_per_gb.total())),
-        ];
-        self.groups.iter().map(|group| group.chart(columns).draw()).collect()
+        let name = |row: &TunnelRow| match row.remote_checksum {
+            Some(_) => format!("{}, RCO {}", row.name(), on_or_off(row.remote_checksum)),
+            None => row.name(),
+        };
+        let groups = self.groups.iter().map(|group| (group.title.into(), &group.rows));
+        charts(&BARS, name, groups)
     }
 }
 
@@ -186,24 +189,21 @@ fn published_rows(
     ]
 }
 
-impl TunnelGroup {
-    /// Returns a chart of throughput and cost of each row.
-    fn chart(&self, columns: [Column; 2]) -> Chart {
-        let name = |row: &TunnelRow| match row.remote_checksum {
-            Some(_) => format!("{}, RCO {}", row.name(), on_or_off(row.remote_checksum)),
-            None => row.name(),
-        };
-        let rows = self.rows.iter().map(|row| (name(row), row.bars())).collect();
-        Chart { title: self.title.into(), columns, rows }
-    }
-
-    fn write(&self, text: &mut String) {
-        let _ = writeln!(text, "{}\n{}", self.title, HEADING.join("\n"));
-        self.rows.iter().for_each(|row| row.write(text));
-    }
-}
-
 impl TunnelRow {
+    const COLUMNS: [Column<Self>; 8] = r4_columns([
+        Self::name,
+        |row| on_or_off(row.remote_checksum).to_owned(),
+        |row| {
+            let speed = row.megabits_a_second;
+            format!("{:>6} {}", whole(speed.median), speed.range(whole))
+        },
+        |row| format!("{:.1}", row.tx_cpu_percent.median),
+        |row| format!("{:.1}", row.rx_cpu_percent.median),
+        |row| whole(row.transactions_a_second.median),
+        |row| format!("{:.1}", row.requests_cpu_percent.median),
+        Self::percentiles,
+    ]);
+
     /// Returns the name of the row: its tunnel, or its carrier if that is not Grosso.
     fn name(&self) -> String {
         match self.carrier {
@@ -212,29 +212,21 @@ impl TunnelRow {
         }
     }
 
-    fn write(&self, text: &mut String) {
-        let Spread { median, min, max, .. } = self.megabits_a_second;
-        let latency = self.latency.map_or_else(
+    fn percentiles(&self) -> String {
+        self.latency.map_or_else(
             || "-".into(),
             |Latency { p90_us, p95_us, p99_us, .. }| format!("{p90_us:.0}/{p95_us:.0}/{p99_us:.0}"),
-        );
-        let spread = format!("({min:.0}-{max:.0})");
-        let _ = writeln!(
-            text,
-            "{:<9}{:<4}{median:>6.0} {spread:<13} {:>5.1} {:>5.1}{:>9.0} {:>5.1} {latency:>16}",
-            self.name(),
-            on_or_off(self.remote_checksum),
-            self.tx_cpu_percent.median,
-            self.rx_cpu_percent.median,
-            self.transactions_a_second.median,
-            self.requests_cpu_percent.median,
-        );
+        )
     }
 
-    fn bars(&self) -> [Bar; 2] {
+    fn speed_bar(&self) -> Bar {
         let speed = self.megabits_a_second;
         let runs =
             self.runs.iter().flat_map(|run| &run.streams).map(TunnelTrial::megabits_a_second);
+        Bar::middle("speed", speed, runs, whole(speed.median))
+    }
+
+    fn cost_bar(&self) -> Bar {
         let Roles { sender, path_a, path_b, receiver, kernel } = self.roles_s_per_gb;
         let costs = [
             ("sender", "sender", sender),
@@ -243,10 +235,7 @@ impl TunnelRow {
             ("receiver", "receiver", receiver),
             ("sender", "kernel threads", kernel),
         ];
-        [
-            Bar::middle("speed", speed, runs, format!("{:.0}", speed.median)),
-            Bar::parts(&costs, format!("{:.2}", self.roles_s_per_gb.total())),
-        ]
+        Bar::parts(&costs, format!("{:.2}", self.roles_s_per_gb.total()))
     }
 
     fn write_costs(&self, text: &mut String) {
@@ -285,22 +274,31 @@ impl TunnelComparison {
 }
 
 impl PublishedTunnel {
-    fn write(&self, text: &mut String) {
-        let [p90, p95, p99] = self.latency_us;
-        let latency = format!("{p90}/{p95}/{p99}");
-        let _ = writeln!(
-            text,
-            "{:<9}{:<4}{:>6} {:<13} {:>5.2} {:>5.2}{:>9} {:>5.2} {latency:>16}",
-            self.tunnel.to_string(),
-            on_or_off(self.remote_checksum),
-            self.megabits_a_second,
-            "",
-            self.tx_cpu_percent,
-            self.rx_cpu_percent,
-            self.transactions_a_second,
-            self.requests_cpu_percent,
-        );
-    }
+    const COLUMNS: [Column<Self>; 8] = r4_columns([
+        |row| row.tunnel.to_string(),
+        |row| on_or_off(row.remote_checksum).to_owned(),
+        |row| format!("{:>6}", row.megabits_a_second),
+        |row| format!("{:.2}", row.tx_cpu_percent),
+        |row| format!("{:.2}", row.rx_cpu_percent),
+        |row| row.transactions_a_second.to_string(),
+        |row| format!("{:.2}", row.requests_cpu_percent),
+        |row| row.latency_us.map(|us| us.to_string()).join("/"),
+    ]);
+}
+
+/// Returns the columns of table R4 with these texts, for the rows of this machine or for the published ones.
+const fn r4_columns<R>(of: [fn(&R) -> String; 8]) -> [Column<R>; 8] {
+    let [name, remote_checksum, speed, tx, rx, transactions, requests, latency] = of;
+    [
+        Column::left(&["tunnel"], 9, name),
+        Column::left(&["RCO"], 4, remote_checksum),
+        Column::left(&["  TCP_STREAM", "    Mb/s"], 20, speed),
+        Column::right(&["TX ", "CPU %"], 6, tx),
+        Column::right(&["RX ", "CPU %"], 6, rx),
+        Column::right(&["TCP_RR ", "tps"], 9, transactions),
+        Column::right(&["", "CPU %"], 6, requests),
+        Column::right(&["90/95/99 % ", "in us"], 17, latency),
+    ]
 }
 
 fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
@@ -337,10 +335,9 @@ const KNOBS: &[Knob] = &[
     Knob { seen: PATH_B, turn: &["ethtool -K DEV gro on", "grosso tunnel add ... encap-csum"] },
 ];
 
-/// Heading of the columns of [`TunnelRow::write`].
-const HEADING: [&str; 2] = [
-    "tunnel   RCO   TCP_STREAM           TX    RX   TCP_RR             90/95/99 %",
-    "                 Mb/s             CPU % CPU %      tps CPU %            in us",
+const BARS: [BarColumn<TunnelRow>; 2] = [
+    BarColumn::new("TCP_STREAM, Mb/s", |row| row.megabits_a_second.max, TunnelRow::speed_bar),
+    BarColumn::new("CPU seconds per GB", |row| row.roles_s_per_gb.total(), TunnelRow::cost_bar),
 ];
 
 /// Heading of the columns of [`TunnelRow::write_costs`].
@@ -359,12 +356,11 @@ GRE/GUE: TX 6.00 % without and 0.33 % with RCO, RX 0.51 % and 1.81 %";
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use crate::page::assert_shown;
+    use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
     fn table_fits_a_terminal_and_has_the_columns_of_r4() {
-        let table = report().table();
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let table = assert_kept("tunnels", &report());
         let lines = |start: &str| {
             let lines = table.lines().filter(|line| line.starts_with(start));
             lines

@@ -7,23 +7,18 @@ use std::{
     time::Duration,
 };
 
-use grosso::tunnel::Carrier;
-use grosso_io::{
-    Port,
-    live::{LivePort, UdpOptions, UdpPort},
-    runner::RunOptions,
-    stage::{TunnelOptions, TunnelStage},
-};
-use grosso_sys::{namespace::NetworkNamespace, scheduling::cpu_time};
+use grosso_io::{live::LivePort, runner::RunOptions};
+use grosso_sys::scheduling::cpu_time;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Tunnel, TunnelCarrier, TunnelSetting};
+use super::{TunnelCarrier, TunnelSetting};
 use crate::{
-    netns::{Family, Hosts, Inside, Layout, Mtu, underlay_addresses},
+    netns::{Hosts, Inside, Layout},
     profiler::{Observing, Part, Profiler, Side, Spent, Timed},
     running::Running,
     trial::{self, PATHS, Tool, TrialError, observe_gauged, repeat_stalled, settle},
+    tunnel::{WIRE_MTU, layout, open_end},
 };
 
 /// Results of one measurement.
@@ -166,50 +161,6 @@ fn measure_once(
     })
 }
 
-/// Returns the layout for `streams` streams, whose packets still fit the wire after encapsulation.
-pub(crate) fn layout(
-    (tunnel, outer): (Tunnel, Family),
-    remote_checksum: bool,
-    streams: usize,
-) -> Layout {
-    let endpoint = tunnel.endpoint(underlay_addresses(outer), remote_checksum);
-    let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
-    let mtu = mtu.unwrap_or(WIRE_MTU);
-    let layout = Layout {
-        mtu: Mtu { sender: mtu, receiver: mtu },
-        family: tunnel.family(),
-        patient: false,
-        ..Layout::default()
-    };
-    let each = (UNDER_WAY_BYTES / streams.max(1)).max(STREAM_BYTES_MIN);
-    Layout { tcp_buffer_bytes: each, ..layout }
-}
-
-/// Opens the tunnel endpoint of host a (0) or host b (1) in this namespace, over sockets with or without offloads.
-/// `around` wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left
-/// to the receiver.
-pub(crate) fn open_end<P: Port>(
-    (network, side): (&NetworkNamespace, usize),
-    (tunnel, outer): (Tunnel, Family),
-    (remote_checksum, completes): (bool, bool),
-    offloads: bool,
-    around: impl FnOnce(UdpPort) -> P,
-) -> io::Result<TunnelStage<P>> {
-    let [a, b] = underlay_addresses(outer);
-    let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
-    if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
-        udp.remote_checksum.complete = completes;
-    }
-    let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
-    (options.segmentation, options.coalescing) = (offloads, offloads);
-    // Only the measured packets may be sent.
-    options.probes = false;
-    let socket = network.run(|| UdpPort::open(&options))??;
-    let mut options = TunnelOptions::new(endpoint, SEED);
-    options.outer_checksum = socket.outer_checksum();
-    TunnelStage::new(around(socket), options)
-}
-
 /// A running endpoint of a tunnel.
 struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
@@ -306,11 +257,5 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// Total bytes that all streams may have in flight, limited by the buffers of a tunnel's sockets; and the minimum for
-/// each stream, which is one superframe.
-const UNDER_WAY_BYTES: usize = 4 << 20;
-const STREAM_BYTES_MIN: usize = 64 << 10;
-/// The MTU of the wire.
-pub(crate) const WIRE_MTU: u16 = 1500;
-/// The seed of flow tables and source ports: all trials use the same.
+/// The seed of flow tables: all trials use the same.
 const SEED: u64 = 0x6772_6f73_736f;

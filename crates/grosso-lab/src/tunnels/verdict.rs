@@ -1,8 +1,9 @@
 //! Verdicts: whether the figures support the experiment's claims.
 
-use super::{Paired, Tunnel, TunnelCarrier, TunnelGroup, TunnelRow};
+use super::{Paired, TunnelCarrier, TunnelGroup, TunnelRow};
 use crate::{
     statistics::{Spread, digits},
+    tunnel::Tunnel,
     verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 

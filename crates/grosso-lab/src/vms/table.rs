@@ -1,12 +1,11 @@
 //! The results as a table and as charts.
 
-use core::fmt::Write;
-
 use super::{VmFigures, VmFindings, VmGroup, VmParameters, VmPlace, VmRow};
 use crate::{
-    page::{Bar, Chart, Column},
+    page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Spread, digits},
+    statistics::{Spread, digits, whole},
+    table::{self, Column},
 };
 
 impl Findings for VmFindings {
@@ -26,9 +25,8 @@ impl Findings for VmFindings {
 
     fn write(&self, text: &mut String) {
         for VmGroup { place, rows } in &self.groups {
-            // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "\n{place}\n{}", HEADING.join("\n"));
-            rows.iter().for_each(|row| row.write(text));
+            *text += &format!("\n{place}\n");
+            table::write(&COLUMNS, rows, text);
         }
     }
 
@@ -49,54 +47,56 @@ impl Findings for VmFindings {
     }
 
     fn charts(&self) -> String {
-        let columns = [
-            Column::new(
-                "Mb/s to the guest",
-                self.rows().map(|row| row.to_guest.megabits_a_second.max),
-            ),
-            Column::new(
-                "Mb/s from the guest",
-                self.rows().map(|row| row.from_guest.megabits_a_second.max),
-            ),
-        ];
-        let chart = |VmGroup { place, rows }: &VmGroup| {
-            let rows = rows.iter().map(|row| (row.carrier.to_string(), row.bars())).collect();
-            Chart { title: place.to_string(), columns, rows }.draw()
-        };
-        self.groups.iter().map(chart).collect()
+        let groups = self.groups.iter().map(|group| (group.place.to_string(), &group.rows));
+        charts(&BARS, |row| row.carrier.to_string(), groups)
     }
 }
 
-impl VmRow {
-    fn bars(&self) -> [Bar; 2] {
-        let bar = |spread: Spread| {
-            let values = spread.values().to_vec();
-            Bar::middle("path", spread, values.into_iter(), format!("{:.0}", spread.median))
-        };
-        [bar(self.to_guest.megabits_a_second), bar(self.from_guest.megabits_a_second)]
+impl VmFigures {
+    fn rate(&self) -> String {
+        self.megabits_a_second.text(whole)
     }
 
-    fn write(&self, text: &mut String) {
-        let _ = write!(text, "{:<12}", self.carrier.to_string());
-        for VmFigures { megabits_a_second, path_s_per_gb, machine_s_per_gb } in
-            [self.to_guest, self.from_guest]
-        {
-            let Spread { median, min, max, .. } = megabits_a_second;
-            let rate = format!("{median:.0} ({min:.0}-{max:.0})");
-            let path = match path_s_per_gb.max {
-                0.0 => "-".to_owned(),
-                _ => digits(path_s_per_gb.median),
-            };
-            let _ = write!(text, "  {rate:<18}{path:>5} {:>6}", digits(machine_s_per_gb.median));
+    /// Returns the cost of the data path; a dash if there is none.
+    fn path(&self) -> String {
+        match self.path_s_per_gb.max {
+            0.0 => "-".to_owned(),
+            _ => digits(self.path_s_per_gb.median),
         }
-        text.push('\n');
+    }
+
+    fn machine(&self) -> String {
+        digits(self.machine_s_per_gb.median)
+    }
+
+    fn bar(&self) -> Bar {
+        let Spread { median, .. } = self.megabits_a_second;
+        let runs = self.megabits_a_second.values().iter().copied();
+        Bar::middle("path", self.megabits_a_second, runs, whole(median))
     }
 }
 
-/// Heading of the columns of [`VmRow::write`].
-const HEADING: [&str; 2] = [
-    "              to the guest          CPU s/GB  from the guest        CPU s/GB",
-    "backend       Mb/s               path   QEMU  Mb/s               path   QEMU",
+const COLUMNS: [Column<VmRow>; 7] = [
+    Column::left(&["", "backend"], 14, |row| row.carrier.to_string()),
+    Column::left(&["to the guest", "Mb/s"], 18, |row| row.to_guest.rate()),
+    Column::right(&["    CPU s/GB", "path"], 5, |row| row.to_guest.path()),
+    Column::right(&["", "QEMU"], 7, |row| row.to_guest.machine()),
+    Column::left(&["  from the guest", "  Mb/s"], 20, |row| format!("  {}", row.from_guest.rate())),
+    Column::right(&["    CPU s/GB", "path"], 5, |row| row.from_guest.path()),
+    Column::right(&["", "QEMU"], 7, |row| row.from_guest.machine()),
+];
+
+const BARS: [BarColumn<VmRow>; 2] = [
+    BarColumn::new(
+        "Mb/s to the guest",
+        |row| row.to_guest.megabits_a_second.max,
+        |row| row.to_guest.bar(),
+    ),
+    BarColumn::new(
+        "Mb/s from the guest",
+        |row| row.from_guest.megabits_a_second.max,
+        |row| row.from_guest.bar(),
+    ),
 ];
 
 const LEGEND: &str = "\

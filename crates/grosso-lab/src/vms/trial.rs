@@ -35,10 +35,10 @@ use crate::{
         Family, RECEIVER_ADDRESSES, SENDER_ADDRESSES, STALLED, engine_network, lay_underlay,
         set_up, vxlan_ends,
     },
-    nic_offloads::{Call, Called, Direction},
     running::Running,
+    sink::{Call, Called, Direction},
     trial::TrialError,
-    tunnels::{self, Tunnel, WIRE_MTU},
+    tunnel::{self, Tunnel, WIRE_MTU},
 };
 
 /// Results of one measurement.
@@ -304,7 +304,7 @@ impl<'scope> Laid<'scope> {
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
-        tunnels::open_end(end, tunnel, (false, false), true, |socket| socket)
+        tunnel::open_end(end, tunnel, (false, false), true, |socket| socket)
     }
 
     fn start(
@@ -369,7 +369,7 @@ impl VmPlace {
     /// Returns the MTU of the guest's network. Encapsulated packets of this MTU still fit the wire.
     fn mtu(self) -> u16 {
         match self {
-            Self::Tunnel => tunnels::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
+            Self::Tunnel => tunnel::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
             Self::Host | Self::Guests => WIRE_MTU,
         }
     }

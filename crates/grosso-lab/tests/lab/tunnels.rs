@@ -6,7 +6,8 @@ use grosso_lab::{
     netns::{Device, Family},
     traffic::Traffic,
     trial::{Extent, TrialError},
-    tunnels::{Tunnel, TunnelCarrier, TunnelSetting, TunnelTrial, WatchedPath, measure},
+    tunnel::Tunnel,
+    tunnels::{TunnelCarrier, TunnelSetting, TunnelTrial, WatchedPath, measure},
 };
 use grosso_sys::scheduling::allowed_processors;
 

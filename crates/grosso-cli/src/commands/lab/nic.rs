@@ -12,11 +12,9 @@ use std::{
 use grosso_lab::{
     experiment::Plan,
     netns::Device,
-    nic_offloads::{
-        Call, Direction, Keeper, NicOffloadFindings, NicOffloadParameters, NicOffloads, serve,
-        watch,
-    },
+    nic_offloads::{Keeper, NicOffloadFindings, NicOffloadParameters, NicOffloads, watch},
     report::Report,
+    sink::{Call, Direction, serve},
 };
 use grosso_sys::interface::{Control, InterfaceName};
 

@@ -33,14 +33,14 @@ pub(super) const TUNNELS: ReportForm =
 
 /// Measures table R3.
 pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Failure> {
-    let processors = processors("--cpus", options.processors.cpus)?;
+    let processors = processors("--cpus", options.setup.processors.cpus)?;
     enter()?;
     let parameters = AckParameters {
         congestion: options.congestion.clone(),
         round_trips: options.round_trip.iter().copied().map(Duration::from_nanos).collect(),
         transfer_bytes: options.transfer,
     };
-    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan = plan(options.runs, options.time, options.setup.device, parameters)?;
     let plan = Plan { processors, ..plan };
     let senders = match options.senders {
         LabSenders::Auto => {
@@ -48,7 +48,7 @@ pub(super) fn acks(options: &LabAcks, session: &mut Session) -> Result<Exit, Fai
         }
         LabSenders::Userspace => None,
     };
-    run_experiment(Acks::new(plan, senders), ACKS, ("acks", &options.page), session)
+    run_experiment(Acks::new(plan, senders), ACKS, ("acks", &options.setup.page), session)
 }
 
 /// Measures the cost of a packet, by part.
@@ -56,14 +56,14 @@ pub(super) fn cost(options: &LabTrials, session: &mut Session) -> Result<Exit, F
     let processors = processors("--cpus", options.processors.cpus)?;
     enter()?;
     let parameters = TcpParameters { congestion: options.congestion.clone() };
-    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan = plan(options.repeated.runs, options.repeated.time, options.device, parameters)?;
     let plan = Plan { processors, ..plan };
     run_experiment(Cost::new(plan), COST, ("cost", &options.page), session)
 }
 
 /// Measures table R2.
 pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result<Exit, Failure> {
-    let processors = processors("--cpus", options.processors.cpus)?;
+    let processors = processors("--cpus", options.setup.processors.cpus)?;
     enter()?;
     let parameters = FragmentParameters {
         rate_bits: options.rate,
@@ -72,9 +72,10 @@ pub(super) fn fragments(options: &LabFragments, session: &mut Session) -> Result
         datagram_bytes: options.size.into(),
         family: if options.ipv4 { Family::V4 } else { Family::V6 },
     };
-    let plan = plan(options.runs, options.time, options.device, parameters)?;
+    let plan =
+        plan(options.repeated.runs, options.repeated.time, options.setup.device, parameters)?;
     let plan = Plan { processors, ..plan };
-    let page = ("fragments", &options.page);
+    let page = ("fragments", &options.setup.page);
     run_experiment(Fragments::new(plan), FRAGMENTS, page, session)
 }
 
@@ -89,7 +90,8 @@ pub(super) fn tunnels(options: &LabTunnels, session: &mut Session) -> Result<Exi
         outer: if *ipv6 { Family::V6 } else { Family::V4 },
         sendfile: *sendfile,
     };
-    let plan = plan(measuring.runs, measuring.time, measuring.device, parameters)?;
+    let plan =
+        plan(measuring.repeated.runs, measuring.repeated.time, measuring.device, parameters)?;
     let plan = Plan { processors, ..plan };
     let page = ("tunnels", &measuring.page);
     run_experiment(Tunnels::new(plan), TUNNELS, page, session)

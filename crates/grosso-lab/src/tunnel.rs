@@ -1,14 +1,19 @@
-//! The tunnels of the table.
+//! The tunnels that experiments measure, and the endpoints of a tunnel.
 
 use core::fmt;
-use std::net::IpAddr;
+use std::{io, net::IpAddr};
 
 use grosso::tunnel::{Carrier, Endpoint, Header, RemoteChecksumUse, Udp};
-use grosso_sys::tun::Layer;
+use grosso_io::{
+    Port,
+    live::{UdpOptions, UdpPort},
+    stage::{TunnelOptions, TunnelStage},
+};
+use grosso_sys::{namespace::NetworkNamespace, tun::Layer};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::netns::Family;
+use crate::netns::{Family, Layout, Mtu, underlay_addresses};
 
 /// A kind of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -83,12 +88,12 @@ impl Tunnel {
     }
 
     /// Returns the outermost header of the hosts' frames.
-    pub(super) const fn layer(self) -> Layer {
+    pub(crate) const fn layer(self) -> Layer {
         if self.is_ethernet() { Layer::Ethernet } else { Layer::Ip }
     }
 
     /// Returns the IP version between the hosts.
-    pub(super) const fn family(self) -> Family {
+    pub(crate) const fn family(self) -> Family {
         if matches!(self, Self::SitGue) { Family::V6 } else { Family::V4 }
     }
 }
@@ -105,8 +110,60 @@ impl fmt::Display for Tunnel {
     }
 }
 
+/// Returns the layout for `streams` streams, whose packets still fit the wire after encapsulation.
+pub(crate) fn layout(
+    (tunnel, outer): (Tunnel, Family),
+    remote_checksum: bool,
+    streams: usize,
+) -> Layout {
+    let endpoint = tunnel.endpoint(underlay_addresses(outer), remote_checksum);
+    let mtu = endpoint.mtu(WIRE_MTU.into()).and_then(|mtu| u16::try_from(mtu).ok());
+    let mtu = mtu.unwrap_or(WIRE_MTU);
+    let layout = Layout {
+        mtu: Mtu { sender: mtu, receiver: mtu },
+        family: tunnel.family(),
+        patient: false,
+        ..Layout::default()
+    };
+    let each = (UNDER_WAY_BYTES / streams.max(1)).max(STREAM_BYTES_MIN);
+    Layout { tcp_buffer_bytes: each, ..layout }
+}
+
+/// Opens one endpoint of a tunnel in this namespace (0 is host a's), over sockets with or without offloads. `around`
+/// wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left to the
+/// receiver.
+pub(crate) fn open_end<P: Port>(
+    (network, side): (&NetworkNamespace, usize),
+    (tunnel, outer): (Tunnel, Family),
+    (remote_checksum, completes): (bool, bool),
+    offloads: bool,
+    around: impl FnOnce(UdpPort) -> P,
+) -> io::Result<TunnelStage<P>> {
+    let [a, b] = underlay_addresses(outer);
+    let mut endpoint = tunnel.endpoint(if side == 0 { [a, b] } else { [b, a] }, remote_checksum);
+    if let Carrier::Udp(udp) | Carrier::Gue(udp) = &mut endpoint.carrier {
+        udp.remote_checksum.complete = completes;
+    }
+    let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
+    (options.segmentation, options.coalescing) = (offloads, offloads);
+    // Only measured packets are sent.
+    options.probes = false;
+    let socket = network.run(|| UdpPort::open(&options))??;
+    let mut options = TunnelOptions::new(endpoint, SEED);
+    options.outer_checksum = socket.outer_checksum();
+    TunnelStage::new(around(socket), options)
+}
+
 /// Source ports of flows: the dynamic range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
+/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room; and the minimum for
+/// each stream, which is a superframe.
+const UNDER_WAY_BYTES: usize = 4 << 20;
+const STREAM_BYTES_MIN: usize = 64 << 10;
+/// The MTU of the wire.
+pub(crate) const WIRE_MTU: u16 = 1500;
+/// The seed of source ports: all trials use the same.
+const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]
 mod tests {

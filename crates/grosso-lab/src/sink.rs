@@ -7,10 +7,14 @@ use std::{
 
 use crate::{netns::STALLED, traffic::Content};
 
+mod call;
+
+pub use self::call::{Call, Called, Direction};
+
 /// Request of a caller, the first byte of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Request {
+enum Request {
     /// Receive a stream to its end, and answer with the number of its bytes.
     Take = b'T',
     /// Receive a stream up to the first byte that differs from the expected one.
@@ -60,7 +64,7 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
 }
 
 /// Sends a stream while `goes_on` returns true, or until an error. Returns the number of bytes.
-pub(super) fn give(
+fn give(
     mut connection: &TcpStream,
     content: &Content,
     mut goes_on: impl FnMut() -> bool,
@@ -78,7 +82,7 @@ pub(super) fn give(
 
 /// Receives a stream to its end, or while `goes_on` returns true for the number of bytes so far. Returns the number of
 /// bytes before the end or before the first error; a byte that differs from the expected one is an error.
-pub(super) fn take(
+fn take(
     mut connection: &TcpStream,
     expected: Option<&Content>,
     mut goes_on: impl FnMut(u64) -> bool,
@@ -100,7 +104,7 @@ pub(super) fn take(
 }
 
 /// Returns the content of every stream between a lab and a sink.
-pub(super) fn content() -> io::Result<Content> {
+fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 

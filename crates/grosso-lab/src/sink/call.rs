@@ -1,4 +1,4 @@
-//! The caller's end of a stream to the [sink](super::sink).
+//! The caller's end of a stream to the [sink](super).
 
 use std::{
     io::{self, Read, Write},
@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sink::{Request, content, give, take};
+use super::{Request, content, give, take};
 use crate::{experiment::VERIFIED_BYTES, netns::STALLED, trial::TrialError};
 
 /// Direction of a stream between a device and a sink.
