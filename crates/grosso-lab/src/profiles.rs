@@ -63,8 +63,8 @@ impl Results {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
-            "lab profiles: {} packets of {} connections, {} of them acknowledgments,\n\
-             {} per poll, {} ns apart\n\n{HEADING}\n",
+            "lab profiles: {} packets of {} connections, including {} acknowledgments;\n\
+             {} packets per poll, one packet every {} ns\n\n{HEADING}\n",
             thousands(self.packets as f64),
             FLOWS,
             thousands(self.acknowledgments as f64),
@@ -274,9 +274,10 @@ const RUNS: usize = 5;
 const HEADING: &str = "\
 profile           frames superframes  p50  p99      acks   melted ns/packet";
 const NOTES: &str = "
-p50, p99: packets in a data frame. acks: delivered frames without data.
-melted: packets in superframes that cannot be split again. Counts are equal on
-every machine; ns/packet is the fastest of 5 runs on this one.
+p50, p99: median and 99th percentile of the packets in a data frame.
+acks: delivered frames without data. melted: packets in superframes that cannot
+be split into the original packets. Counts are equal on every machine.
+ns/packet is the fastest of 5 runs on this machine.
 ";
 
 #[cfg(test)]

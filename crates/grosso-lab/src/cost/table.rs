@@ -18,8 +18,8 @@ impl Findings for CostFindings {
 
     fn heading(&self, environment: &Environment<TcpParameters>) -> String {
         format!(
-            "cost of a packet in the data paths of two hosts, one TCP connection\n\
-             ({}) through {}; CPUs: {}\n\
+            "cost per packet in the data paths of two hosts\n\
+             one TCP connection ({}); device: {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
             environment.through(),
@@ -179,8 +179,8 @@ const fn drawn(part: PartName) -> (&'static str, &'static str) {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through two data paths. Each part of a bar is a \
- median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
+Real TCP between two network namespaces on this machine, through two data paths. Each segment of a bar is a \
+median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
 <b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 

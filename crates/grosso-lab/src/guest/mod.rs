@@ -51,7 +51,7 @@ impl Guest {
         let machine = machine.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut machine = machine.stderr(Stdio::inherit()).spawn()?;
         let (Some(script), Some(output)) = (machine.stdin.take(), machine.stdout.take()) else {
-            return Err(io::Error::other("the guest has no serial line"));
+            return Err(io::Error::other("cannot open the serial line of the guest"));
         };
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
