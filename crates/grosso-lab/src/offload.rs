@@ -236,8 +236,8 @@ fn in_pages(findings: &OffloadFindings) -> Option<String> {
 }
 
 const PATH_NOTE: &str = "\
-The path's CPU time is that of its thread, in which the kernel runs most of the
-receiver's TCP, and of the kernel threads that process packets.";
+The CPU time of the path includes its own thread and the kernel threads that
+process packets. The thread of the path also runs most of the receiver's TCP.";
 
 #[cfg(test)]
 mod tests {

@@ -272,10 +272,10 @@ const HEADER_BYTES: usize = 14 + 40 + 32;
 /// Number of runs; the fastest counts.
 const RUNS: usize = 5;
 const HEADING: &str = "\
-profile           frames superframes  p50  p99      acks   melted ns/packet";
+profile           frames superframes  p50  p99      acks    lossy ns/packet";
 const NOTES: &str = "
 p50, p99: median and 99th percentile of the packets in a data frame.
-acks: delivered frames without data. melted: packets in superframes that cannot
+acks: delivered frames without data. lossy: packets in superframes that cannot
 be split into the original packets. Counts are equal on every machine.
 ns/packet is the fastest of 5 runs on this machine.
 ";

@@ -17,7 +17,7 @@ pub(crate) fn section(experiment: &str) -> String {
 
 const LEGEND: &str = "\
 The sender is at the top, the receiver at the bottom. Thick borders mark what the experiment varies. Five short \
-blocks are a train of packets; one long block is the superframe that the train becomes.";
+blocks stand for a train of packets, and one long block for the superframe into which the train is merged.";
 
 const fn packets(label: &str) -> Option<StationLink<'_>> {
     Some(StationLink { has_superframes: false, label })
@@ -146,7 +146,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     &["software LRO, hardware LRO, or none", "interrupt delay of 0 or 16 us"],
                     superframes("4 to 5 segments"),
                 ),
-                fixed("Receiver", &["one ACK per unit, or per two segments"], None),
+                fixed("Receiver", &["one ACK per superframe, or per two segments"], None),
             ],
         },
         SetupDrawing {
@@ -156,7 +156,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     "Sender",
                     &[
                         "the kernel's TCP, or TCP in userspace",
-                        "counts bytes, bytes with L = 2, or ACKs",
+                        "window grows per byte, per byte (L = 2) or per ACK",
                     ],
                     packets("0.1 to 100 ms delay, with loss"),
                 ),

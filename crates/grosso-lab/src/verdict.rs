@@ -471,9 +471,9 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 }
 
 /// Data that would decide a claim about every row.
-const EVERY_ROW: &str = "figures for every setting, because one has none after a failed trial";
+const EVERY_ROW: &str = "figures for every setting; a trial of at least one setting failed";
 /// Evidence that is missing if no trial produced a figure.
-const FIGURES: &str = "figures for the settings of the claim; no trial produced any";
+const FIGURES: &str = "figures for the settings of this claim; all of their trials failed";
 /// Measures that may decide a claim despite noise.
 const QUIET: &str =
     "more or longer runs, or a less busy machine, because noise may explain the difference";

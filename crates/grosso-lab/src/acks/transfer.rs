@@ -372,8 +372,8 @@ const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start ends almost at once";
 const NO_HARM: &str = "a run in which merging slows the sender's transfers";
 const KERNEL: &str = "kernel TCP that counts ACKs shows the same effects";
-const NEEDED: &str = "root, bpftool and the kernel's type information (BTF), to load congestion controls; and no \
-                      option --senders userspace";
+const NEEDED: &str = "root, bpftool and the kernel's type information (BTF) to load congestion controls, and a run \
+                      without --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];

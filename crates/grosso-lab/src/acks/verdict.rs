@@ -150,7 +150,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
         Unit::Times,
         "a window of 100 KB fitted into a CPU cache in 2011; on this machine, a larger window is better",
     );
-    let speeds = format!("{} Gb/s; {window}: {} Gb/s", digits(best.median), digits(other));
+    let speeds = format!("{} Gb/s; with {window}, {} Gb/s", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
 }
 

@@ -470,7 +470,10 @@ mod tests {
             address: Some("10.1.0.1".parse().unwrap()),
         });
         let wrong = tunnel.check().unwrap_err();
-        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are on different hosts");
+        assert_eq!(
+            wrong.to_string(),
+            "a path cannot use both e1 and 10.1.0.1, because they are on different hosts"
+        );
         tunnel.paths[1].opens.clear();
         assert_eq!(tunnel.place(1), Ok(Spot::Host(0)));
     }
@@ -509,7 +512,7 @@ mod tests {
                 "no [[wire]] connects x0",
                 "no host has address 10.9.0.1, which is the local address of a tunnel",
                 "no [[wire]] connects a0, and no path creates it",
-                "host a has 10.1.0.1 twice",
+                "host a has address 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
                 "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
             ]

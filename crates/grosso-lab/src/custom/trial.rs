@@ -215,7 +215,7 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
         let len = socket.read(&mut buffer)?;
         if !content.is_at(received[i], &buffer[..len]) {
             let what = format!(
-                "after byte {} of stream {i}, received data differs from sent data",
+                "received data differs from sent data after byte {} of stream {i}",
                 received[i]
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));

@@ -88,7 +88,9 @@ impl Guest {
         if status == "0" {
             Ok(output)
         } else {
-            Err(io::Error::other(format!("{script}: exit code {status}: {output}")))
+            Err(io::Error::other(format!(
+                "script failed with exit code {status}: {script}: {output}"
+            )))
         }
     }
 

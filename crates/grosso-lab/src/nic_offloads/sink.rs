@@ -88,7 +88,7 @@ pub(super) fn take(
         match connection.read(&mut buffer) {
             Ok(0) => break,
             Ok(len) if expected.is_some_and(|content| !content.is_at(taken, &buffer[..len])) => {
-                let what = format!("after byte {taken}, received data differs from sent data");
+                let what = format!("received data differs from sent data after byte {taken}");
                 return (taken, Err(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
             Ok(len) => taken += len as u64,

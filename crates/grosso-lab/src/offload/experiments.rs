@@ -288,7 +288,7 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         let [same, mixed] = [same.first_row()?, mixed.first_row()?];
         let (same, mixed) = (&same.gigabits_a_cpu_second, &mixed.gigabits_a_cpu_second);
         let evidence = Evidence::ratio(mixed, same, Bound::Within(0.97));
-        let claim = "MTU 1500 to 9000 is within 3 % of 1500 to 1500";
+        let claim = "MTU 1500 to 9000 performs within 3 % of 1500 to 1500";
         Some(evidence.verdict(claim, Unit::Times, "other load on the machine").beside(nic(1.0)))
     });
     let generic = same.and_then(|same| {
@@ -439,7 +439,7 @@ fn title(setting: &Setting) -> String {
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
-        (false, true) => "two CPUs: one for the sender, one for path and receiver".into(),
+        (false, true) => "sender on one CPU, path and receiver on another".into(),
         _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
     }
 }

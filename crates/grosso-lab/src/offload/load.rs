@@ -118,7 +118,7 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let page = report.page("grosso lab load", "unknown");
-        let headline = "10 Mb/s make trains of 2.00 packets, 1.2 Gb/s of 8.00";
+        let headline = "10 Mb/s make trains of 2.00 packets; 1.2 Gb/s make trains of 8.00 packets";
         assert!(page.contains(headline), "{page}");
         assert_shown(&page);
     }

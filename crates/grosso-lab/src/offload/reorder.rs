@@ -108,7 +108,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             .verdict(
                 "repair makes trains five times longer",
                 Unit::Times,
-                "without repair, the trains were longer than usual",
+                "trains were longer than usual without repair",
             )
             .with(trains)
     });

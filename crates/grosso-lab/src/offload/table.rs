@@ -189,7 +189,10 @@ impl OffloadFindings {
         let [(_, least, few), .., (_, most, many)] = &rows[..] else { return None };
         let verb = if least.name == "1 flow" { "makes" } else { "make" };
         let [few, many] = [few, many].map(|trains| digits(trains.median));
-        Some(format!("{} {verb} trains of {few} packets, {} of {many}", least.name, most.name))
+        Some(format!(
+            "{} {verb} trains of {few} packets; {} make trains of {many} packets",
+            least.name, most.name
+        ))
     }
 
     /// Returns whether the rows differ in the number of connections.

@@ -81,7 +81,7 @@ pub(crate) fn receive_streams(
         let part = &buffer[..len];
         if expected.is_some_and(|content| !content.is_at(received[i], part)) {
             let what = format!(
-                "after byte {} of stream {i}, received data differs from sent data",
+                "received data differs from sent data after byte {} of stream {i}",
                 received[i]
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));

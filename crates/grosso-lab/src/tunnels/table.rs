@@ -44,7 +44,7 @@ impl Findings for TunnelFindings {
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "\n{PUBLISHED}\n{}", HEADING.join("\n"));
         self.published.iter().for_each(|published| published.write(text));
-        let _ = writeln!(text, "\nCPU seconds per GB of streams\n{}", COSTS.join("\n"));
+        let _ = writeln!(text, "\nCPU seconds per GB of stream data\n{}", COSTS.join("\n"));
         self.rows().for_each(|row| row.write_costs(text));
         text.push('\n');
         self.paired.iter().for_each(|paired| paired.write(text));

@@ -362,7 +362,7 @@ mod tests {
         let page = report().page("grosso lab vm", "unknown");
         assert!(
             page.contains(
-                "<h1>Streams to a VM: 801 Mb/s over vhost-user, 401 over QEMU's TAP</h1>"
+                "<h1>Streams to a VM: 801 Mb/s over vhost-user, 401 Mb/s over QEMU's TAP</h1>"
             ),
             "{page}"
         );
