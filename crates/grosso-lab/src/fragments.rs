@@ -268,9 +268,9 @@ impl Experiment for Fragments {
         let by = if family == Family::V6 { "RFC 8200" } else { "RFC 1122" };
         vec![
             format!(
-                "Each datagram of {datagram_bytes} bytes is sent in {} fragments. The receiver's reassembly\n\
-                 timeout is {} ms. {by} specifies 60 s; with that timeout, a receiver is silent\n\
-                 {times:.0} times longer.",
+                "Each datagram of {datagram_bytes} bytes is sent in {} fragments. The reassembly\n\
+                 timeout of the receiver is {} ms. {by} specifies 60 s; with that timeout, a\n\
+                 receiver is silent {times:.0} times longer.",
                 parameters.fragments(),
                 timeout.as_millis(),
             ),

@@ -23,7 +23,7 @@ impl Findings for FragmentFindings {
         let version = if family == Family::V6 { "IPv6" } else { "IPv4" };
         let offered = self.offered_gbps();
         format!(
-            "datagrams of {datagram_bytes} bytes over {version}, in ESP; MTU of the wire: 1500\n\
+            "datagrams of {datagram_bytes} bytes over {version}, in ESP; wire MTU: 1500\n\
              device: {}; CPUs: {}; offered load: {} Gb/s ({}-{})\n\
              {}",
             environment.through(),

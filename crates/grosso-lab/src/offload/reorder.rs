@@ -131,8 +131,8 @@ pub(super) const HOLES: &str = "holes";
 
 const NOTES: &[&str] = &[
     "batch: Grosso puts the packets of each poll in order. batch, held: Grosso also\n\
-     holds trains across polls. holes: packets after a missing packet wait for it. The\n\
-     limit is 5 times the delay difference between the two paths, but at least 200 us.",
+     holds trains across polls. holes: packets after a missing packet wait for it,\n\
+     for up to 5 times the delay difference of the paths, but at least 200 us.",
     "Published in 2016 for 10 Gb/s: if the delays of the two paths differ by 40 us,\n\
      throughput falls from 9.19 to 5.63-5.87 Gb/s. With a wait of 100 us for missing\n\
      packets, it is 9.27 Gb/s.",

@@ -23,10 +23,10 @@ impl Findings for TunnelFindings {
     fn heading(&self, environment: &Environment<TunnelParameters>) -> String {
         let TunnelParameters { outer, sendfile, .. } = environment.parameters;
         let outer = if outer == Family::V4 { "IPv4" } else { "IPv6" };
-        let sendfile = if sendfile { ", sent from a file" } else { "" };
+        let sendfile = if sendfile { "; sent from a file" } else { "" };
         format!(
-            "TCP through a tunnel over UDP sockets and a veth pair; outer protocol: {outer}\n\
-             device: {}; {} connections ({}){sendfile}; CPUs: {}\n\
+            "TCP in UDP tunnels; outer protocol: {outer}{sendfile}\n\
+             device: {}; {} connections ({}); CPUs: {}\n\
              {}",
             environment.through(),
             environment.parameters.streams,

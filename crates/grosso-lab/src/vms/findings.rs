@@ -137,7 +137,7 @@ type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
     (VmPlace::Host, "vhost-user is as fast as QEMU's TAP", CAUSE),
-    (VmPlace::Guests, "Grosso between guests is as fast as TAPs and a bridge", OF_GUESTS),
+    (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
 /// Minimum ratio at which two throughputs count as equal.
