@@ -142,7 +142,8 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
         ("hang", "the program did not end the poll"),
     ] {
         // In the other cases, the timeout is long enough for a busy host.
-        let options = if words == "the program did not end the poll" { "--timeout 300ms" } else { "" };
+        let options =
+            if words == "the program did not end the poll" { "--timeout 300ms" } else { "" };
         let (run, report) = judged(&bench, options, &program, fault);
         assert_eq!((run.code, laws(&report)), (1, vec!["program".to_owned()]), "{fault}");
         let faults = report["faults"].as_array().unwrap();

@@ -48,8 +48,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
     assert!(
-        notes
-            .contains("Feature tx-tcp-segmentation cannot be turned on with the current settings."),
+        notes.contains("Feature tx-tcp-segmentation cannot be turned on at the moment."),
         "{notes}"
     );
     for verdict in report["verdicts"].as_array().unwrap() {

@@ -205,18 +205,18 @@ impl Experiment for Offload {
         }
         if findings.groups.iter().any(|group| !group.traffic.is_tcp()) {
             let lost: u64 = rows().map(|row| row.lost).sum();
-            notes.push(format!("In all runs, {lost} datagrams were lost."));
+            notes.push(format!("Across all runs, {lost} datagrams were lost."));
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "For each setting, at least {} MB of additional data were transferred and verified.",
+                "For each setting, another {} MB or more were transferred and verified.",
                 bytes / 1_000_000
             ));
         }
         let runs = || rows().flat_map(|row| &row.runs);
         notes.extend(stalls(runs().map(|run| run.repeated).sum(), runs().count()));
         let retransmits: u64 = rows().map(|row| row.retransmits).sum();
-        notes.push(format!("In all runs, {retransmits} segments were retransmitted."));
+        notes.push(format!("Across all runs, {retransmits} segments were retransmitted."));
         notes
     }
 }

@@ -345,7 +345,7 @@ impl Experiment for Acks {
         notes.extend(stalls(repeated, runs.clone().count()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
-            notes.push(format!("In all runs, {again} segments were retransmitted."));
+            notes.push(format!("Across all runs, {again} segments were retransmitted."));
         }
         notes
     }

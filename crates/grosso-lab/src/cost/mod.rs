@@ -193,7 +193,7 @@ impl Experiment for Cost {
         let again: u64 = rows.iter().map(|row| row.retransmits).sum();
         let wrong: u64 = rows.iter().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "In all runs, {again} segments were retransmitted, and {wrong} had a wrong checksum."
+            "Across all runs: {again} segments retransmitted, {wrong} with a wrong checksum."
         ));
         notes
     }

@@ -58,7 +58,7 @@ median, and each dot is one run. The bars show <b class=\"path\">throughput</b> 
             Column::new("CPU s/GB", self.rows.iter().map(|row| row.cpu_s_per_gb.max)),
         ];
         let rows = self.rows.iter().map(|row| (row.setting.clone(), row.bars())).collect();
-        Chart { title: "Throughput and its cost".into(), columns, rows }.draw()
+        Chart { title: "Throughput and CPU cost".into(), columns, rows }.draw()
     }
 }
 

@@ -258,9 +258,7 @@ mod tests {
         assert!(table.contains("rx-gro                             off*"), "{table}");
         assert!(table.contains("Better settings:\n  ethtool -K lo rx-gro on\n"), "{table}");
         assert!(
-            table.contains(
-                "Feature tx-scatter-gather cannot be turned off with the current settings."
-            ),
+            table.contains("Feature tx-scatter-gather cannot be turned off at the moment."),
             "{table}"
         );
         assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");

@@ -167,7 +167,7 @@ impl Experiment for NicOffloads {
             if !failed && rows().count() == 1 {
                 let missing = if rows().any(|row| row.on) { "off" } else { "on" };
                 notes.push(format!(
-                    "Feature {} cannot be turned {missing} with the current settings.",
+                    "Feature {} cannot be turned {missing} at the moment.",
                     setting.feature
                 ));
             }

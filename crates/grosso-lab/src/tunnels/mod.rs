@@ -309,7 +309,7 @@ impl Experiment for Tunnels {
         let again: u64 = findings.rows().map(|row| row.retransmits).sum();
         let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "In all streams, {again} segments were retransmitted, and {wrong} had a wrong checksum."
+            "Across all streams: {again} segments retransmitted, {wrong} with a wrong checksum."
         ));
         notes
     }

@@ -211,7 +211,7 @@ impl Experiment for Vms {
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
             notes.push(format!(
-                "Before the measurement, {bytes} received bytes were compared with the sent bytes."
+                "Before measuring, {bytes} received bytes were compared with the sent bytes."
             ));
         }
         let runs = findings.rows().flat_map(|row| &row.runs);
