@@ -39,7 +39,7 @@ const TUNNELS: &[Tunnel] = &[
 const STRICTER: &[&str] = &[
     "urgent_pointer",
     "a checksum",
-    "a length that is not the one of the frame",
+    "a length field that does not match the frame",
     "no flow",
     "source",
     "destination",

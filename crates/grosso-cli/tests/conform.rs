@@ -138,11 +138,12 @@ fn a_program_that_breaks_down_is_named_and_not_tried_for_ever() {
         ("rubbish", "a record of 4294967295 bytes"),
         ("flood", "more than 256 records"),
         ("cut", "ended inside a record"),
-        ("silent", "it did not end the poll"),
-        ("hang", "it did not end the poll"),
+        ("silent", "the program did not end the poll"),
+        ("hang", "the program did not end the poll"),
     ] {
         // In the other cases, the timeout is long enough for a busy host.
-        let options = if words == "it did not end the poll" { "--timeout 300ms" } else { "" };
+        let options =
+            if words == "the program did not end the poll" { "--timeout 300ms" } else { "" };
         let (run, report) = judged(&bench, options, &program, fault);
         assert_eq!((run.code, laws(&report)), (1, vec!["program".to_owned()]), "{fault}");
         let faults = report["faults"].as_array().unwrap();
@@ -175,7 +176,7 @@ fn no_pipe_blocks_the_judge() {
     assert!(run.stdout.contains("invalid output"), "{}", run.stdout);
     let run = bench.run("conform --timeout 300ms -- sleep 1000");
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("it did not end the poll"), "{}", run.stdout);
+    assert!(run.stdout.contains("the program did not end the poll"), "{}", run.stdout);
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn lab_vm_says_what_is_missing() {
     }
     let note = report["notes"][0].as_str().unwrap();
     if boot::missing(&["ip"]).is_some() {
-        assert!(note.contains("No VM can boot here"), "{report}");
+        assert!(note.contains("Cannot boot VMs on this host"), "{report}");
     } else {
         assert!(note.contains("nowhere/boot/vmlinuz"), "{report}");
     }

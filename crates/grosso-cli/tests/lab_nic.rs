@@ -48,7 +48,7 @@ fn each_feature_is_turned_off_and_on_and_put_back() {
     assert_eq!(states("tx-tcp-segmentation"), [(false, false)]);
     let notes = report["notes"].to_string();
     assert!(
-        notes.contains("tx-tcp-segmentation cannot be turned on in the current state."),
+        notes.contains("Feature tx-tcp-segmentation cannot be turned on at the moment."),
         "{notes}"
     );
     for verdict in report["verdicts"].as_array().unwrap() {
@@ -112,7 +112,7 @@ fn a_second_lab_is_refused_and_changes_nothing() {
     let first = net.changing(&before);
     let second = net.run("--no-html");
     assert_eq!(second.code, 4, "{}", second.stderr);
-    let busy = "another lab is measuring v0: wait until it ends";
+    let busy = "another `grosso lab` is measuring v0; wait until it ends";
     assert!(second.stderr.contains(busy), "{}", second.stderr);
     kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
     assert_eq!(ended(first).0, Some(130));
@@ -125,16 +125,16 @@ fn wrong_words_and_ways_are_named_with_what_to_do() {
     let before = net.features();
     let run = net.run("--feature gro");
     assert_eq!(run.code, 2, "{}", run.stderr);
-    assert!(run.stderr.contains("feature gro cannot be measured"), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot measure feature gro of "), "{}", run.stderr);
     assert!(run.stderr.contains("rx-gro,"), "{}", run.stderr);
     let mut elsewhere = net.bench.command("lab nic lo --peer 192.0.2.2 --feature rx-gro --no-html");
     let run = finished(net.network.host(&mut elsewhere).unwrap().output().unwrap());
     assert_eq!(run.code, 4, "{}", run.stderr);
-    let why = "192.0.2.2:5297 is not reached through lo";
+    let why = "192.0.2.2:5297 is not routed through lo";
     assert!(run.stderr.contains(why) && run.stderr.contains("ip route get"), "{}", run.stderr);
     let mut nobody = net.bench.command("lab nic v0 --peer 192.0.2.2:1 --no-html");
     let run = finished(net.network.host(&mut nobody).unwrap().output().unwrap());
     assert_eq!(run.code, 4, "{}", run.stderr);
-    assert!(run.stderr.contains("start `grosso lab sink` there"), "{}", run.stderr);
+    assert!(run.stderr.contains("start `grosso lab sink` on that host"), "{}", run.stderr);
     assert_eq!(net.features(), before);
 }

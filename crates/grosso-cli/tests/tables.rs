@@ -164,7 +164,7 @@ fn lab_acks_has_senders_in_userspace_where_the_kernel_takes_none() {
     });
     let elsewhere = verdicts.iter().filter(|verdict| verdict["verdict"] == "cannot_be_shown_here");
     assert_eq!((told.count(), elsewhere.count()), (13 + 2, 1));
-    assert!(page.contains("ran in userspace"), "the page has the note too");
+    assert!(page.contains("Userspace TCP sent the transfers"), "the page has the note too");
 }
 
 #[test]

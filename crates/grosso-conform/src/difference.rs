@@ -29,7 +29,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
         }
     }
     let text = match (before.len(), after.len()) {
-        (was, is) if was != is => format!("it had {was} bytes and now has {is}"),
+        (was, is) if was != is => format!("its length changed from {was} to {is} bytes"),
         _ => "its payload changed".to_owned(),
     };
     Difference { text, rule: None }

@@ -107,7 +107,7 @@ fn cannot_start(words: &[OsString], error: &io::Error) -> Failure {
     let name = words.first().map(|name| name.to_string_lossy()).unwrap_or_default();
     let message = format!("conform: cannot start {}: {error}", harmless(&name));
     Failure::environment("environment.start", message)
-        .hint("pass the program after --: grosso conform -- ./mine")
+        .hint("pass the program after --, for example: grosso conform -- ./mine")
 }
 
 /// Number of breakdowns after which no further vector is tried, because each breakdown may last until a poll times out.

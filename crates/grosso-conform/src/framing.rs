@@ -35,9 +35,11 @@ impl core::fmt::Display for Misfit {
                 "invalid output: a record of {length} bytes (allowed: {HEADER_LEN} to \
                  {RECORD_BYTES_MAX}, or 0 for the end of the poll)"
             ),
-            Self::Cut => f.write_str("its output ended inside a record"),
-            Self::NoEnd => f.write_str("its output ended before the end of the poll"),
-            Self::Records => write!(f, "it wrote more than {RECORDS_MAX} records in one poll"),
+            Self::Cut => f.write_str("the program's output ended inside a record"),
+            Self::NoEnd => f.write_str("the program's output ended before the end of the poll"),
+            Self::Records => {
+                write!(f, "the program wrote more than {RECORDS_MAX} records in one poll")
+            }
         }
     }
 }

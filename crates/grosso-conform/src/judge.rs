@@ -153,9 +153,8 @@ impl<'a> Court<'a> {
                     }
                 }
                 (None, None) => {
-                    let text = format!(
-                        "frame {number} contains a packet that was never sent to the program"
-                    );
+                    let text =
+                        format!("frame {number} contains a packet that the program never received");
                     self.fault(Law::Added, &["G54"], text);
                 }
             }
@@ -165,7 +164,7 @@ impl<'a> Court<'a> {
     /// Returns the difference between an input packet and the output packet in its place.
     fn difference(&self, index: usize, packet: &[u8]) -> Difference {
         let Difference { text, rule } = difference(&self.vector.frames[index], packet);
-        Difference { text: format!("packet {} is changed: {text}", index + 1), rule }
+        Difference { text: format!("packet {} was changed: {text}", index + 1), rule }
     }
 
     /// Returns the input packet that a packet of a frame corresponds to: the same packet, or otherwise a missing
@@ -198,7 +197,7 @@ impl<'a> Court<'a> {
         }
         let flow = self.vector.flows.iter().find(|flow| flow.contains(&joined[0]))?;
         if joined.iter().any(|index| !flow.contains(index)) {
-            return Some("they belong to different flows".to_owned());
+            return Some("the packets belong to different flows".to_owned());
         }
         refusal(joined.iter().map(|index| &self.vector.frames[*index]))
     }
@@ -209,7 +208,8 @@ impl<'a> Court<'a> {
             let leave = frames.iter().flat_map(|left| left.members.iter().flatten());
             let leave: Vec<usize> = leave.filter(|index| flow.contains(index)).copied().collect();
             if let Some(pair) = leave.windows(2).find(|pair| pair[0] > pair[1]) {
-                let text = format!("packet {} is sent before packet {}", pair[0] + 1, pair[1] + 1);
+                let text =
+                    format!("packet {} precedes packet {} in the output", pair[0] + 1, pair[1] + 1);
                 self.fault(Law::Order, &["G75"], text);
             }
         }
@@ -319,6 +319,6 @@ mod tests {
         let record = Framed { header: [1, 1, 0, 0, 1, 0, 34, 0, 16, 0], frame };
         let (faults, joins) = judge(vector, &[record]);
         assert_eq!((faults[0].law, joins), (Law::Header, 0));
-        assert!(faults[0].text.contains("many more than were sent"), "{faults:?}");
+        assert!(faults[0].text.contains("many more than the program received"), "{faults:?}");
     }
 }

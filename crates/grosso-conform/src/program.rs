@@ -36,12 +36,18 @@ impl core::fmt::Display for Breakdown {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Hung(time) => {
-                write!(f, "it did not end the poll within {} s and was killed", time.as_secs_f64())
+                write!(
+                    f,
+                    "the program did not end the poll within {} s and was killed",
+                    time.as_secs_f64()
+                )
             }
-            Self::Ended(status) => write!(f, "it ended before the end of the poll: {status}"),
+            Self::Ended(status) => {
+                write!(f, "the program's output ended before the end of the poll: {status}")
+            }
             Self::Misfit(misfit) => misfit.fmt(f),
-            Self::Behind => f.write_str("it wrote output after the end of the last poll"),
-            Self::Status(status) => write!(f, "it failed: {status}"),
+            Self::Behind => f.write_str("the program wrote output after the end of the last poll"),
+            Self::Status(status) => write!(f, "the program failed: {status}"),
             Self::Interrupted => f.write_str("Ctrl-C"),
         }
     }
@@ -137,7 +143,7 @@ impl Judged {
     fn status(&mut self) -> String {
         match self.ended(self.time) {
             Some(status) => status.to_string(),
-            None => "it closed its output but did not exit".to_owned(),
+            None => "the program is still running".to_owned(),
         }
     }
 

@@ -152,7 +152,7 @@ impl Score {
     /// Adds a fault after the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
         let shows = "The program must exit when its input ends.".to_owned();
-        self.faults.push(FaultRow { vector: "the end of the output".to_owned(), shows, fault });
+        self.faults.push(FaultRow { vector: "end of the output".to_owned(), shows, fault });
     }
 
     /// Counts a vector that was not tried.

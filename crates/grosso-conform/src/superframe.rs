@@ -58,8 +58,7 @@ pub fn read(record: &Framed) -> Result<Heard, Unsound> {
         None => vec![vec![completed(frame, &meta)?]],
         Some(gso) if gso.segments > SEGMENTS_MAX => {
             let text = format!(
-                "a superframe of {} packets, many more than were sent to the \
-                                program",
+                "the superframe contains {} packets, many more than the program received",
                 gso.segments
             );
             return Err(Unsound { rule: "G54", text });
@@ -91,7 +90,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
             };
             if !is_right {
                 let text = format!(
-                    "{} {} is {said}, not the length of the superframe",
+                    "{} {} is {said}, which does not match the superframe",
                     spec.name, field.name
                 );
                 return Err(Unsound { rule: "G50", text });
@@ -99,7 +98,7 @@ fn sound(frame: &[u8], stack: &Stack, meta: &Meta) -> Result<(), Unsound> {
         }
     }
     let Checksum::Partial { start, offset } = meta.checksum else {
-        let text = "the checksum of a superframe is not partial".to_owned();
+        let text = "the checksum of the superframe is not partial".to_owned();
         return Err(Unsound { rule: "G51", text });
     };
     let mut seeded = frame.to_vec();

@@ -92,7 +92,7 @@ fn unreadable(error: &dyn core::fmt::Display) -> Failure {
 }
 
 fn frames(mut capture: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-    let failed = |error| Failure::capture("the frames of the vectors", &error);
+    let failed = |error| Failure::capture("frames of the test vectors", &error);
     let mut reader = CaptureReader::new(&mut capture).map_err(failed)?;
     let mut frames = Vec::new();
     while let Some(entry) = reader.next().map_err(failed)? {

@@ -121,7 +121,7 @@ impl TcpCounters {
         let text = kernel::read("/proc/thread-self/net/snmp")?;
         let more = kernel::read("/proc/thread-self/net/netstat")?;
         Self::parse(&text, &more).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "no counters of TCP in /proc/net/snmp")
+            io::Error::new(io::ErrorKind::InvalidData, "no TCP counters in /proc/net/snmp")
         })
     }
 
@@ -163,7 +163,7 @@ pub(crate) fn udp_receive_buffer_errors(over_ipv6: bool) -> io::Result<u64> {
         counter(&read("snmp")?, "Udp: ", "RcvbufErrors")
     };
     value.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "no counters of UDP in /proc/net/snmp")
+        io::Error::new(io::ErrorKind::InvalidData, "no UDP counters in /proc/net/snmp")
     })
 }
 

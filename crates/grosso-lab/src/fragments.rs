@@ -239,7 +239,7 @@ impl Experiment for Fragments {
     fn label(&self, setting: &FragmentSetting) -> String {
         let FragmentSetting { receiver, buffers, loss, rate_bits, .. } = setting;
         let rate = rate_bits / 1_000_000;
-        let buffers = buffers.map_or_else(|| "any number of".into(), |count| count.to_string());
+        let buffers = buffers.map_or_else(|| "unlimited".into(), |count| count.to_string());
         format!("{receiver}, {buffers} buffers, {} % loss, {rate} Mb/s", loss * 100.0)
     }
 
@@ -268,8 +268,9 @@ impl Experiment for Fragments {
         let by = if family == Family::V6 { "RFC 8200" } else { "RFC 1122" };
         vec![
             format!(
-                "A datagram of {datagram_bytes} bytes becomes {} fragments. The reassembly timeout is\n\
-                 {} ms here; {by} sets 60 s, so such a receiver is silent {times:.0} times longer.",
+                "Each datagram of {datagram_bytes} bytes is sent in {} fragments. The reassembly\n\
+                 timeout of the receiver is {} ms. {by} specifies 60 s; with that timeout, a\n\
+                 receiver is silent {times:.0} times longer.",
                 parameters.fragments(),
                 timeout.as_millis(),
             ),
@@ -304,13 +305,21 @@ const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
-coalesces: each fragment is copied into place and its buffer is returned.\n\
-queues: each fragment keeps its buffer, as in Linux until 2019. evicts: like\n\
-queues, but in half of the buffers; the oldest datagram is evicted.\n\
-The queue of the wire is long: frames are dropped only if no buffer is free. In\n\
-the last group the queue holds about as many frames as the NIC has buffers;\n\
-frames that do not fit count as dropped for lack of buffers.\n\
-Published (R2, 2019, few buffers): 6.6 Gb/s coalesced, 9 Mb/s queued.";
+coalesces: the receiver copies each fragment to its position in the datagram and\n\
+returns the receive buffer at once.\n\
+queues: each fragment keeps its receive buffer until the datagram is complete,\n\
+as in Linux until 2019.\n\
+queues, evicts: fragments may keep at most half of the receive buffers. Beyond\n\
+that, the receiver evicts the datagram that has waited longest.\n\
+% of max: goodput relative to coalescing with unlimited buffers.\n\
+no buf: frames dropped because no receive buffer was free. timed out: datagrams\n\
+that were incomplete at the timeout. held: maximum memory of incomplete\n\
+datagrams. silent: longest time without a complete datagram.\n\
+Without overload, the wire has a long queue, so frames are dropped only if no\n\
+receive buffer is free. Under overload, the queue of the wire holds about as\n\
+many frames as the NIC has buffers. Frames that do not fit into the queue also\n\
+count as \"no buf\".\n\
+Published (R2, 2019, few buffers): coalescing 6.6 Gb/s, queueing 9 Mb/s.";
 
 #[cfg(test)]
 mod tests {

@@ -327,7 +327,7 @@ impl Hosts {
             let (far, _) = listener.accept()?;
             for (side, kept) in [near, far].into_iter().zip(&mut sides) {
                 set_tcp_congestion(&side, congestion).map_err(|error| {
-                    let text = format!("no congestion control {congestion}: {error}");
+                    let text = format!("cannot use congestion control {congestion}: {error}");
                     io::Error::new(error.kind(), text)
                 })?;
                 side.set_nodelay(true)?;

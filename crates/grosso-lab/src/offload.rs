@@ -205,18 +205,18 @@ impl Experiment for Offload {
         }
         if findings.groups.iter().any(|group| !group.traffic.is_tcp()) {
             let lost: u64 = rows().map(|row| row.lost).sum();
-            notes.push(format!("Datagrams lost in all runs: {lost}."));
+            notes.push(format!("Across all runs, {lost} datagrams were lost."));
         }
         if let Some(bytes) = rows().filter_map(|row| row.verified_bytes).min() {
             notes.push(format!(
-                "Each setting also carried at least {} MB, and every byte of it was verified.",
+                "For each setting, another {} MB or more were transferred and verified.",
                 bytes / 1_000_000
             ));
         }
         let runs = || rows().flat_map(|row| &row.runs);
         notes.extend(stalls(runs().map(|run| run.repeated).sum(), runs().count()));
         let retransmits: u64 = rows().map(|row| row.retransmits).sum();
-        notes.push(format!("Retransmits in all runs: {retransmits}."));
+        notes.push(format!("Across all runs, {retransmits} segments were retransmitted."));
         notes
     }
 }
@@ -230,13 +230,14 @@ fn in_pages(findings: &OffloadFindings) -> Option<String> {
     };
     let pages: Vec<String> = group.rows.iter().filter_map(in_pages).collect();
     let Mtu { sender, receiver } = group.mtu;
-    (!pages.is_empty())
-        .then(|| format!("Packets in a page, MTU {sender} to {receiver}:\n{}.", pages.join(", ")))
+    (!pages.is_empty()).then(|| {
+        format!("Packets per receive page, MTU {sender} to {receiver}:\n{}.", pages.join(", "))
+    })
 }
 
 const PATH_NOTE: &str = "\
-The path's CPU time is that of its thread, in which the kernel runs most of the
-receiver's TCP, and of the kernel threads that process packets.";
+The CPU time of the path includes its own thread and the kernel threads that
+process packets. The thread of the path also runs most of the receiver's TCP.";
 
 #[cfg(test)]
 mod tests {
@@ -333,7 +334,7 @@ mod tests {
         };
         let (gain, less) = (
             "superframes are faster at the longest MTU too",
-            "the longest MTU leaves less to gain",
+            "superframes gain less at the longest MTU",
         );
         for (share, claim, answer) in [
             (0.88, gain, "not reproduced"),
@@ -385,7 +386,7 @@ mod tests {
             packets_per_page: (row.name == "pages of 32 KiB").then_some(19.5),
             ..Measured::default()
         });
-        let note = "Packets in a page, MTU 1500 to 1500:\n32 KiB: 19.5.";
+        let note = "Packets per receive page, MTU 1500 to 1500:\n32 KiB: 19.5.";
         assert!(report.table().contains(note), "{}", report.table());
     }
 

@@ -65,8 +65,8 @@ impl Results {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
-            "lab profiles: {} packets of {} connections, {} of them acknowledgments,\n\
-             {} per poll, {} ns apart\n\n",
+            "lab profiles: {} packets of {} connections, including {} acknowledgments;\n\
+             {} packets per poll, one packet every {} ns\n\n",
             thousands(self.packets as f64),
             FLOWS,
             thousands(self.acknowledgments as f64),
@@ -266,13 +266,14 @@ const COLUMNS: [Column<ProfileRow>; 8] = [
     Column::right(&["p50"], 5, |row| row.segments_p50.to_string()),
     Column::right(&["p99"], 5, |row| row.segments_p99.to_string()),
     Column::right(&["acks"], 10, |row| row.acknowledgments.to_string()),
-    Column::right(&["melted"], 9, |row| row.melted.to_string()),
-    Column::right(&[" ns/packet"], 9, |row| whole(row.ns_per_packet)),
+    Column::right(&["lossy"], 9, |row| row.melted.to_string()),
+    Column::right(&["ns/packet"], 10, |row| whole(row.ns_per_packet)),
 ];
 const NOTES: &str = "
-p50, p99: packets in a data frame. acks: delivered frames without data.
-melted: packets in superframes that cannot be split again. Counts are equal on
-every machine; ns/packet is the fastest of 5 runs on this one.
+p50, p99: median and 99th percentile of the packets in a data frame.
+acks: delivered frames without data. lossy: packets in superframes that cannot
+be split into the original packets. Counts are equal on every machine.
+ns/packet is the fastest of 5 runs on this machine.
 ";
 
 #[cfg(test)]

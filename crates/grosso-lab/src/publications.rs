@@ -28,7 +28,7 @@ pub(crate) fn pages() -> String {
         format!("  {name}  {subject:<27}{command:<21}{}\n", file(experiment))
     };
     format!(
-        "\nPublished and measured results; each publication has its own page:\n{}",
+        "\nPages with published and measured results, one for each publication:\n{}",
         PAGES.map(line).concat()
     )
 }

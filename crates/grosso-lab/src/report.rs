@@ -160,7 +160,7 @@ impl<F: Findings> Report<F> {
         let mut text = format!("{}: {heading}\n", self.command());
         self.findings.write(&mut text);
         if !self.failed.is_empty() {
-            text += "\nNo figures, because a trial failed in every attempt:\n";
+            text += "\nThese settings have no figures, because every attempt failed:\n";
         }
         for row in &self.failed {
             text += &wrapped(&row.to_string());
@@ -173,7 +173,7 @@ impl<F: Findings> Report<F> {
         text += &self.notes.join("\n");
         // A missing figure leaves the width of its column unchanged.
         text.replace("NaN", "  -").replace("(---)", "     ")
-            + "\nPublications R1 to R5: docs/sources.md.\n"
+            + "\nFor the publications R1 to R5, see docs/sources.md.\n"
     }
 
     /// Returns the published ratios next to the ratios of this machine.
@@ -194,7 +194,7 @@ impl<F: Findings> Report<F> {
         let body = format!(
             "<h1>{headline}</h1>\n<p>{legend}</p>\n{setup}{compared}<h2>Claims</h2>\n<ol>{verdicts}</ol>\n\
              {charts}{knobs}{pages}<h2>The figures</h2>\n<pre>{table}</pre>\n\
-             <p>Measured on {processor}, Linux {kernel}, by <code>{command}</code>; {provenance}</p>\n",
+             <p>Measured on {processor} with Linux {kernel} by <code>{command}</code>; {provenance}</p>\n",
             setup = setups::section(self.experiment),
             compared = compared(&self.verdicts),
             pages = if self.experiment.is_empty() { page_list() } else { String::new() },
@@ -252,7 +252,7 @@ impl<P> Environment<P> {
 
     /// Returns the last lines of a heading for a table of medians with minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
-        self.lines("median (least-most)")
+        self.lines("median (min-max)")
     }
 }
 
@@ -329,12 +329,12 @@ fn compared(verdicts: &[Verdict]) -> String {
     let greatest = bars.iter().flat_map(|(values, _)| *values).fold(f64::MIN_POSITIVE, f64::max);
     let column = |heading| Column::new(heading, [greatest].into_iter());
     let chart = Chart {
-        title: "Published and measured here".into(),
+        title: "Published and measured figures".into(),
         columns: [column("published"), column("here")],
         rows: bars.into_iter().map(|(_, row)| row).collect(),
     };
     let chart = if chart.rows.is_empty() {
-        "<h2>Published and measured here</h2>\n".into()
+        "<h2>Published and measured figures</h2>\n".into()
     } else {
         chart.draw()
     };

@@ -17,7 +17,7 @@ pub(crate) fn section(experiment: &str) -> String {
 
 const LEGEND: &str = "\
 The sender is at the top, the receiver at the bottom. Thick borders mark what the experiment varies. Five short \
-blocks are a train of packets; one long block is the superframe that the train becomes.";
+blocks stand for a train of packets, and one long block for the superframe into which the train is merged.";
 
 const fn packets(label: &str) -> Option<StationLink<'_>> {
     Some(StationLink { has_superframes: false, label })
@@ -54,14 +54,14 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
             stations: &[
                 fixed("Sender", &["netperf TCP_SENDFILE, MTU 1500 or 9000"], packets("10 Gb/s")),
                 varied(
-                    "NIC of the receiver (myri10ge)",
+                    "Receiver's NIC (myri10ge)",
                     &[
                         "the driver's own LRO, inet_lro, or none",
                         "pages of 4 to 32 KiB, or packet buffers",
                     ],
                     superframes("in the driver"),
                 ),
-                fixed("Receiver", &["two cores of 2 GHz"], None),
+                fixed("Receiver", &["two 2 GHz cores"], None),
             ],
         },
         SetupDrawing {
@@ -75,8 +75,8 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 varied(
                     "Grosso in place of the receiver's NIC",
                     &[
-                        "the profiles linux, inet-lro, myri10ge, or none",
-                        "packets stay in place, or are copied",
+                        "profile linux, inet-lro or myri10ge, or none",
+                        "packets are kept in place, or copied",
                     ],
                     superframes("a TAP, or a veth pair"),
                 ),
@@ -94,7 +94,7 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     &["netperf UDP_STREAM over IPv6", "ESP in transport mode, then fragments"],
                     packets("fragments"),
                 ),
-                fixed("NIC of the receiver", &["few receive buffers"], packets("one buffer each")),
+                fixed("Receiver's NIC", &["few receive buffers"], packets("one buffer each")),
                 varied(
                     "Reassembly in the kernel",
                     &["coalesces fragments, or queues them"],
@@ -115,8 +115,8 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     packets("a veth pair, fragments"),
                 ),
                 varied(
-                    "NIC of the receiver, in Grosso",
-                    &["few, more or unlimited receive buffers"],
+                    "Receiver's NIC, emulated by Grosso",
+                    &["few, many or unlimited receive buffers"],
                     packets("one buffer each"),
                 ),
                 varied(
@@ -136,17 +136,17 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                 varied(
                     "Sender (FreeBSD)",
                     &[
-                        "window of 100 KB or another size",
-                        "LRO merges the pure acknowledgments, or not",
+                        "window of 100 KB, or of another size",
+                        "LRO with or without merged pure ACKs",
                     ],
                     packets("10 Gb/s, a LAN, MTU 1500"),
                 ),
                 varied(
-                    "NIC of the receiver (82599)",
-                    &["LRO in software or in hardware, or none", "interrupts after 0 or 16 us"],
+                    "Receiver's NIC (82599)",
+                    &["software LRO, hardware LRO, or none", "interrupt delay of 0 or 16 us"],
                     superframes("4 to 5 segments"),
                 ),
-                fixed("Receiver", &["acknowledges every unit, or every two segments"], None),
+                fixed("Receiver", &["one ACK per superframe, or per two segments"], None),
             ],
         },
         SetupDrawing {
@@ -156,17 +156,17 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     "Sender",
                     &[
                         "the kernel's TCP, or TCP in userspace",
-                        "grows by bytes, by bytes with L = 2, or by ACKs",
+                        "window grows per byte, per byte (L = 2) or per ACK",
                     ],
-                    packets("0.1 to 100 ms, with loss"),
+                    packets("0.1 to 100 ms delay, with loss"),
                 ),
                 varied(
                     "Grosso as the NIC of either host",
                     &[
-                        "sender: pure acknowledgments merge, or not",
-                        "receiver: data merges; ACKs expand, or not",
+                        "at the sender: pure ACKs merged or not",
+                        "at the receiver: data merged; ACKs expanded or not",
                     ],
-                    superframes("held 0 us to 1 ms"),
+                    superframes("held for 0 us to 1 ms"),
                 ),
                 RECEIVER,
             ],
@@ -177,13 +177,13 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
         SetupDrawing {
             heading: "R4, 2014",
             stations: &[
-                fixed("Sender", &["200 streams of netperf"], superframes("TSO in the stack")),
+                fixed("Sender", &["200 netperf streams"], superframes("TSO in the stack")),
                 varied(
-                    "Tunnel of the sender's kernel",
+                    "Kernel tunnel on the sender",
                     &["GRE, IPIP or SIT in GUE; VXLAN", "remote checksum offload on or off"],
                     packets("40 Gb/s, outer checksum on"),
                 ),
-                fixed("Tunnel of the receiver's kernel", &["GRO"], superframes("GRO in the stack")),
+                fixed("Kernel tunnel on the receiver", &["GRO"], superframes("GRO in the stack")),
                 fixed("Receiver", &["completes the inner checksum"], None),
             ],
         },
@@ -200,13 +200,13 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
                     &[
                         "GRE, IPIP or SIT in GUE; VXLAN",
                         "remote checksum offload on or off",
-                        "superframes, or none (plain)",
+                        "with superframes, or without (plain)",
                     ],
                     packets("UDP sockets over a veth pair"),
                 ),
                 varied(
                     "Grosso, path b",
-                    &["leaves the inner checksum partial, or sums it"],
+                    &["inner checksum left partial, or completed"],
                     superframes("a TUN or TAP device"),
                 ),
                 RECEIVER,
@@ -220,8 +220,8 @@ const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
             stations: &[
                 fixed("Sender", &["netperf TCP_STREAM, writes of 64 KB"], superframes("64 KB")),
                 varied(
-                    "The loopback interface",
-                    &["TSO and GSO on or off", "MTU 1500, or the longest"],
+                    "Loopback interface",
+                    &["TSO and GSO on or off", "MTU 1500, or the maximum"],
                     superframes("or MTU-sized packets"),
                 ),
                 fixed("Receiver", &["the same host"], None),

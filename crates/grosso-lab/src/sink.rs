@@ -54,7 +54,7 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
         None => {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "not a request from grosso lab",
+                "received a request that is not from grosso lab",
             ));
         }
     };
@@ -92,7 +92,7 @@ fn take(
         match connection.read(&mut buffer) {
             Ok(0) => break,
             Ok(len) if expected.is_some_and(|content| !content.is_at(taken, &buffer[..len])) => {
-                let what = format!("bytes differ after byte {taken}");
+                let what = format!("received data differs from sent data after byte {taken}");
                 return (taken, Err(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
             Ok(len) => taken += len as u64,

@@ -234,7 +234,7 @@ pub enum TrialError {
         error: io::Error,
     },
     /// No setting has figures, because a trial of each setting failed; contains the first failure.
-    #[error("every setting failed: {0}")]
+    #[error("all settings failed; first error: {0}")]
     NoFigures(String),
     /// An error of the data path.
     #[error("the data path failed: {0}")]
@@ -323,8 +323,9 @@ pub(crate) fn repeat_stalled<M>(
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
-            "Repeated: {repeated} of {} trials. They stalled: no data arrived, or the sender waited\n\
-             for its retransmission timeout (200 ms or more), although the wire is lossless.",
+            "{repeated} of {} trials stalled and were repeated. In a stalled trial, no data\n\
+             arrives, or the sender waits for its retransmission timeout (200 ms or more),\n\
+             although the wire is lossless.",
             repeated + kept as u64,
         )
     })

@@ -471,11 +471,12 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 }
 
 /// Data that would decide a claim about every row.
-const EVERY_ROW: &str = "figures for every setting, but a trial failed";
+const EVERY_ROW: &str = "figures for every setting; a trial of at least one setting failed";
 /// Evidence that is missing if no trial produced a figure.
-const FIGURES: &str = "figures for each of its settings, but no trial produced one";
+const FIGURES: &str = "figures for the settings of this claim; all of their trials failed";
 /// Measures that may decide a claim despite noise.
-const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
+const QUIET: &str =
+    "more or longer runs, or a less busy machine, because noise may explain the difference";
 /// Maximum ratio at which two effects count as equal.
 const SAME: f64 = 1.2;
 /// Maximum probability that a difference is due to chance, up to which the difference counts as real. Three runs

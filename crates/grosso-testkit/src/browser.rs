@@ -16,7 +16,7 @@ use std::{
 #[must_use]
 pub fn defects(page: &str) -> Option<Vec<String>> {
     let Some(browser) = find() else {
-        println!("skipped: the page in a browser: chromium is not installed");
+        println!("skipped: cannot open the page in a browser, because Chromium is not installed");
         return None;
     };
     let folder = Folder::new();
@@ -50,7 +50,7 @@ fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)
     let quoted = probed.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(
         "<!doctype html><meta charset=\"utf-8\">\n<iframe style=\"width:{width}px;height:4000px;border:0\" \
-         srcdoc=\"{quoted}\"></iframe>\n<pre id=\"found\">nothing was found out</pre>\n"
+         srcdoc=\"{quoted}\"></iframe>\n<pre id=\"found\">the probe did not run</pre>\n"
     );
     let file = folder.0.join("page.html");
     fs::write(&file, frame).expect("the page is written");
@@ -67,7 +67,7 @@ fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)
     let text = String::from_utf8_lossy(&output.stdout);
     let marked =
         text.rsplit_once("<pre id=\"found\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (found, _) = marked.unwrap_or_else(|| panic!("no page, and: {errors}"));
+    let (found, _) = marked.unwrap_or_else(|| panic!("the browser printed no page: {errors}"));
     let console = errors.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned);
     console.chain(found.lines().map(str::to_owned)).collect()
 }

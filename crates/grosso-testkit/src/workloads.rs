@@ -76,7 +76,8 @@ pub struct Gso {
 /// Panics if there is no such workload; the names are in [`WORKLOADS`].
 pub fn workload(name: &str, seed: u64) -> Workload {
     let known = WORKLOADS.iter().copied().find(|known| *known == name);
-    let name = known.unwrap_or_else(|| panic!("no workload {name}; there are {WORKLOADS:?}"));
+    let name =
+        known.unwrap_or_else(|| panic!("unknown workload {name}; known workloads: {WORKLOADS:?}"));
     let mut random = Random::new(seed);
     match name {
         "frag4_8k" | "frag4_8k_shuffled" => fragments(name, &mut random, 8192, 8, false),

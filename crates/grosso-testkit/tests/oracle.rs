@@ -584,12 +584,12 @@ fn every_reason_occurs() {
         "checksum",
         "entry",
         "other headers",
-        "a header that is not coupled",
-        "a length that is not the one of the frame",
-        "UDP that is not coupled",
+        "a header that the rules do not merge",
+        "a length field that does not match the frame",
+        "UDP that the rules do not merge",
         "the size",
         "the number of datagrams",
-        "remote checksum offload that cannot be trusted",
+        "unverified remote checksum offload",
     ] {
         assert!(reasons.contains(reason), "{reason} is not among {reasons:?}");
     }

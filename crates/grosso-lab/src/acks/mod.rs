@@ -345,7 +345,7 @@ impl Experiment for Acks {
         notes.extend(stalls(repeated, runs.clone().count()));
         let again: u64 = runs.map(|run| run.retransmits).sum();
         if again > 0 {
-            notes.push(format!("{again} segments were retransmitted in total."));
+            notes.push(format!("Across all runs, {again} segments were retransmitted."));
         }
         notes
     }
@@ -378,36 +378,36 @@ const WIRE_MTU: u16 = 1500;
 const DEVICE_MTU: u16 = 65521;
 const WARM_UP: Duration = Duration::from_millis(50);
 const NOTES: &str = "\
-sent: acknowledgments per second from the receiver. reached: acknowledgments per
-second that the sender received. segm./unit: data packets per frame that the
-host received or sent.
-Published (82599, 2011): with merged acknowledgments the sender reached 4-5
-Gb/s, otherwise 8.0. At the receiver, reads fell to a third, with 4-5 segments
-per unit; a window of 100 KB was best.
-Streams use the kernel's own sender and a path without delay. That sender counts
-bytes without a limit: a merged acknowledgment grows its window by all
-acknowledged bytes.
-Transfers are timed from their first byte. Their senders use Reno, which counts
-an acknowledgment as all its bytes (as in Linux), as at most two segments
-(L = 2, RFC 3465, as in FreeBSD) or as one segment. Ratios are relative to the
-column off.
+ACKs/s sent: acknowledgments per second that the receiver sent. ACKs/s reached:
+acknowledgments per second that reached the sender. segm./unit: data packets per
+frame between Grosso and the host whose NIC it replaces.
+Published (82599 NIC, 2011): the sender reached 4-5 Gb/s with merged
+acknowledgments, and 8.0 Gb/s without merging. With 4-5 segments per unit, the
+receiver needed a third of the reads. A window of 100 KB was best.
+Streams are sent by the unmodified kernel over a path without delay. The kernel
+counts acknowledged bytes without a limit: a merged acknowledgment increases the
+window by all bytes that it acknowledges.
+Each transfer is timed from its first byte. Its sender uses Reno and counts an
+acknowledgment in one of three ways: as all its bytes (as in Linux), as at most
+two segments (L = 2, RFC 3465, as in FreeBSD), or as one segment. Each ratio
+compares a time with the time in the row \"off\".
 In transfers, and in streams with Grosso at the sender, the receiver's kernel
-wakes its reader when 16 KB have arrived (SO_RCVLOWAT). Until then it
-acknowledges every second segment, so that reads are batched. Other streams are
-read as the data arrives.
-By default, trains of transfers end with the poll if Grosso is at the sender,
-and after 16 us if it is at the receiver.
-LAN: a round trip of 0.1 ms, which a window of 100 KB fills at 8 Gb/s. Transfers
-are eight times larger. Acknowledgments reach the sender in groups every 16 us,
-merged or as a vector.
-expanded: the profile linux. Each acknowledgment of merged packets is expanded
-to one per two packets, at most 32, sent back to back. The column reached counts
-all of them.";
+wakes the reading thread when 16 KB have arrived (SO_RCVLOWAT). Until then, the
+kernel acknowledges every second segment. In other streams, the receiver reads
+the data as it arrives.
+By default, Grosso at the sender ends the trains of a transfer with the poll.
+Grosso at the receiver holds them for 16 us.
+LAN: the round trip is 0.1 ms, so a window of 100 KB allows 8 Gb/s. Transfers on
+the LAN are eight times larger. Acknowledgments reach the sender in groups every
+16 us, either merged or as a vector.
+expanded: Grosso uses the profile linux. It expands an acknowledgment of merged
+packets to one acknowledgment per two packets, at most 32, and sends them back
+to back. All of them count as ACKs/s reached.";
 const IN_USERSPACE: &str = "\
-The senders of the transfers ran in userspace, each as the only connection of a
-port. They lack selective acknowledgments, tail loss probes and small queues,
-and their retransmission timeout is at least one second. They run on the path's
-CPU. They send a whole window at once, so the wire to a receiver's NIC is
+Userspace TCP sent the transfers, with one connection per port. It does not
+support selective acknowledgments, tail loss probes or TCP small queues. Its
+retransmission timeout is at least one second. It runs on the CPU of the data
+path. It sends a whole window at once, so the wire to the receiver's NIC is
 limited to 2 Gb/s.";
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub struct Senders {
 
 /// The reason why the kernel does not accept the senders.
 #[derive(Debug, thiserror::Error)]
-#[error("the transfers use userspace TCP: {0}")]
+#[error("cannot load congestion controls into the kernel, so transfers use userspace TCP: {0}")]
 pub struct SendersMissing(String);
 
 impl Senders {
@@ -96,7 +96,8 @@ impl Senders {
         lock.lock().map_err(|error| missing(TYPES, error))?;
         // Unregisters the senders of a lab that was killed together with its guard.
         Worth::ALL.iter().for_each(|worth| unregister(*worth));
-        let object = tempfile_of(OBJECT).map_err(|error| missing("the programs", error))?;
+        let object = tempfile_of(OBJECT)
+            .map_err(|error| missing("temporary file for BPF programs", error))?;
         let registered = bpftool(&["struct_ops", "register", &object]);
         let _ = path::remove(Path::new(&object));
         let output = registered.map_err(|error| missing("bpftool", error))?;

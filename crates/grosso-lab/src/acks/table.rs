@@ -24,7 +24,7 @@ impl Findings for AckFindings {
     fn heading(&self, environment: &Environment<AckParameters>) -> String {
         format!(
             "one TCP connection ({}), packets of 1500 bytes\n\
-             through {}; CPUs: {}\n\
+             device: {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
             environment.through(),
@@ -59,7 +59,7 @@ impl Findings for AckFindings {
             |rows| {
                 let [merged, off] = rows.map(|row| digits(row.gigabits_a_second.median));
                 format!(
-                    "A sender reaches {merged} Gb/s with merged acknowledgments, {off} Gb/s without merging"
+                    "A sender reaches {merged} Gb/s with merged acknowledgments, and {off} Gb/s without merging"
                 )
             },
         )
@@ -121,7 +121,7 @@ impl AckFindings {
                 "\nTransfers, sent by {}",
                 match self.senders {
                     SenderKind::Kernel =>
-                        "the kernel's TCP, with three congestion controls of the lab",
+                        "the kernel's TCP with the lab's three congestion controls",
                     SenderKind::Userspace =>
                         "userspace TCP, which counts acknowledgments in three ways",
                 }
@@ -148,9 +148,9 @@ impl AckFindings {
         let overtaken = &self.overtaken;
         let _ = writeln!(
             text,
-            "\nPackets overtaken on one connection, of {} data packets and acknowledgments:\n\
-             {:>6} if acknowledgments bypass the coalescer and nothing is flushed first\n\
-             {:>6} if the held packets of their flow are flushed first",
+            "\nPackets overtaken, out of {} data packets and acknowledgments on a connection:\n\
+             {:>6} if acknowledgments bypass the coalescer without flushing held packets\n\
+             {:>6} if the held packets of the flow are flushed first",
             overtaken.packets, overtaken.past_it, overtaken.through_it,
         );
     }
@@ -158,7 +158,7 @@ impl AckFindings {
     fn write_growth(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nA model of the sender: round trips from 10 to {SEGMENTS_WANTED} segments in slow start,\n\
+            "\nSender model: round trips of slow start to grow from 10 to {SEGMENTS_WANTED} segments,\n\
              and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips",
         );
         table::write(&GROWTH, &self.growth, text);
@@ -269,19 +269,18 @@ fn transfer_bars<'a>() -> [BarColumn<(&'a TransferRow, Option<f64>)>; 2] {
 }
 
 const SIDES: [(NicOf, &str); 2] = [
-    (NicOf::Sender, "Grosso as the sender's NIC: it merges acknowledgments"),
-    (NicOf::Receiver, "Grosso as the receiver's NIC: it merges data"),
+    (NicOf::Sender, "Grosso as the sender's NIC, merging acknowledgments"),
+    (NicOf::Receiver, "Grosso as the receiver's NIC, merging data"),
 ];
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run: \
-throughput, and the <b class=\"acks\">acknowledgments</b> that reach the data sender. \
-Transfers: the time, and its <b class=\"acks\">ratio</b> to the time without coalescing.";
+Real TCP between two network namespaces on this machine. A bar is the median, and each dot is one run. \
+For streams, the bars show throughput and the <b class=\"acks\">acknowledgments</b> that reach the data sender. \
+For transfers, they show the time and its <b class=\"acks\">ratio</b> to the time without coalescing.";
 
-const SLOW_SENDER: &str = "a sender's window grows slowly behind a device that merges \
-                           acknowledgments";
-const SLOW_RECEIVER: &str = "the window of a sender grows slowly if the receiver merges data";
-const COUNTS: &str = "a userspace sender counts acknowledgments";
+const SLOW_SENDER: &str = "the sender's window grows slowly if its device merges acknowledgments";
+const SLOW_RECEIVER: &str = "the sender's window grows slowly if the receiver merges data";
+const COUNTS: &str = "a userspace sender counts acknowledgments instead of acknowledged bytes";
 /// Minimum ratio of times at which a transfer counts as slow.
 const SLOW: f64 = 1.2;
 
@@ -294,7 +293,7 @@ const KNOBS: &[Knob] = &[
         seen: SLOW_RECEIVER,
         turn: &["grosso bridge ... --terminates --expand-acks", "grosso bridge ... --hold 0"],
     },
-    Knob { seen: COUNTS, turn: &["count acknowledged bytes instead (RFC 3465)"] },
+    Knob { seen: COUNTS, turn: &["count acknowledged bytes, not acknowledgments (RFC 3465)"] },
 ];
 
 const COLUMNS: [Column<AckRow>; 9] = [
@@ -355,7 +354,7 @@ mod tests {
         let report = report();
         let page = report.page("grosso lab acks --html \"a&b.html\"", "unknown");
         assert!(
-            page.contains("4.00 Gb/s with merged acknowledgments, 8.00 Gb/s without merging"),
+            page.contains("4.00 Gb/s with merged acknowledgments, and 8.00 Gb/s without merging"),
             "{page}"
         );
         let transfers = report.findings.transfers.iter().map(|row| row.runs.len());

@@ -348,8 +348,8 @@ const CLAIMS: [Claim; 13] = [
         HARMLESS,
     ),
     Claim {
-        cause: "an expanded acknowledgment covers two packets, like the receiver's acknowledgments, so a sender \
-                that counts acknowledgments counts the same number",
+        cause: "an expanded acknowledgment covers two packets, like an ordinary one, so a sender that counts \
+                acknowledgments counts as many as without merging",
         ..Claim::new(
             "ACK counting: expanded ACKs do not help",
             Receiver,
@@ -366,14 +366,14 @@ const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
-here the CPU limits the rate, not the round trip, and a sender spends less CPU time on merged \
-    acknowledgments; a window of 100 KB is full before merging can slow the sender";
+on this machine, the CPU limits the rate, not the round trip, and merged acknowledgments save CPU time at the \
+    sender; a window of 100 KB is full before merging can slow the sender";
 const DISTURBED: &str =
-    "other load on this machine, or a round trip so short that slow start takes no time";
-const NO_HARM: &str = "a run in which merging slows the transfers of this sender";
-const KERNEL: &str = "the kernel's TCP, modified to count acknowledgments";
-const NEEDED: &str = "root, bpftool and the kernel's type information (BTF), to load senders that count \
-                      acknowledgments differently; and no --senders userspace";
+    "other load on this machine, or a round trip so short that slow start ends almost at once";
+const NO_HARM: &str = "a run in which merging slows the sender's transfers";
+const KERNEL: &str = "kernel TCP that counts ACKs shows the same effects";
+const NEEDED: &str = "root, bpftool and the kernel's type information (BTF) to load congestion controls, and a run \
+                      without --senders userspace";
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];

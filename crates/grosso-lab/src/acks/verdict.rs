@@ -24,8 +24,12 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
         rows,
         Handling::Passed,
     ));
-    verdicts.extend(share("sender: vectors of ACKs cost no throughput", rows, Handling::Vector));
-    verdicts.extend(share("sender: rsc-82599 costs no throughput", rows, Handling::Hardware));
+    verdicts.extend(share("sender: ACK vectors cost no throughput", rows, Handling::Vector));
+    verdicts.extend(share(
+        "sender: profile rsc-82599 costs no throughput",
+        rows,
+        Handling::Hardware,
+    ));
     verdicts.extend(starved(rows));
     verdicts.extend(reads(rows));
     verdicts.extend(fewer(rows));
@@ -80,7 +84,7 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     Some(Evidence::median(&reached(merged)?, Bound::Under(0.5)).verdict(
         "sender: fewer than half of the ACKs arrive if merged",
         Unit::Percent,
-        "most polls found only one acknowledgment",
+        "most polls returned only one acknowledgment",
     ))
 }
 
@@ -97,8 +101,8 @@ fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&passed, &off, Bound::Under(1.0)).verdict(
         "receiver: merging reduces reads",
         Unit::Percent,
-        "if packets arrive faster than the receiver reads, it reads several at once, even without \
-         merging",
+        "if packets arrive faster than the receiver reads them, one read returns several packets even \
+         without merging",
     );
     let segments = format!("{:.1} segments per frame", segments.median);
     Some(verdict.with(segments).beside(Published::new(1.0 / 3.0, "R3, in 2011")))
@@ -118,7 +122,7 @@ fn fewer(rows: &[AckRow]) -> Option<Verdict> {
         "the receiver reads so rarely that each read acknowledges many packets, even without merging",
     );
     let [merged, off] = [merged, off].map(|acks| thousands(acks.median));
-    Some(verdict.with(format!("{merged} and {off} per GB")))
+    Some(verdict.with(format!("{merged} per GB, {off} without merging")))
 }
 
 /// Judges the claim that a window of 100 KB is best.
@@ -144,9 +148,9 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "receiver: a window of 100 KB is best",
         Unit::Times,
-        "100 KB fitted into a CPU cache of 2011; on this machine, more data in flight is better",
+        "a window of 100 KB fitted into a CPU cache in 2011; on this machine, a larger window is better",
     );
-    let speeds = format!("{} Gb/s, {window}: {}", digits(best.median), digits(other));
+    let speeds = format!("{} Gb/s; with {window}, {} Gb/s", digits(best.median), digits(other));
     Some(verdict.with(speeds).for_every_row())
 }
 
@@ -156,7 +160,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     Some(Evidence::median(&reached(expanded)?, Bound::AtLeast(1.0)).verdict(
         "expansion delivers more ACKs than the receiver sends",
         Unit::Times,
-        "most trains have only one packet",
+        "most trains contain only one packet",
     ))
 }
 
@@ -169,7 +173,7 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
         Unit::Of("packets overtaken"),
         DEFECT,
     );
-    Some(verdict.with(format!("{past_it} if they bypass it, {through_it} if not")))
+    Some(verdict.with(format!("{past_it} with the bypass, {through_it} without")))
 }
 
 /// Judges the claim that the limit L of RFC 3465 slows a sender that counts bytes.
@@ -187,12 +191,9 @@ fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
     let evidence = Evidence::exact(f64::from(alone) / f64::from(counted), Bound::AtLeast(1.0));
-    let verdict = evidence.verdict(
-        "model, L = 2: merged ACKs are harmless if the sender counts them",
-        Unit::Times,
-        DEFECT,
-    );
-    Some(verdict.with(format!("{counted} round trips, {alone} unmerged")))
+    let verdict =
+        evidence.verdict("model, L = 2: merged ACKs are harmless if counted", Unit::Times, DEFECT);
+    Some(verdict.with(format!("{counted} round trips, {alone} without merging")))
 }
 
 fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Option<u32> {
@@ -204,9 +205,9 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
 
 /// Causes of contradictions: in live figures, and in exact ones.
 const UNLIMITED: &str = "\
-this kernel's sender counts acknowledged bytes without a limit, so on a path without delay, merging costs \
-    only the time for which acknowledgments are held";
-const DEFECT: &str = "a bug in Grosso: these figures are exact";
+the kernel's TCP counts acknowledged bytes without a limit, so on a path without delay, the only cost of \
+    merging is the hold time of the acknowledgments";
+const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
 /// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;
 /// Merged acknowledgments at the sender: 4 to 5 Gb/s instead of 8.0.
@@ -253,7 +254,7 @@ mod tests {
         };
         assert!(!said(&at(Handling::Merged, 8.1), "merged acknowledgments cost"));
         assert!(!said(&at(Handling::Passed, 6.0), "passing ACKs through"));
-        assert!(!said(&at(Handling::Vector, 6.0), "vectors of ACKs"));
+        assert!(!said(&at(Handling::Vector, 6.0), "ACK vectors"));
         assert!(!said(&at(Handling::Hardware, 6.0), "rsc-82599"));
     }
 

@@ -136,38 +136,38 @@ fn a_call(value: u64, calls: Calls) -> f64 {
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {
-            "The host's kernel copies frames in these calls: use larger superframes."
+            "The kernel copies frames in receive calls. Use larger superframes."
         }
         (PartName::ReceiveCalls, _) => {
-            "The kernel copies packets in these calls: use a packet socket's ring."
+            "The kernel copies packets in receive calls. Use a packet socket's ring."
         }
         (PartName::Receive, _) => {
-            "The port describes and copies frames: use a port that lends its slots."
+            "The receive port parses and copies frames. Use a port that lends its slots."
         }
         (PartName::Engine, 0) => {
-            "The engine writes headers for each packet: use a port that takes superframes."
+            "The engine writes headers per packet. Use a port that accepts superframes."
         }
         (PartName::Engine, _) => {
-            "The engine compares the headers of each packet: use longer packets."
+            "The engine compares the headers of each packet. Use longer packets."
         }
         (PartName::Checksums, _) => {
-            "Checksums read the payload: use a port with hardware checksums, or \
-                                     RCO."
+            "The engine reads the payload for checksums. Use hardware checksums, or RCO."
         }
         (PartName::SendCalls, 0) => {
-            "Each packet crosses the wire in these calls: use longer packets."
+            "Send calls carry each packet across the veth wire. Use longer packets."
         }
         (PartName::SendCalls, _) => {
-            "The host's TCP runs in these calls: hold longer for larger superframes."
+            "Send calls run the host's TCP. Hold packets longer for larger superframes."
         }
         (PartName::Send, _) => {
-            "The port writes packets into slots: use a port that accepts packets in \
-                                parts."
+            "The port copies packets into slots. Use a port with scatter-gather."
         }
-        (PartName::Acknowledgments, _) => "Larger superframes are acknowledged less often.",
-        (PartName::Wait, _) => "The thread sleeps and wakes up: use busy polling (busy_poll).",
+        (PartName::Acknowledgments, _) => {
+            "Use larger superframes, which need fewer acknowledgments."
+        }
+        (PartName::Wait, _) => "The thread sleeps and wakes up. Use busy polling (busy_poll).",
         (PartName::Loop | PartName::Unexplained, _) => {
-            "With more frames per poll, the loop runs less often."
+            "Process more frames per poll, so that the loop runs less often."
         }
     }
 }

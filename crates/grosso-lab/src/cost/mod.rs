@@ -186,12 +186,14 @@ impl Experiment for Cost {
         let name = Wire::Xdp.to_string();
         let failed = failed.iter().any(|row| row.setting.starts_with(&name));
         if !failed && !rows.iter().any(|row| row.wire == Wire::Xdp) {
-            notes.push("AF_XDP is left out: it needs root and a kernel that supports it.".into());
+            notes.push(
+                "AF_XDP was not measured: it needs root and a kernel that supports it.".into(),
+            );
         }
         let again: u64 = rows.iter().map(|row| row.retransmits).sum();
         let wrong: u64 = rows.iter().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments retransmitted in all runs: {again}; with a wrong checksum: {wrong}."
+            "Across all runs: {again} segments retransmitted, {wrong} with a wrong checksum."
         ));
         notes
     }
@@ -216,14 +218,17 @@ const SETTINGS: [(Wire, Offloads); 7] = [
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
 Path a segments packets from its host for the wire. Path b merges packets from
-the wire for its host. call: time in the kernel; port: the port's own work;
-engine: all work between the ports, including tunnels; sums: checksums of more
-than 64 bytes; ACKs: packets in the other direction; loop: the loop around these
-parts; ?: time that no part explains. On: superframes, coalescing, 64 frames per
-poll. By 1: one frame per poll. Off: no superframes anywhere. In the calls, the
-kernel runs the receiver's TCP and carries packets over a veth wire. UDP: in a
-tunnel; with offloads on, its sockets segment and merge (UDP_SEGMENT, UDP_GRO).
-The time to read the clocks is subtracted here, but it reduces the throughput.";
+the wire for its host. call: time in the kernel. port: other time in the port.
+engine: all work between the ports, including tunnels. sums: checksums of more
+than 64 bytes. ACKs: packets in the opposite direction. loop: the loop that
+calls the ports and the engine. ?: time in no other column.
+on: superframes, coalescing, and 64 frames per poll. by 1: one frame per poll.
+off: no superframes on either path.
+During a call, the kernel also runs the receiver's TCP and carries packets over
+the veth wire. UDP: the wire is a tunnel. With offloads, its sockets segment and
+merge packets (UDP_SEGMENT, UDP_GRO).
+The cost excludes the time for reading the clocks, but the throughput includes
+it.";
 
 #[cfg(test)]
 mod tests {

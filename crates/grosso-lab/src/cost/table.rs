@@ -18,8 +18,8 @@ impl Findings for CostFindings {
 
     fn heading(&self, environment: &Environment<TcpParameters>) -> String {
         format!(
-            "cost of a packet in the data paths of two hosts, one TCP connection\n\
-             ({}) through {}; CPUs: {}\n\
+            "cost per packet in the data paths of two hosts\n\
+             one TCP connection ({}); device: {}; CPUs: {}\n\
              {}",
             environment.parameters.congestion,
             environment.through(),
@@ -122,13 +122,13 @@ impl PathCost {
         let percent = self.percent(part);
         let _ = writeln!(
             text,
-            "{wire}, path a: segmentation into slots takes {copy} of {total} ns, {percent:.0} %."
+            "{wire}, path a: segmentation into slots takes {copy} of {total} ns ({percent:.0} %)."
         );
     }
 
     fn write_advice(&self, name: &str, text: &mut String) {
         let (part, percent) = (said(self.dominant), self.percent(self.dominant));
-        let _ = writeln!(text, "{name}: {part}, {percent:.0} %.\n  {}", self.advice);
+        let _ = writeln!(text, "{name}: {part} ({percent:.0} %).\n  {}", self.advice);
     }
 }
 
@@ -170,8 +170,8 @@ const fn drawn(part: PartName) -> (&'static str, &'static str) {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through two data paths. Each part of a bar is a \
- median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
+Real TCP between two network namespaces on this machine, through two data paths. Each segment of a bar is a \
+median: <b class=\"sender\">receiving</b>, <b class=\"path\">the engine</b>, checksums (paler), \
 <b class=\"receiver\">send calls</b>, the sending port (paler), \
 <b class=\"acks\">acknowledgments</b>, <b class=\"rest\">everything else</b>.";
 
@@ -189,8 +189,8 @@ const BARS: [BarColumn<CostRow>; 2] = [
 ];
 
 const PATHS: [&str; 2] = [
-    "Path a, from its host to the wire: nanoseconds of thread time per packet",
-    "Path b, from the wire to its host: nanoseconds of thread time per packet",
+    "Path a, from its host to the wire: thread time per packet in nanoseconds",
+    "Path b, from the wire to its host: thread time per packet in nanoseconds",
 ];
 
 /// Heading of the columns of [`PathCost::write_parts`].
@@ -225,9 +225,9 @@ mod tests {
         let calls = lines.iter().find(|line| line.starts_with("UDP on     b")).unwrap();
         let expected = ["0.025", "20.0", "30.0k", "0.000", "0.0", "0", "80.0", "4400", "1.00"];
         assert_eq!(words(calls)[3..], expected);
-        assert!(table.contains("ring, path a: most time is unexplained, 18 %.\n  "), "{table}");
+        assert!(table.contains("ring, path a: most time is unexplained (18 %).\n  "), "{table}");
         assert_eq!(table.matches(", path ").count(), 8, "of every wire, with offloads");
-        let copied = "ring, path a: segmentation into slots takes 12.0 of 110 ns, 11 %.";
+        let copied = "ring, path a: segmentation into slots takes 12.0 of 110 ns (11 %).";
         assert!(table.contains(copied), "{table}");
         assert_eq!(table.matches("segmentation into slots takes").count(), 2, "{table}");
     }

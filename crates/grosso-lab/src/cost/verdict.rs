@@ -26,11 +26,11 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     });
     let (evidence, path) = Evidence::all_of(evidences)?;
     let verdict = evidence.verdict(
-        "with offloads, the parts explain 95 % of the time",
+        "with offloads, under 5 % of the time is unexplained",
         Unit::Percent,
-        "other work interrupted the path between two readings of the clock",
+        "other work interrupted the data path between two clock readings",
     );
-    Some(verdict.with(format!("unexplained: {path}")).for_every_row())
+    Some(verdict.with(path).for_every_row())
 }
 
 /// Judges the gain from many frames per poll, for the path that receives packets from the wire.
@@ -43,7 +43,7 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = Evidence::ratio(&one, &many, Bound::AtLeast(1.0)).verdict(
         "path b is cheaper with 64 frames per poll",
         Unit::Times,
-        "most polls found only one frame",
+        "most polls returned only one frame",
     );
     Some(verdict.with(Wire::Ring))
 }
@@ -63,7 +63,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "offloads make both paths cheaper on every wire",
         Unit::Times,
-        "on this wire, most of the time is spent on the calls, not on the packets",
+        "on this wire, most time is spent on system calls, not on packets",
     );
     Some(verdict.with(wire).for_every_row())
 }
@@ -103,7 +103,7 @@ mod tests {
         of(&mut last, 0.5);
         rows[5] = last[0].clone();
         let name = rows[5].name();
-        let expected = |percent| format!("{percent} % (unexplained: path a of {name})");
+        let expected = |percent| format!("{percent} % (path a of {name})");
         assert_eq!(said(&rows, "explain"), (false, expected("5.3")));
         of(&mut last, 0.4);
         rows[5] = last[0].clone();

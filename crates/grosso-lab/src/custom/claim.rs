@@ -91,7 +91,7 @@ impl CustomClaim {
 }
 
 /// The lab cannot know why a user's claim does not hold.
-const CAUSE: &str = "not known for a custom claim";
+const CAUSE: &str = "unknown, because the claim is custom";
 
 #[cfg(test)]
 mod tests {

@@ -139,7 +139,7 @@ impl CustomNetwork {
             let addresses = host.devices.iter().flat_map(|device| &device.addresses);
             let addresses: Vec<String> = addresses.map(|(own, _)| own.to_string()).collect();
             if let Some(address) = twice(&addresses.iter().collect::<Vec<_>>()) {
-                return wrong(address, format!("host {} has {address} twice", host.name));
+                return wrong(address, format!("host {} has address {address} twice", host.name));
             }
         }
         for wire in &self.wires {
@@ -200,15 +200,18 @@ impl CustomNetwork {
             let Some(host) = self.hosts.iter().position(has) else {
                 return wrong(
                     &about,
-                    format!("no host has {about}, the local address of a tunnel"),
+                    format!("no host has address {about}, which is the local address of a tunnel"),
                 );
             };
             spots.push((about, Spot::Host(host)));
         }
         match &spots[..] {
-            [(one, spot), (other, another)] if spot != another => {
-                wrong(one, format!("{one} and {other} are on different hosts"))
-            }
+            [(one, spot), (other, another)] if spot != another => wrong(
+                one,
+                format!(
+                    "a path cannot use both {one} and {other}, because they are on different hosts"
+                ),
+            ),
             [(_, spot), ..] => Ok(*spot),
             [] => Ok(Spot::Path(path)),
         }
@@ -367,10 +370,13 @@ impl CustomHost {
                 device.addresses.iter().any(|own| is_in_prefix(*own, *gateway))
             };
             let device = self.devices.iter().find(reaches).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidInput, format!(
-                    "host {}: via {gateway}: none of its devices has an address in the gateway's network",
-                    self.name
-                ))
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!(
+                        "host {}: no device has an address in the network of gateway {gateway}",
+                        self.name
+                    ),
+                )
             })?;
             let index = control.index(&InterfaceName::new(&device.name)?)?;
             let all: IpAddr = match gateway {
@@ -464,7 +470,10 @@ mod tests {
             address: Some("10.1.0.1".parse().unwrap()),
         });
         let wrong = tunnel.check().unwrap_err();
-        assert_eq!(wrong.to_string(), "e1 and 10.1.0.1 are on different hosts");
+        assert_eq!(
+            wrong.to_string(),
+            "a path cannot use both e1 and 10.1.0.1, because they are on different hosts"
+        );
         tunnel.paths[1].opens.clear();
         assert_eq!(tunnel.place(1), Ok(Spot::Host(0)));
     }
@@ -501,9 +510,9 @@ mod tests {
                 "no host has a device e0, and no path opens it",
                 "a path creates b1, but no host lists it",
                 "no [[wire]] connects x0",
-                "no host has 10.9.0.1, the local address of a tunnel",
+                "no host has address 10.9.0.1, which is the local address of a tunnel",
                 "no [[wire]] connects a0, and no path creates it",
-                "host a has 10.1.0.1 twice",
+                "host a has address 10.1.0.1 twice",
                 "mtu 67 between a0 and e0: the minimum for IPv4 is 68",
                 "mtu 1279 between a0 and e0: the minimum for IPv6 is 1280",
             ]

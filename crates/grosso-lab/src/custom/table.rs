@@ -13,8 +13,8 @@ impl Findings for CustomFindings {
 
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
-TCP between two hosts of a custom experiment; each host is a network namespace of this machine. A bar is the \
- median, a dot is a run: <b class=\"path\">throughput</b> and \
+TCP between two hosts of a custom experiment; each host is a network namespace on this machine. A bar is the \
+median, and each dot is one run. The bars show <b class=\"path\">throughput</b> and \
 <b class=\"receiver\">the cost on all CPUs</b>.";
 
     fn heading(&self, environment: &Environment<CustomParameters>) -> String {
@@ -51,7 +51,7 @@ TCP between two hosts of a custom experiment; each host is a network namespace o
     }
 
     fn charts(&self) -> String {
-        let title = "Throughput and its cost".into();
+        let title = "Throughput and CPU cost".into();
         charts(&BARS, |row| row.setting.clone(), [(title, &self.rows)])
     }
 }

@@ -183,12 +183,12 @@ fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpSt
     for _ in 0..traffic.connections {
         let near = from.run(|| TcpStream::connect_timeout(&target, STALLED))?;
         let near = near.map_err(|error| {
-            io::Error::new(error.kind(), format!("no connection to {}: {error}", traffic.to))
+            io::Error::new(error.kind(), format!("cannot connect to {}: {error}", traffic.to))
         })?;
         let (far, _) = listener.accept()?;
         for (side, kept) in [near, far].into_iter().zip(&mut sides) {
             set_tcp_congestion(&side, &traffic.congestion).map_err(|error| {
-                let text = format!("no congestion control {}: {error}", traffic.congestion);
+                let text = format!("cannot use congestion control {}: {error}", traffic.congestion);
                 io::Error::new(error.kind(), text)
             })?;
             side.set_nonblocking(true)?;
@@ -214,7 +214,10 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
     take_turns(sockets, Interest::READ, progress, |i, mut socket| {
         let len = socket.read(&mut buffer)?;
         if !content.is_at(received[i], &buffer[..len]) {
-            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
+            let what = format!(
+                "received data differs from sent data after byte {} of stream {i}",
+                received[i]
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;

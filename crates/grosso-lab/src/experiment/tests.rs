@@ -151,5 +151,8 @@ fn a_trial_that_fails_every_time_becomes_a_row_without_figures() {
 fn an_experiment_without_any_figure_fails_with_the_first_error() {
     let (report, ..) = run(&[1, 1, 1, 2, 2, 2, 3, 3, 3]);
     let error = report.unwrap_err().to_string();
-    assert!(error.starts_with("every setting failed: setting 1: - (receiver: read: "), "{error}");
+    assert!(
+        error.starts_with("all settings failed; first error: setting 1: - (receiver: read: "),
+        "{error}"
+    );
 }

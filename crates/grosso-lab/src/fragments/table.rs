@@ -22,8 +22,8 @@ impl Findings for FragmentFindings {
         let version = if family == Family::V6 { "IPv6" } else { "IPv4" };
         let offered = self.offered_gbps();
         format!(
-            "datagrams of {datagram_bytes} bytes over {version}, in ESP, in fragments of 1500\n\
-             through {}; CPUs: {}; offered {} Gb/s {}\n\
+            "datagrams of {datagram_bytes} bytes over {version}, in ESP; wire MTU: 1500\n\
+             device: {}; CPUs: {}; offered load: {} Gb/s ({}-{})\n\
              {}",
             environment.through(),
             environment.processors,
@@ -52,7 +52,7 @@ impl Findings for FragmentFindings {
         };
         match (goodput(Receiver::Coalesces), goodput(Receiver::Queues)) {
             (Some(coalesced), Some(queued)) => format!(
-                "With {buffers} receive buffers: {coalesced} Mb/s if fragments are coalesced, {queued} if queued"
+                "With {buffers} receive buffers, coalescing delivers {coalesced} Mb/s, and queueing {queued} Mb/s"
             ),
             _ => nothing(),
         }
@@ -77,14 +77,14 @@ impl Findings for FragmentFindings {
         let mut remarks = Vec::new();
         if self.is_short_of_processor(rate_bits as f64 * 1e-9) {
             remarks.push(
-                "this machine cannot carry the offered load, so its own speed limits the figures too; try \
-                 a lower --rate",
+                "this machine is too slow for the offered load, which also limits the figures; try a \
+                 lower --rate",
             );
         }
         if timeout.as_secs_f64() > environment.seconds {
             remarks.push(
-                "the timeout is longer than a measurement, so no silence lasts for the whole \
-                          timeout",
+                "the reassembly timeout is longer than a measurement, so no receiver is silent for \
+                 the whole timeout",
             );
         }
         remarks
@@ -97,13 +97,13 @@ impl FragmentGroup {
         if self.is_overload {
             let offered = Spread::of(self.rows.iter().map(|row| row.offered_gbps.median));
             return format!(
-                "Overload: {} Gb/s offered, no fragment lost on the wire",
+                "Overload: {} Gb/s offered, no fragments lost on the wire",
                 digits(offered.median)
             );
         }
         match self.loss > 0.0 {
             true => format!("{} % of fragments lost on the wire", self.loss * 100.0),
-            false => "No fragment lost on the wire".into(),
+            false => "No fragments lost on the wire".into(),
         }
     }
 }
@@ -136,11 +136,11 @@ fn megabits(gbps: f64) -> String {
 }
 
 const LEGEND: &str = "\
-Datagrams of many fragments, inside ESP, between two network namespaces of this machine. A bar is the median, a \
- dot is a run: <b class=\"path\">complete datagrams</b>, and \
-<b class=\"receiver\">the longest time without a datagram</b>.";
+UDP datagrams of many fragments are sent in ESP between two network namespaces on this machine. A bar is the \
+median, and each dot is one run. The bars show the rate of <b class=\"path\">complete datagrams</b> and \
+<b class=\"receiver\">the longest time without one</b>.";
 
-const LACK_OF_BUFFERS: &str = "fragments are dropped for lack of buffers";
+const LACK_OF_BUFFERS: &str = "fragments are dropped because no receive buffer is free";
 const SILENCE: &str = "after a loss, no data arrives for a long time";
 /// A silence that a user notices, in milliseconds.
 const SILENT_MS: f64 = 100.0;
@@ -168,9 +168,9 @@ const COLUMNS: [Column<FragmentRow>; 8] = [
     Column::left(&["receive", "buffers"], 10, FragmentRow::buffers),
     Column::left(&["receiver"], 16, |row| row.receiver.to_string()),
     Column::left(&["goodput", "Mb/s"], 18, |row| row.goodput_gbps.text(megabits)),
-    Column::right(&["% of", "no lim"], 7, FragmentRow::percent_of_unbounded),
+    Column::right(&["% of", "max"], 7, FragmentRow::percent_of_unbounded),
     Column::right(&["no buf", "/s"], 8, |row| thousands(row.no_buffer_a_second.median)),
-    Column::right(&["died", "/s"], 7, |row| thousands(row.died_a_second.median)),
+    Column::right(&["timed", "out/s"], 7, |row| thousands(row.died_a_second.median)),
     Column::right(&["held", "KiB"], 7, |row| thousands(row.held_bytes_max as f64 / 1024.0)),
     Column::right(&["silent", "ms"], 7, |row| thousands(row.silence_ms.median)),
 ];
@@ -198,7 +198,9 @@ mod tests {
         assert_eq!(words("32        queues"), queued);
         assert!(table.contains("0.1 % of fragments lost on the wire"), "{table}");
         assert!(
-            table.contains("reproduced            no loss: coalescing keeps 90 % of the goodput"),
+            table.contains(
+                "reproduced            without loss, coalescing keeps 90 % of the goodput"
+            ),
             "{table}"
         );
     }
@@ -208,7 +210,7 @@ mod tests {
         let report = report();
         let page = report.page("grosso lab fragments --html \"a&b.html\"", "unknown");
         let headline =
-            "With 32 receive buffers: 1490 Mb/s if fragments are coalesced, 0.5 if queued</h1>";
+            "With 32 receive buffers, coalescing delivers 1490 Mb/s, and queueing 0.5 Mb/s</h1>";
         assert!(page.contains(headline), "{page}");
         let runs: usize = report.findings.rows().map(|row| row.runs.len()).sum();
         assert_eq!(page.matches("<circle ").count(), runs * 2);

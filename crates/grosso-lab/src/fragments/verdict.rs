@@ -40,7 +40,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let verdict = Evidence::ratio(&queued, &coalesced, Bound::Under(1.0)).verdict(
         claims.collapse,
         Unit::Percent,
-        "this machine is too slow for the offered rate, so the receiver empties its buffers between two datagrams",
+        "this machine is too slow for the offered rate, so the receiver can empty its buffers between datagrams",
     );
     let speeds = format!("{buffers} buffers");
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
@@ -84,17 +84,17 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     let short = Bound::Under(timeout_ms * SHORT);
     let judged = [
         verdict(
-            "loss: coalescing is never silent for long",
+            "after a loss, coalescing never stalls for long",
             rows(Receiver::Coalesces, false).collect(),
             short,
         ),
         verdict(
-            "loss: evicting is never silent for long",
+            "after a loss, evicting never stalls for long",
             rows(Receiver::Evicts, false).collect(),
             short,
         ),
         verdict(
-            "loss: queueing is silent until the timeout",
+            "after a loss, queueing stalls until the timeout",
             rows(Receiver::Queues, true).collect(),
             Bound::AtLeast(timeout_ms * ABOUT),
         ),
@@ -111,23 +111,24 @@ struct Claims {
 }
 
 const NO_LOSS: Claims = Claims {
-    collapse: "no loss: queueing delivers less than coalescing",
-    cure: "no loss: coalescing keeps 90 % of the goodput",
+    collapse: "without loss, queueing delivers less than coalescing",
+    cure: "without loss, coalescing keeps 90 % of the goodput",
     not_cured: "this machine is too slow for the offered rate",
 };
 const LOSS: Claims = Claims {
-    collapse: "loss: queueing delivers less than coalescing",
-    cure: "loss: coalescing keeps 90 % of the goodput",
+    collapse: "with loss, queueing delivers less than coalescing",
+    cure: "with loss, coalescing keeps 90 % of the goodput",
     ..NO_LOSS
 };
 const OVERLOAD: Claims = Claims {
-    collapse: "overload: queueing delivers less",
+    collapse: "overload: queueing delivers less than coalescing",
     cure: "overload: coalescing keeps 90 % of the goodput",
-    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, whereas \
-                a NIC with more buffers drops whole datagrams at the end of a queue",
+    not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, but a NIC \
+                with many buffers drops whole datagrams at the end of its queue",
 };
 /// Cause of a silence that the timeout does not explain.
-const PAUSED: &str = "the receiver's thread paused, or the buffers were never all in use";
+const PAUSED: &str =
+    "the receiver's thread was interrupted, or the buffers were never all in use at once";
 /// Share of the best goodput at which few buffers do no harm.
 const CURED: f64 = 0.9;
 /// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far
@@ -177,7 +178,7 @@ mod tests {
             let report = changed(Receiver::Queues, Some(32), |row| {
                 row.goodput_gbps = Spread::of([gbps; 5]);
             });
-            said(&report, "no loss: queueing delivers")
+            said(&report, "without loss, queueing delivers")
         };
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
@@ -185,7 +186,7 @@ mod tests {
         // Different results with more buffers change no verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
-        assert!(said(&report, "loss: queueing delivers").0);
+        assert!(said(&report, "with loss, queueing delivers").0);
     }
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
             let change =
                 |row: &mut FragmentRow| row.goodput_gbps = Spread::of([unbounded * share; 5]);
             let report = changed(Receiver::Coalesces, Some(1024), change);
-            let (holds, measured) = said(&report, "loss: coalescing keeps");
+            let (holds, measured) = said(&report, "with loss, coalescing keeps");
             assert_eq!((holds, measured.as_str()), expected);
         }
     }
@@ -207,14 +208,15 @@ mod tests {
     fn the_longest_silence_of_any_run_decides() {
         let silent =
             |receiver, buffers, ms: f64| changed(receiver, buffers, |row| row.silence_ms.max = ms);
-        let coalesced =
-            |ms| said(&silent(Receiver::Coalesces, Some(256), ms), "loss: coalescing is never");
+        let coalesced = |ms| {
+            said(&silent(Receiver::Coalesces, Some(256), ms), "after a loss, coalescing never")
+        };
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
-        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "loss: evicting").0);
+        assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "after a loss, evicting").0);
         // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
         let queued = |buffers, ms| {
-            said(&silent(Receiver::Queues, buffers, ms), "loss: queueing is silent").0
+            said(&silent(Receiver::Queues, buffers, ms), "after a loss, queueing stalls").0
         };
         assert!(!queued(Some(64), 390.0) && queued(Some(64), 410.0) && queued(Some(1024), 10.0));
     }
@@ -232,7 +234,7 @@ mod tests {
             let verdicts = judge(&report.groups, HALF);
             let mut lines = verdicts.into_iter();
             lines
-                .find(|verdict| verdict.claim == "loss: coalescing is never silent for long")
+                .find(|verdict| verdict.claim == "after a loss, coalescing never stalls for long")
                 .unwrap()
         };
         assert!(answer([10.0, 12.0, 14.0, 16.0, 18.0]).is_contradicted());
@@ -246,6 +248,6 @@ mod tests {
         report.groups[1].rows.retain(|row| row.receiver == Receiver::Evicts);
         let claims: Vec<_> =
             judge(&report.groups[1..2], HALF).iter().map(|v| v.claim.clone()).collect();
-        assert_eq!(claims, ["loss: evicting is never silent for long"]);
+        assert_eq!(claims, ["after a loss, evicting never stalls for long"]);
     }
 }

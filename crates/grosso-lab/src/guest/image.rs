@@ -118,7 +118,7 @@ impl Kernel {
         let found = with_modules.max_by(|one, other| one.release.cmp(&other.release));
         let none = || {
             let at = folder.join("boot/vmlinuz-*");
-            io::Error::other(format!("no kernel with modules at {}", at.display()))
+            io::Error::other(format!("cannot find a kernel with modules at {}", at.display()))
         };
         let kernel = found.ok_or_else(none)?;
         let unread = |error| io::Error::other(format!("{}: {error}", kernel.image.display()));

@@ -51,7 +51,7 @@ impl Guest {
         let machine = machine.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut machine = machine.stderr(Stdio::inherit()).spawn()?;
         let (Some(script), Some(output)) = (machine.stdin.take(), machine.stdout.take()) else {
-            return Err(io::Error::other("the guest has no serial line"));
+            return Err(io::Error::other("cannot open the serial line of the guest"));
         };
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -88,7 +88,9 @@ impl Guest {
         if status == "0" {
             Ok(output)
         } else {
-            Err(io::Error::other(format!("{script}: exit code {status}: {output}")))
+            Err(io::Error::other(format!(
+                "script failed with exit code {status}: {script}: {output}"
+            )))
         }
     }
 

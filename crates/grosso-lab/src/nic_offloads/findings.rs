@@ -80,8 +80,9 @@ impl NicOffloadFindings {
 /// Judges whether the device carries more data per CPU-second with the feature than without it.
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
-    let speeds = format!("{} Gb per CPU-second on, {} off", digits(on.median), digits(off.median));
-    let cause = "one TCP connection does not need this feature here, or the feature costs as much as it \
+    let speeds =
+        format!("{} Gb per CPU-second with it, {} without", digits(on.median), digits(off.median));
+    let cause = "one TCP connection does not need this feature, or the feature costs as much CPU time as it \
                  saves";
     let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
     evidence.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
@@ -103,14 +104,14 @@ impl Findings for NicOffloadFindings {
 
     const KNOBS: &'static [Knob] = &[];
     const LEGEND: &'static str = "\
-One TCP connection between this device and a sink at the other end, each feature of the device on and off. \
-A bar is the median, a dot is a run.";
+One TCP connection between this device and a sink on another host, with each device feature on and off. \
+A bar is the median, and each dot is one run.";
 
     fn heading(&self, environment: &Environment<NicOffloadParameters>) -> String {
         let NicOffloadParameters { nic, peer, .. } = &environment.parameters;
         format!(
-            "the value of each feature of {nic}, one TCP connection\n\
-             with the sink at {peer}; CPUs: {}\n{}",
+            "device features of {nic}, measured with one TCP connection\n\
+             to the sink at {peer}; CPUs: {}\n{}",
             environment.processors,
             environment.spread_lines()
         )
@@ -245,7 +246,7 @@ mod tests {
         assert!(table.contains("rx-gro                             off*"), "{table}");
         assert!(table.contains("Better settings:\n  ethtool -K lo rx-gro on\n"), "{table}");
         assert!(
-            table.contains("tx-scatter-gather cannot be turned off in the current state."),
+            table.contains("Feature tx-scatter-gather cannot be turned off at the moment."),
             "{table}"
         );
         assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");

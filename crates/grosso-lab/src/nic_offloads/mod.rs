@@ -72,7 +72,7 @@ impl NicOffloads {
         found.retain(is_tried);
         if let Some(one) = named.iter().find(|name| found.iter().all(|one| one.name != **name)) {
             let names: Vec<&str> = found.iter().map(|feature| feature.name.as_str()).collect();
-            let what = format!("{nic}: feature {one} cannot be measured; available: ");
+            let what = format!("cannot measure feature {one} of {nic}; available features: ");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
@@ -164,7 +164,7 @@ impl Experiment for NicOffloads {
             if !failed && rows().count() == 1 {
                 let missing = if rows().any(|row| row.on) { "off" } else { "on" };
                 notes.push(format!(
-                    "{} cannot be turned {missing} in the current state.",
+                    "Feature {} cannot be turned {missing} at the moment.",
                     setting.feature
                 ));
             }
@@ -172,7 +172,7 @@ impl Experiment for NicOffloads {
         let repeated: u64 =
             findings.rows.iter().flat_map(|row| &row.runs).map(|run| run.repeated).sum();
         if repeated > 0 {
-            notes.push(format!("Trials repeated because no data arrived: {repeated}."));
+            notes.push(format!("{repeated} trials were repeated because no data arrived."));
         }
         let nic = &self.plan.parameters.nic;
         let knobs: Vec<String> = findings
@@ -181,7 +181,7 @@ impl Experiment for NicOffloads {
             .map(|(feature, state)| format!("  ethtool -K {nic} {feature} {state}"))
             .collect();
         notes.push(match knobs.is_empty() {
-            true => "No other setting is measurably better.".into(),
+            true => "No other setting is measurably better than the current one.".into(),
             false => format!("Better settings:\n{}", knobs.join("\n")),
         });
         notes
@@ -218,10 +218,10 @@ const LEFT_ALONE: [&str; 6] = [
 ];
 
 const NOTE: &str = "\
-*: the original setting, which is restored. CPU: busy time of all CPUs,
-including other programs; keep the machine idle. Turning a feature off also
-turns off the features that depend on it. One TCP connection shows nothing about
-UDP, tunnels or forwarding.";
+* marks the original setting, which the lab restores. CPU time is the busy time
+of all CPUs, including other programs, so keep the machine idle. Turning off a
+feature also turns off the features that depend on it. One TCP connection shows
+nothing about UDP, tunnels or forwarding.";
 
 #[cfg(test)]
 mod tests {

@@ -92,7 +92,7 @@ pub(super) fn verify(
     if through < bytes {
         let NicOffloadSetting { device, peer, .. } = setting;
         let elsewhere = format!(
-            "{peer} is not reached through {device}, which carried {through} of {bytes} bytes; see `ip route get {}`",
+            "{peer} is not routed through {device}, which carried {through} of {bytes} bytes; see `ip route get {}`",
             peer.ip()
         );
         return Err(io::Error::other(elsewhere).into());
@@ -128,7 +128,7 @@ impl Drop for Switched<'_> {
 /// Returns the seconds in which CPUs of this machine were busy since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
-    let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all processors"))?;
+    let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all CPUs"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 

@@ -111,7 +111,7 @@ fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
         Claim::Held(mark) => Ok(Some(mark)),
         Claim::Doubtful { .. } => Ok(None),
         Claim::Taken => {
-            let busy = format!("another lab is measuring {device}: wait until it ends");
+            let busy = format!("another `grosso lab` is measuring {device}; wait until it ends");
             Err(io::Error::new(io::ErrorKind::ResourceBusy, busy))
         }
     }
@@ -127,7 +127,7 @@ fn restore(device: &InterfaceName, before: &[Feature]) -> io::Result<()> {
     let differs = after.iter().zip(before).find(|(after, before)| after != before);
     differs.map_or(Ok(()), |(_, was)| {
         let state = if was.requested { "on" } else { "off" };
-        let left = format!("{device}: failed to restore {} to {state}", was.name);
+        let left = format!("{device}: cannot restore feature {} to {state}", was.name);
         Err(io::Error::other(left))
     })
 }

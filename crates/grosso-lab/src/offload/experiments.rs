@@ -133,7 +133,7 @@ impl Offload {
                     Row::new(&format!("{connections} {name}"), &setting, carrier)
                 });
                 let title =
-                    format!("Trains held at most {hold_us} us, {}", layout_words(processors));
+                    format!("Trains held for at most {hold_us} us, {}", layout_words(processors));
                 groups.push(RowGroup { title, rows: rows.to_vec(), comparisons: Vec::new() });
             }
         }
@@ -288,7 +288,7 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         let [same, mixed] = [same.first_row()?, mixed.first_row()?];
         let (same, mixed) = (&same.gigabits_a_cpu_second, &mixed.gigabits_a_cpu_second);
         let evidence = Evidence::ratio(mixed, same, Bound::Within(0.97));
-        let claim = "MTU 1500 to 9000 is within 3 % of 1500 to 1500";
+        let claim = "MTU 1500 to 9000 performs within 3 % of 1500 to 1500";
         Some(evidence.verdict(claim, Unit::Times, "other load on the machine").beside(nic(1.0)))
     });
     let generic = same.and_then(|same| {
@@ -302,7 +302,7 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         let evidence = beside(mixed, POSTED, Bound::Under(1.0))?;
         let claim = "MTU 1500 to 9000: inet_lro as posted is slower";
         let cause =
-            "superframes of seven packets keep most of the gain where packets are expensive";
+            "if each packet is expensive, superframes of seven packets already give most of the gain";
         Some(evidence.verdict(claim, Unit::Times, cause).beside(nic(MIXED.posted / MIXED.pages[0])))
     });
     let shared = group(2, MTU_PAIRS[0].0).filter(|group| group.cpus.is_none());
@@ -324,15 +324,15 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
         ReaderKind::Headers => {
-            ("reading only headers: parts are at least as fast as copies", DEARER, None)
+            ("reading only headers: slices are no slower than copies", DEARER, None)
         }
         ReaderKind::EveryByte => (
-            "reading every byte: parts are faster than copies",
+            "reading every byte: slices are faster than copies",
             READ_ANYWAY,
             Some(PAGES_OVER_BUFFERS),
         ),
         ReaderKind::VhostUser => (
-            "vhost-user, reading every byte: parts are faster",
+            "vhost-user, reading every byte: slices are faster",
             COPIED_ANYWAY,
             Some(PAGES_OVER_BUFFERS),
         ),
@@ -355,15 +355,15 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
     let evidence = Evidence::ratio(&coalesced, &none, Bound::Under(0.5));
-    Some(evidence.verdict("path and receiver on one CPU: half the cost", Unit::Times, DEARER))
+    Some(evidence.verdict("path and receiver on one CPU: LRO halves the cost", Unit::Times, DEARER))
 }
 
 /// Judges the publication's claim that larger receive pages increase throughput.
 fn larger_pages(group: &OffloadGroup) -> Option<Verdict> {
     let speed = |page: usize| Some(group.row(PAGES[page].1)?.gigabits_a_cpu_second);
     let evidence = Evidence::ratio(&speed(3)?, &speed(0)?, Bound::AtLeast(1.0));
-    let cause = "the kernel reuses the pages of a packet socket's ring, whereas the driver of 2007 \
-                 allocated each page, so larger pages saved it allocations";
+    let cause = "the kernel reuses the pages of a packet socket's ring, but the driver in 2007 allocated \
+                 every page, so larger pages saved allocations";
     let published = nic((9.4 / 72.0) / (8.9 / 78.0));
     Some(
         evidence
@@ -397,11 +397,10 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
         Some(on.gain_over(off))
     });
     let evidence = Evidence::ratio(&long?, &short?, Bound::Under(1.0));
-    let cause =
-        "at the longest MTU a superframe contains one packet, so only the data path differs";
+    let cause = "at the longest MTU, a superframe contains only one packet, so the rows differ only in the data path";
     let [short, long] = SENDER_MTUS.map(|(_, published)| published);
     let published = Published::new(long.ratio / short.ratio, short.source);
-    let claim = "the longest MTU leaves less to gain";
+    let claim = "superframes gain less at the longest MTU";
     Some(evidence.verdict(claim, Unit::Times, cause).beside(published))
 }
 
@@ -414,10 +413,10 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
         Bound::Under(1.0),
     );
     Some(evidence.verdict(
-        "turning off only GSO is a little slower",
+        "turning off only GSO is slightly slower",
         Unit::Times,
         "since Linux 4.17, TCP builds superframes regardless of the device's GSO setting, and a device \
-         with TSO gets them unsegmented",
+         with TSO receives them unsegmented",
     ))
 }
 
@@ -440,7 +439,7 @@ fn title(setting: &Setting) -> String {
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
-        (false, true) => "two CPUs: one for the sender, one for path and receiver".into(),
+        (false, true) => "sender on one CPU, path and receiver on another".into(),
         _ => format!("sender on CPU {sender}, path on {path}, receiver on {receiver}"),
     }
 }
@@ -456,8 +455,8 @@ const fn nic(ratio: f64) -> Published {
 
 /// Causes of a missing gain.
 const DEARER: &str = "\
-receiving a packet costs more here than in the publication, because it is copied into a userspace device; or \
-    packets arrive in batches even without coalescing, because other work on the CPU delays them";
+each packet is copied into a userspace device, so it costs more than in the publication; or other work on the \
+    CPU delays packets, so they arrive in batches even without coalescing";
 /// The publication's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
 /// Published ratio of generic coalescing into pages to generic coalescing into packet buffers: 8.8 Gb/s at 77 % and 5.5
@@ -465,10 +464,9 @@ const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
-the copy is still in the cache when it is read, so each byte is fetched from memory once, with or without \
-    the copy";
+the copy is still in the cache when it is read, so each byte is fetched from memory only once in both cases";
 const COPIED_ANYWAY: &str = "\
-in both rows, every byte is copied into the shared memory and out of it";
+in both cases, every byte is copied into the shared memory and out of it";
 const ON: &str = "coalescing on";
 const OFF: &str = "coalescing off";
 const ON_OFF: Comparison = Comparison::new("on / off", ON, OFF);
@@ -562,28 +560,29 @@ const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
 const LRO_NOTES: &[&str] = &[
-    "Pages: packets stay in the pages into which they were received, several per\n\
-     page, and a page is freed after its last packet, as in 2007. Rows without a page\n\
-     size use the smallest page that fits. A packet of 9000 bytes needs 16 KiB; in\n\
-     2007 it used several pages. Copied first: each packet is copied from its page\n\
-     into separate memory.",
-    "Grosso / kernel: the kernel merges packets in place. The data path copies every\n\
-     byte into the ring and out of it, and wakes a thread. With GRO on, the kernel's\n\
-     wire queues 256 packets and drops the rest: do not count this as Grosso's gain.",
+    "pages: packets stay in the page into which they were received. A page holds\n\
+     several packets and is freed after the last one, as in 2007. Rows without a page\n\
+     size use the smallest page that holds a packet. A packet of 9000 bytes needs a\n\
+     page of 16 KiB; in 2007, it used several pages. copied first: each packet is\n\
+     copied from its page into separate memory.",
+    "Grosso / kernel: the kernel merges packets in place. Grosso copies every byte\n\
+     into a ring and out of it, and wakes a thread. With kernel GRO on, the veth\n\
+     device queues 256 packets and drops the rest. A lead over the kernel that is due\n\
+     to these drops is not a gain from Grosso.",
 ];
 const GSO_NOTES: &[&str] =
-    &["Off: the kernel segments superframes just before the device, so the rows differ\n\
-     in where segmentation happens and in the number of device calls. At the longest\n\
-     MTU a datagram is one packet, so there is nothing to segment. With root, the\n\
-     receiver's kernel coalesces arriving packets, as in 2014."];
+    &["superframes off: the kernel segments superframes just before the device. The two\n\
+     rows therefore differ in the place of segmentation and in the number of device\n\
+     calls. At the longest MTU, a datagram is one packet and is not segmented. With\n\
+     root privileges, the receiver's kernel coalesces arriving packets, as in 2014."];
 const MAERTS_NOTES: &[&str] =
-    &["The receiver sends through Grosso, which acts as its NIC and segments its\n\
-     superframes. The coalescer sees only the returning acknowledgments, and merges\n\
-     none of them."];
+    &["The receiver sends data through Grosso, which acts as its NIC and segments its\n\
+     superframes. The coalescer processes only acknowledgments from the other host,\n\
+     and merges none of them."];
 const FLOWS_NOTES: &[&str] =
-    &["All connections together share the in-flight limit of a single connection, so\n\
-     with many connections each has few packets. With a hold time of 0, trains end\n\
-     with the first poll of fewer than 64 packets."];
+    &["All connections together may have as many bytes in flight as a single one. Each\n\
+     of many connections therefore has only few packets in flight. With a hold time\n\
+     of 0, a train ends with the first poll that returns fewer than 64 packets."];
 
 /// Maximum number of bytes in flight: the data path's ring has slots for the packets of the longest queue of a wire.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;

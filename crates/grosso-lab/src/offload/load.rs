@@ -78,10 +78,10 @@ const LOADS: [Load; 5] = [
 ];
 const ALREADY: &str = "trains already reach their full length at the lowest load";
 const NOTES: &[&str] =
-    &["The sender spreads its packets evenly (SO_MAX_PACING_RATE); a superframe\n\
-     covers at most one millisecond. At low loads, waking a thread for a few packets\n\
-     is expensive, with or without coalescing. The verdicts compare the lowest load\n\
-     with 1.2 Gb/s, which can be carried even without coalescing."];
+    &["The sender paces its packets (SO_MAX_PACING_RATE), and each of its superframes\n\
+     covers at most one millisecond. At low loads, it is expensive to wake a thread\n\
+     for a few packets, with or without coalescing. The verdicts compare the lowest\n\
+     load with 1.2 Gb/s, because this load is possible even without coalescing."];
 
 #[cfg(test)]
 mod tests {
@@ -118,7 +118,7 @@ mod tests {
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let page = report.page("grosso lab load", "unknown");
-        let headline = "10 Mb/s make trains of 2.00 packets, 1.2 Gb/s of 8.00";
+        let headline = "10 Mb/s make trains of 2.00 packets; 1.2 Gb/s make trains of 8.00 packets";
         assert!(page.contains(headline), "{page}");
         assert_shown(&page);
     }

@@ -27,8 +27,11 @@ impl Offload {
             setting.impairment = Some(wire(skew_us, plan.parameters.wire_bits));
             let rows = levels(&plan, skew_us).map(|(name, profile)| row(name, &setting, profile));
             let title = match skew_us {
-                0 => format!("In order, at {} Gb/s", plan.parameters.wire_bits as f64 / 1e9),
-                _ => format!("Every other packet {skew_us} us later"),
+                0 => format!(
+                    "All packets in order, at {} Gb/s",
+                    plan.parameters.wire_bits as f64 / 1e9
+                ),
+                _ => format!("Every other packet is delayed by {skew_us} us"),
             };
             let comparisons = vec![Comparison::new("holes / off", HOLES, OFF)];
             RowGroup { title, rows: rows.to_vec(), comparisons }
@@ -77,7 +80,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let evidence = Evidence::ratio(&repaired, &ordered, Bound::AtLeast(0.95));
         let published = Published::new(9.27 / 9.19, "in 2016 at 10 Gb/s");
         let cause = "the wait for missing packets ended before they arrived";
-        let claim = "40 us skew, repaired: 95 % of the in-order speed";
+        let claim = "40 us skew: repair keeps 95 % of the in-order speed";
         evidence.verdict(claim, Unit::Percent, cause).beside(published)
     });
     let repeated = |name| {
@@ -90,7 +93,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             .verdict(
                 "40 us skew: repair avoids spurious retransmissions",
                 Unit::Times,
-                "the wait for missing packets ended, so the sender treated them as lost",
+                "missing packets arrived after the wait, so the sender treated them as lost",
             )
             .with(counts)
     });
@@ -105,7 +108,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
             .verdict(
                 "repair makes trains five times longer",
                 Unit::Times,
-                "without repair, the trains were longer than usual",
+                "trains were longer than usual without repair",
             )
             .with(trains)
     });
@@ -127,11 +130,12 @@ pub(super) const OFF: &str = "off";
 pub(super) const HOLES: &str = "holes";
 
 const NOTES: &[&str] = &[
-    "batch: packets are put in order within one poll. batch, held: the same, and\n\
-     trains are also held across polls. holes: packets that follow a missing packet\n\
-     wait for it, for at most 5 times the difference between the two paths' delays.",
-    "Published in 2016 at 10 Gb/s: with 40 us between the paths, throughput falls\n\
-     from 9.19 to 5.63-5.87 Gb/s; with a wait of 100 us for holes, it is 9.27 Gb/s.",
+    "batch: Grosso puts the packets of each poll in order. batch, held: Grosso also\n\
+     holds trains across polls. holes: packets after a missing packet wait for it,\n\
+     for up to 5 times the delay difference of the paths, but at least 200 us.",
+    "Published in 2016 for 10 Gb/s: if the delays of the two paths differ by 40 us,\n\
+     throughput falls from 9.19 to 5.63-5.87 Gb/s. With a wait of 100 us for missing\n\
+     packets, it is 9.27 Gb/s.",
 ];
 
 #[cfg(test)]
@@ -146,7 +150,7 @@ mod tests {
         let plan = Plan { parameters, ..Plan::default() };
         let experiment = Offload::reorder(plan.clone()).unwrap();
         assert_eq!(experiment.trials(), SKEWS_US.len() * 4 * plan.runs);
-        assert_eq!(experiment.groups[0].title, "In order, at 2.5 Gb/s");
+        assert_eq!(experiment.groups[0].title, "All packets in order, at 2.5 Gb/s");
         for (group, skew_us) in experiment.groups.iter().zip(SKEWS_US) {
             let skew = group.rows[0].setting.impairment.as_ref().unwrap().skew;
             assert_eq!(skew, Duration::from_micros(skew_us));

@@ -39,7 +39,7 @@ impl Offload {
             }
             RowGroup {
                 title: format!(
-                    "A wire of {} ms, from the start of the stream, {}",
+                    "Wire with {} ms delay, from the start of the stream, {}",
                     delay.as_secs_f64() * 1e3,
                     layout_words(processors),
                 ),
@@ -97,7 +97,7 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     let saving = off.median - fixed.median;
     let shares = controlled.values().iter().map(|cost| (off.median - cost) / saving);
     Some(Evidence::median(&Spread::of(shares), Bound::AtLeast(SAVED / ROUNDED)).verdict(
-        "at 0.1 ms, control keeps 90 % of a fixed hold's saving",
+        "at 0.1 ms, a controlled hold keeps 90 % of the saving",
         Unit::Percent,
         "the controller flushed trains too early",
     ))
@@ -108,8 +108,8 @@ const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
-const UNLIMITED: &str = "this kernel's sender counts acknowledged bytes without a limit; `grosso lab \
-                         acks` has senders with a limit, as in 2011";
+const UNLIMITED: &str = "the kernel's TCP counts acknowledged bytes without a limit; `grosso lab acks` \
+                         also tests senders with a limit, as in 2011";
 const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";
@@ -125,9 +125,9 @@ const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
 const NOTES: &[&str] =
-    &["Data is delayed by the time in the title, acknowledgments are not. A stream is\n\
-     measured from its first byte, because each acknowledgment matters in slow start;\n\
-     on long wires the window limits the stream."];
+    &["Only data is delayed by the time in the title; acknowledgments are not delayed.\n\
+     Each stream is measured from its first byte, because slow start needs every\n\
+     acknowledgment. On wires with a long delay, the TCP window limits the stream."];
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +166,7 @@ mod tests {
         let experiment = Offload::rtt(plan).unwrap();
         assert_eq!(experiment.groups.len(), 5);
         let last = &experiment.groups[4];
-        assert!(last.title.starts_with("A wire of 100 ms"), "{}", last.title);
+        assert!(last.title.starts_with("Wire with 100 ms"), "{}", last.title);
         let measured = Duration::from_secs(2);
         let extent = Extent::Time { warm_up: Duration::ZERO, measured };
         assert!(last.rows.iter().all(|row| row.setting.extent == extent));

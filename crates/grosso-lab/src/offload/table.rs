@@ -38,17 +38,17 @@ impl Findings for OffloadFindings {
         // If the rows differ in hold time, the titles already show it.
         let hold_us = hold.as_secs_f64() * 1e6;
         let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
-            true => format!("; trains held at most {hold_us} us"),
+            true => format!("; trains held for at most {hold_us} us"),
             false => String::new(),
         };
-        let tool = if *tool == Tool::Iperf3 { " by iperf3" } else { "" };
+        let tool = if *tool == Tool::Iperf3 { "traffic from iperf3\n" } else { "" };
         let timestamps = if *timestamps { "" } else { "TCP without timestamps\n" };
         let buffers = buffer_bytes.map_or_else(String::new, |bytes| {
-            format!("TCP's socket buffers grow to {:.1} MB\n", bytes as f64 * 1e-6)
+            format!("TCP socket buffers grow to {:.1} MB\n", bytes as f64 * 1e-6)
         });
         format!(
-            "two kernels, Grosso is the {}'s NIC; TCP is {congestion}{tool}\n{timestamps}{buffers}\
-             through {}; checksums {checksums}; CPUs: {}\n\
+            "Grosso as the {}'s NIC; TCP congestion control: {congestion}\n{tool}{timestamps}{buffers}\
+             device: {}; checksums {checksums}; CPUs: {}\n\
              {}{held}",
             self.nic_of,
             environment.through(),
@@ -81,7 +81,7 @@ impl Findings for OffloadFindings {
             })
             .unwrap_or_else(|| match self.groups.first() {
                 Some(group) if group.first_row().is_none() => {
-                    format!("{} has no figures: a trial failed", group.first)
+                    format!("No figures for {}, because a trial failed", group.first)
                 }
                 _ => "No two settings were compared".into(),
             })
@@ -137,20 +137,20 @@ impl Findings for OffloadFindings {
         let mut remarks = Vec::new();
         if self.groups.iter().any(OffloadGroup::is_disturbed) {
             remarks.push(
-                "other programs used the same CPU. Gb/s per CPU accounts for their time, but packets that \
-                 wait for the CPU arrive in batches, and a packet in a batch costs less than a single one",
+                "other programs used the same CPU. Gb/s per CPU excludes their time, but packets that wait for \
+                 the CPU arrive in batches, and a packet in a batch costs less than a single packet",
             );
         }
         if runs().any(|run| run.receiver_coalesced == Some(false)) {
             remarks.push(
-                "without root, the receiver's kernel does not coalesce: every packet costs more, so the \
-                 sender's superframes gain less",
+                "without root, the receiver's kernel does not coalesce. Every packet costs more, so the sender's \
+                 superframes gain less",
             );
         }
         if runs().any(|run| run.retransmits > 0 && run.acknowledgements_steered == Some(false)) {
             remarks.push(
-                "without root, packets of the sender overtake each other on two CPUs, so it retransmits \
-                 some that were not lost",
+                "without root, the sender's packets overtake each other on two CPUs, so the sender retransmits \
+                 packets that were not lost",
             );
         }
         if environment.parameters.congestion == "bbr" {
@@ -179,7 +179,10 @@ impl OffloadFindings {
         let [(_, least, few), .., (_, most, many)] = &rows[..] else { return None };
         let verb = if least.name == "1 flow" { "makes" } else { "make" };
         let [few, many] = [few, many].map(|trains| digits(trains.median));
-        Some(format!("{} {verb} trains of {few} packets, {} of {many}", least.name, most.name))
+        Some(format!(
+            "{} {verb} trains of {few} packets; {} make trains of {many} packets",
+            least.name, most.name
+        ))
     }
 
     /// Returns whether the rows differ in the number of connections.
@@ -301,7 +304,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nThroughput to an in-memory consumer, by what it reads; {} bytes per packet",
+            "\nThroughput to a consumer in memory; {} bytes per packet, as slices or copies",
             self.payload_bytes,
         );
         table::write(&consumer_columns(), &self.readings().collect::<Vec<_>>(), text);
@@ -311,15 +314,15 @@ impl Consumer {
 /// Returns the columns of the table of consumers, with the figures for parts and for copies.
 fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
     [
-        Column::left(&[], 16, |(kind, ..)| kind.name().to_owned()),
-        Column::left(&["Gb/s per CPU", "parts"], 18, |(_, parts, _)| spread(5, parts, whole)),
-        Column::left(&["", "copied"], 17, |(.., copied)| spread(5, copied, whole)),
+        Column::left(&["consumer reads"], 16, |(kind, ..)| kind.name().to_owned()),
+        Column::left(&["Gb/s per CPU", "slices"], 18, |(_, parts, _)| spread(5, parts, whole)),
+        Column::left(&["", "copies"], 17, |(.., copied)| spread(5, copied, whole)),
         // The cost converts gigabits per second to seconds per gigabyte.
-        Column::right(&["  CPU seconds per GB", "   parts"], 7, |(_, parts, _)| {
+        Column::right(&["  CPU seconds per GB", "  slices"], 7, |(_, parts, _)| {
             cost(8.0 / parts.median)
         }),
-        Column::right(&["", "  copied"], 7, |(.., copied)| cost(8.0 / copied.median)),
-        Column::right(&["       parts /", "        copied"], 13, |(_, parts, copied)| {
+        Column::right(&["", "  copies"], 7, |(.., copied)| cost(8.0 / copied.median)),
+        Column::right(&["      slices /", "        copies"], 13, |(_, parts, copied)| {
             format!("{:.2} times", parts.median / copied.median)
         }),
     ]
@@ -338,15 +341,15 @@ fn cost(seconds: f64) -> String {
 /// Users of the CPU; also the CSS classes of the page's parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine. A bar is the median, a dot is a run.";
+Real TCP between two network namespaces on this machine. A bar is the median, and each dot is one run.";
 const ROLES_LEGEND: &str = "\
-Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">data path</b>, including the receiver's kernel, \
-<b class=\"receiver\">receiver</b>.";
+Cost bars show the <b class=\"sender\">sender</b>, the <b class=\"path\">data path</b> with the receiver's kernel, \
+and the <b class=\"receiver\">receiver</b>.";
 /// The parts of a bar of latency.
 const PERCENTILES: [&str; 3] = ["50 %", "90 %", "99 %"];
 const LATENCY_LEGEND: &str = "\
-Time of the fastest <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
-<b class=\"receiver\">99 %</b> of the requests.";
+Latency bars show the time in which <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
+<b class=\"receiver\">99 %</b> of the requests complete.";
 
 const RECEIVER_COST: &str = "the receiver's CPU time depends on the number of packets";
 const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
@@ -420,7 +423,7 @@ const REQUEST_COLUMNS: [Column<OffloadRow>; 6] = [
 const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
     BarColumn::new("requests per second", |row| row.speed().max, OffloadRow::speed_bar),
     BarColumn::new(
-        "microseconds: fastest 50, 90, 99 % of requests",
+        "latency in us: 50, 90 and 99 % of requests",
         |row| row.costs().iter().sum(),
         OffloadRow::cost_bar,
     ),

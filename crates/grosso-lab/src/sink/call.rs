@@ -115,7 +115,9 @@ fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
                 thread::sleep(TRY_AGAIN);
             }
             Err(error) => {
-                let what = format!("no sink at {peer}: {error}; start `grosso lab sink` there");
+                let what = format!(
+                    "cannot reach a sink at {peer}: {error}; start `grosso lab sink` on that host"
+                );
                 return Err(io::Error::new(error.kind(), what));
             }
         }

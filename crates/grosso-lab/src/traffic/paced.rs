@@ -84,7 +84,7 @@ pub(crate) fn receive_paced(
                     Some(number) => next = number + 1,
                     None => {
                         let what = format!(
-                            "a datagram of {len} bytes is neither number {next} nor a later one"
+                            "received {len} bytes that are neither datagram {next} nor a later datagram"
                         );
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }

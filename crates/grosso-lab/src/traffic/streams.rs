@@ -80,7 +80,10 @@ pub(crate) fn receive_streams(
         let len = (&sockets[i]).read(&mut buffer)?;
         let part = &buffer[..len];
         if expected.is_some_and(|content| !content.is_at(received[i], part)) {
-            let what = format!("bytes differ after byte {} of stream {i}", received[i]);
+            let what = format!(
+                "received data differs from sent data after byte {} of stream {i}",
+                received[i]
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received[i] += len as u64;

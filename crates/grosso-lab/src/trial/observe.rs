@@ -309,7 +309,7 @@ impl Ended {
 }
 
 pub(crate) fn gone() -> io::Error {
-    io::Error::other("a thread ended before it reported that it had started")
+    io::Error::other("a traffic thread ended before the traffic started")
 }
 
 /// Interval between checks whether the measurement has ended.

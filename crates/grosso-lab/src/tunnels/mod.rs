@@ -286,16 +286,20 @@ impl Experiment for Tunnels {
         let mut notes: Vec<String> = vec![NOTE.into()];
         if self.plan.device == Device::Veth {
             notes.push(
-                "Tunnels of IP packets are left out: they need a TUN device instead of veth."
+                "Tunnels for IP packets were not measured: they need a TUN device, not veth."
                     .into(),
             );
         }
         if self.plan.parameters.outer == Family::V6 {
-            notes.push("The kernel's VXLAN is left out: it is measured over IPv4 only.".into());
+            notes.push(
+                "The kernel's VXLAN was not measured: the lab measures it only over IPv4.".into(),
+            );
         } else if !findings.rows().any(|row| row.carrier == TunnelCarrier::Kernel)
             && !failed.iter().any(|row| row.setting.ends_with(&TunnelCarrier::Kernel.to_string()))
         {
-            notes.push("The kernel's VXLAN is left out: this kernel does not have it.".into());
+            notes.push(
+                "The kernel's VXLAN was not measured: this kernel does not support it.".into(),
+            );
         }
         let runs = || findings.rows().flat_map(|row| &row.runs);
         let kept = runs().map(|run| run.streams.len() + run.watched.len() + 1).sum();
@@ -303,7 +307,7 @@ impl Experiment for Tunnels {
         let again: u64 = findings.rows().map(|row| row.retransmits).sum();
         let wrong: u64 = findings.rows().map(|row| row.checksum_errors).sum();
         notes.push(format!(
-            "Segments retransmitted in all streams: {again}; with a wrong checksum: {wrong}."
+            "Across all streams: {again} segments retransmitted, {wrong} with a wrong checksum."
         ));
         notes
     }
@@ -391,21 +395,23 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const TITLES: [&str; 2] =
     ["Tunnels terminated in userspace", "VXLAN in the kernel, over the same wire"];
 const NOTE: &str = "\
-TX is the CPU time of the sender and path a, RX that of path b and the receiver.
-Work in the kernel counts for the thread that makes the call; for a tunnel in
-the kernel, this is the sender. Over veth, superframes cross every tunnel
-unsegmented. Plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and
-coalescing. Summed: with RCO, and path b completes the checksums for a stack
-that does not support RCO.
+TX is the CPU time of the sender and of path a. RX is the CPU time of path b and
+of the receiver. Work in the kernel counts for the thread that makes the system
+call. For a kernel tunnel, this thread is the sender.
+Over veth, superframes cross every tunnel unsegmented.
+plain: Grosso without superframes, UDP_SEGMENT, UDP_GRO and coalescing.
+summed: RCO is on, and path b completes the checksums for a network stack that
+does not support RCO.
 Checksums and tunnels are timed in separate trials, because reading the clock
-takes time; that time is subtracted. Tunnel: the time outside the kernel,
-without checksums, in which path a encapsulates and path b decapsulates. TX cost
-is the ratio of consecutive trials with and without RCO: tunnel and checksums of
-path a together.
-With RCO, no inner checksum is computed: path a leaves it to path b, whose
+takes time. That time is subtracted from the results.
+tunnel a and b: the time in which path a encapsulates and path b decapsulates,
+without checksums and without time in the kernel.
+TX cost: the time of path a for tunnel and checksums with RCO, divided by the
+time without RCO. The two trials run one after the other.
+With RCO, no inner checksum is computed. Path a leaves it to path b, whose
 kernel treats the packets as local. The kernel's VXLAN over veth does the same.
-The outer checksum is left to the NIC: the kernel's sockets compute it, except
-over veth.";
+The outer checksum is left to the NIC. The kernel's sockets compute it instead,
+except over veth.";
 
 #[cfg(test)]
 mod tests {

@@ -25,10 +25,10 @@ impl Findings for TunnelFindings {
     fn heading(&self, environment: &Environment<TunnelParameters>) -> String {
         let TunnelParameters { outer, sendfile, .. } = environment.parameters;
         let outer = if outer == Family::V4 { "IPv4" } else { "IPv6" };
-        let sendfile = if sendfile { ", sent from a file" } else { "" };
+        let sendfile = if sendfile { "; sent from a file" } else { "" };
         format!(
-            "two kernels, each with a tunnel over UDP sockets and a veth wire\n\
-             {outer} outside{sendfile}; through {}; {} connections, {}; CPUs: {}\n\
+            "TCP in UDP tunnels; outer protocol: {outer}{sendfile}\n\
+             device: {}; {} connections ({}); CPUs: {}\n\
              {}",
             environment.through(),
             environment.parameters.streams,
@@ -46,7 +46,7 @@ impl Findings for TunnelFindings {
         *text += &format!("\n{PUBLISHED}\n");
         table::write(&PublishedTunnel::COLUMNS, &self.published, text);
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "\nCPU seconds per GB of streams\n{}", COSTS.join("\n"));
+        let _ = writeln!(text, "\nCPU seconds per GB of stream data\n{}", COSTS.join("\n"));
         self.rows().for_each(|row| row.write_costs(text));
         text.push('\n');
         self.paired.iter().for_each(|paired| paired.write(text));
@@ -86,7 +86,7 @@ impl Findings for TunnelFindings {
             || "Tunnels terminated in userspace".into(),
             |kernel| {
                 format!(
-                    "VXLAN in userspace: {:.2} times the kernel's throughput, {:.2} times its CPU per GB",
+                    "VXLAN in userspace: {:.2} times the kernel's throughput, {:.2} times its CPU time per GB",
                     kernel.throughput, kernel.cpu_a_gigabyte
                 )
             },
@@ -310,9 +310,9 @@ fn on_or_off(remote_checksum: Option<bool>) -> &'static str {
 }
 
 const LEGEND: &str = "\
-Real TCP between two network namespaces of this machine, through a tunnel. A bar is the median, a dot is a run. \
- Cost by role: <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which \
-encapsulates, path b, which decapsulates (paler), <b class=\"receiver\">receiver</b>.";
+Real TCP between two network namespaces on this machine, through a tunnel. A bar is the median, and each dot is \
+one run. Cost bars show the <b class=\"sender\">sender</b>, <b class=\"path\">path a</b>, which encapsulates packets, \
+path b (paler), which decapsulates them, and the <b class=\"receiver\">receiver</b>.";
 
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
@@ -350,8 +350,8 @@ const COSTS: [&str; 2] = [
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
 
 const PUBLISHED: &str = "\
-Published (2014: Linux, 200 streams, a NIC of 40 Gb/s). Share of checksums,
-GRE/GUE: TX 6.00 % without and 0.33 % with RCO, RX 0.51 % and 1.81 %";
+Published in 2014 for Linux, 200 streams and a 40 Gb/s NIC. Share of checksums
+for GRE/GUE: TX 6.00 % without RCO, 0.33 % with RCO; RX 0.51 % and 1.81 %";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "RCO saves TX checksum and encapsulation time",
         Unit::Times,
-        "in short trials, reading the clock for each packet costs as much as its checksum",
+        "in short trials, reading the clock costs as much per packet as its checksum",
     );
     Some(verdict.with(tunnel).for_every_row())
 }
@@ -44,12 +44,12 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let left = sums(TunnelCarrier::Grosso, true)?;
     let ms = |spread: Spread| digits(spread.median * 1e3);
     let verdict = Evidence::ratio(&summed, &without, Bound::AtLeast(1.0)).verdict(
-        "RCO raises RX checksum time if summed",
+        "RCO with completed checksums raises RX checksum time",
         Unit::Times,
         "the receiver also computes checksums without RCO, because no NIC verifies the packets",
     );
     let costs =
-        format!("{} ms/GB, {} without RCO, {} not summed", ms(summed), ms(without), ms(left));
+        format!("{} ms/GB, {} without RCO, {} if left partial", ms(summed), ms(without), ms(left));
     Some(verdict.with(costs).beside(Published::new(1.81 / 0.51, "R4, in 2014")))
 }
 
@@ -62,7 +62,7 @@ fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let verdict = evidence.verdict(
         "RCO is at most 1 % slower",
         Unit::Times,
-        "the option's header fields, or other load on the machine",
+        "the work for the RCO header fields, or other load on the machine",
     );
     let published = Published::new(36380.0 / 36591.0, "R4, in 2014");
     Some(verdict.with(tunnel).beside(published).for_every_row())
@@ -101,9 +101,9 @@ mod tests {
 
     #[test]
     fn a_receiver_that_sums_what_was_left_is_beside_one_without_it() {
-        let claim = "RCO raises RX checksum time";
+        let claim = "RCO with completed checksums";
         let mut report = report().findings;
-        let figures = "4.00 times (48.0 ms/GB, 12.0 without RCO, 1.00 not summed)".to_owned();
+        let figures = "4.00 times (48.0 ms/GB, 12.0 without RCO, 1.00 if left partial)".to_owned();
         assert_eq!(said(&report, claim), (true, figures));
         let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
         let mut summed = rows.filter(|row| row.carrier == TunnelCarrier::Completes);

@@ -177,10 +177,10 @@ fn an_effect_is_beside_the_published_one_with_a_word() {
 fn a_loss_is_never_called_yes_and_no_line_is_too_long() {
     let cause = "packets of the longest MTU are few, and cutting them is one more pass over all of their bytes";
     let evidence = Evidence::exact(0.88, Bound::AtLeast(1.0));
-    let verdict = evidence.verdict("the longest MTU leaves less to gain", Unit::Times, cause);
+    let verdict = evidence.verdict("superframes gain less at the longest MTU", Unit::Times, cause);
     let text = verdict.to_string();
     assert!(
-        text.starts_with("not reproduced        the longest MTU leaves less to gain\n"),
+        text.starts_with("not reproduced        superframes gain less at the longest MTU\n"),
         "{text}"
     );
     assert!(text.contains("\n                      0.88 times; possible cause: packets"), "{text}");

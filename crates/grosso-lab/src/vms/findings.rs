@@ -136,8 +136,8 @@ impl VmStream {
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
-    (VmPlace::Host, "vhost-user: as fast as QEMU's TAP", CAUSE),
-    (VmPlace::Guests, "two guests: as fast as two TAPs and a bridge", OF_GUESTS),
+    (VmPlace::Host, "vhost-user is as fast as QEMU's TAP", CAUSE),
+    (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
 /// Minimum ratio at which two throughputs count as equal.
@@ -145,7 +145,7 @@ const EQUAL: f64 = 0.95;
 /// Measurements on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user,
 /// and of 17 over TAPs.
 const OF_GUESTS: &str = "\
-two emulated VMs take turns on the CPUs, so a short stream shows only which one was running; try --time 3s";
+two emulated VMs share the CPUs, so the speed of a short stream depends on which VM was running; try --time 3s";
 const CAUSE: &str = "the emulated VM is slower than its network backend, and both share the CPUs";
 const NEEDED: &str =
-    "QEMU, and a kernel with modules for the guest; the notes name what is missing";
+    "QEMU, and a kernel with modules for the guest; the notes list what is missing";

@@ -68,8 +68,8 @@ impl fmt::Display for VmPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Host => "A guest and its host",
-            Self::Guests => "Two guests, streams to and from the second one",
-            Self::Tunnel => "A guest and a host behind a tunnel (VXLAN)",
+            Self::Guests => "Two guests; streams to and from the second guest",
+            Self::Tunnel => "A guest and a host, connected by a VXLAN tunnel",
         })
     }
 }
@@ -133,7 +133,7 @@ impl Vms {
         (kernel, program): (&Path, &Path),
     ) -> io::Result<Self> {
         if let Some(why) = missing(kernel, PROGRAMS) {
-            let note = format!("No VM can boot here: {why}.");
+            let note = format!("Cannot boot VMs on this host: {why}.");
             plan.parameters.guest = why;
             return Ok(Self { plan, boot: None, groups: Vec::new(), notes: vec![note] });
         }
@@ -211,14 +211,15 @@ impl Experiment for Vms {
         if self.boot.is_some() {
             let bytes: u64 = findings.rows().map(|row| row.verified_bytes).sum();
             notes.push(format!(
-                "Before measuring, {bytes} received bytes were compared with the bytes sent."
+                "Before measuring, {bytes} received bytes were compared with the sent bytes."
             ));
         }
         let runs = findings.rows().flat_map(|row| &row.runs);
         let resets = runs.filter(|run| run.is_reset).count();
         if resets > 0 {
-            notes
-                .push(format!("passt reset a connection in {resets} runs, which have no figures."));
+            notes.push(format!(
+                "passt reset a connection in {resets} runs. These runs have no figures."
+            ));
         }
         notes
     }
@@ -230,7 +231,7 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
         (_, VmCarrier::Passt) => {
             let mut passt = Command::new(PASST);
             let found = passt.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            found.is_err().then_some("passt is left out: it is not installed.")
+            found.is_err().then_some("passt was not measured: it is not installed.")
         }
         (VmPlace::Tunnel, VmCarrier::Qemu) => {
             let add = || {
@@ -240,7 +241,7 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
             let added = engine_network().and_then(|network| network.run(add)?);
             added
                 .is_err()
-                .then_some("The kernel's VXLAN is left out: this kernel does not have it.")
+                .then_some("The kernel's VXLAN was not measured: this kernel does not support it.")
         }
         _ => None,
     }
@@ -257,12 +258,13 @@ const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
 };
 
 const NOTE: &str = "\
-One TCP stream in each direction; the VMs boot again for each run. Path: the
-threads of Grosso's data paths, or passt. QEMU: all threads of the emulated VMs,
-including their calls to a TAP. An emulated CPU is tens of times slower than
-this one, and handles every packet, so backends that cost little in comparison
-are equally fast. The TAPs of two guests are ports of a kernel bridge; Grosso's
-tunnel is compared with the kernel's VXLAN on a TAP.";
+One TCP stream is measured in each direction. The VMs boot again for each run.
+path: CPU time of Grosso's data paths, or of passt. QEMU: CPU time of all
+threads of the emulated VMs, including their calls to a TAP.
+An emulated CPU is tens of times slower than a CPU of this machine, and it
+handles every packet. Backends that cost little in comparison are therefore
+equally fast. With two guests, QEMU's TAPs are ports of a kernel bridge. The
+tunnel of Grosso is compared with the kernel's VXLAN on a TAP.";
 
 #[cfg(test)]
 mod tests {
@@ -361,7 +363,7 @@ mod tests {
         let page = report().page("grosso lab vm", "unknown");
         assert!(
             page.contains(
-                "<h1>Streams to a VM: 801 Mb/s over vhost-user, 401 over QEMU's TAP</h1>"
+                "<h1>Streams to a VM: 801 Mb/s over vhost-user, 401 Mb/s over QEMU's TAP</h1>"
             ),
             "{page}"
         );
@@ -376,7 +378,7 @@ mod tests {
         let report = vms.report(Vec::new()).unwrap();
         let table = report.table();
         assert_eq!(table.matches("cannot be shown here").count(), 3, "{table}");
-        assert!(table.contains("No VM can boot here: "), "{table}");
+        assert!(table.contains("Cannot boot VMs on this host: "), "{table}");
         assert!(table.contains(" is not installed") || table.contains("/nowhere/boot"), "{table}");
     }
 

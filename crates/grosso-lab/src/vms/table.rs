@@ -16,7 +16,7 @@ impl Findings for VmFindings {
 
     fn heading(&self, environment: &Environment<VmParameters>) -> String {
         format!(
-            "TCP of VMs that QEMU emulates (TCG), one stream; CPUs: {}\nguest: {}\n{}",
+            "one TCP stream; VMs emulated by QEMU (TCG); CPUs: {}\nguest: {}\n{}",
             environment.processors,
             environment.parameters.guest,
             environment.spread_lines()
@@ -37,10 +37,10 @@ impl Findings for VmFindings {
             Some(row.to_guest.megabits_a_second.median)
         };
         speed(VhostUser).zip(speed(Qemu)).map_or_else(
-            || "No VM can boot here".into(),
+            || "Cannot boot VMs on this host".into(),
             |(ours, theirs)| {
                 format!(
-                    "Streams to a VM: {ours:.0} Mb/s over vhost-user, {theirs:.0} over QEMU's TAP"
+                    "Streams to a VM: {ours:.0} Mb/s over vhost-user, {theirs:.0} Mb/s over QEMU's TAP"
                 )
             },
         )
@@ -100,16 +100,16 @@ const BARS: [BarColumn<VmRow>; 2] = [
 ];
 
 const LEGEND: &str = "\
-TCP between VMs that QEMU emulates and a network namespace of this machine, or between two VMs. \
-A bar is the median, a dot is a run. Emulated CPUs are slow, so compare the backends only with each other.";
+TCP between a VM that QEMU emulates and a network namespace on this machine, or between two such VMs. A bar is the \
+median, and each dot is one run. Emulated CPUs are slow, so compare the backends only with each other.";
 
 const KNOBS: &[Knob] = &[
     Knob {
-        seen: "the VM's frames pass through system calls",
+        seen: "the VM's frames are passed in system calls",
         turn: &["grosso bridge tap:vm0 vhost-user:/run/vm.sock"],
     },
     Knob {
-        seen: "two endpoints have different offloads",
+        seen: "the two endpoints support different offloads",
         turn: &["grosso bridge tap:vm0 unix:/run/vm.sock,vnet,offloads=csum+tso4"],
     },
 ];

@@ -420,7 +420,7 @@ mod linux {
         let refused =
             measure(&Setting { congestion, ..setting(grosso(false)) }, &AtomicBool::new(false));
         let text = refused.unwrap_err().to_string();
-        assert!(text.contains("connect: no congestion control carrier-pigeon: "), "{text}");
+        assert!(text.contains("connect: cannot use congestion control carrier-pigeon: "), "{text}");
     }
 
     /// Checks that no connection starts with pacing. A socket that is created with BBR, for example because it is the

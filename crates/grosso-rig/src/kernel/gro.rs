@@ -144,7 +144,7 @@ impl GroOracle {
                     return Ok(delivered);
                 }
             }
-            let what = format!("{} frames were never written within a jiffy", frames.len());
+            let what = format!("cannot write {} frames within one jiffy", frames.len());
             Err(io::Error::new(io::ErrorKind::TimedOut, what))
         })
     }
@@ -196,28 +196,33 @@ impl GroThread {
             .napi(true)
             .nonblocking(true)
             .open()
-            .map_err(|error| describe("no TAP with NAPI", error))?;
-        control.set_mtu(&name, MTU_BYTES).map_err(|error| describe("MTU", error))?;
+            .map_err(|error| describe("cannot open a TAP with NAPI", error))?;
+        control.set_mtu(&name, MTU_BYTES).map_err(|error| describe("cannot set the MTU", error))?;
         for feature in &options.features {
             ethtool::set_feature(&control, &name, feature, true)
                 .map_err(|error| describe(feature, error))?;
         }
         if let Some((ipv6, ipv4)) = options.max_size {
-            let index = control.index(&name).map_err(|error| describe("index", error))?;
+            let index = control
+                .index(&name)
+                .map_err(|error| describe("cannot get the interface index", error))?;
             Netlink::new()
                 .and_then(|netlink| netlink.set_gro_max_size(index, ipv6, ipv4))
-                .map_err(|error| describe("gro_max_size", error))?;
+                .map_err(|error| describe("cannot set gro_max_size", error))?;
         }
         if let Some(port) = options.vxlan_port {
-            add_vxlan(&control, port).map_err(|error| describe("no VXLAN device", error))?;
+            add_vxlan(&control, port)
+                .map_err(|error| describe("cannot add a VXLAN device", error))?;
         }
-        control.set_up(&name, true).map_err(|error| describe("interface up", error))?;
+        control
+            .set_up(&name, true)
+            .map_err(|error| describe("cannot set the interface up", error))?;
         let socket = PacketSocket::builder()
             .virtio_header(true)
             .ignore_outgoing(true)
             .receive_buffer_bytes(RECEIVE_BUFFER_BYTES)
             .bind(&name)
-            .map_err(|error| describe("no packet socket", error))?;
+            .map_err(|error| describe("cannot open a packet socket", error))?;
         let batching = batch(&name, options.batching)?;
         Ok(Self { tap, socket, control, batching, fences: 0, buffer: vec![0; FRAME_BYTES_MAX] })
     }
@@ -245,7 +250,7 @@ impl GroThread {
         written?;
         match self.socket.take_drops()? {
             0 => Ok(is_whole.then_some(delivered)),
-            drops => Err(io::Error::other(format!("{drops} packets dropped by the packet socket"))),
+            drops => Err(io::Error::other(format!("the packet socket dropped {drops} packets"))),
         }
     }
 
@@ -269,7 +274,11 @@ impl GroThread {
                 Some(packet) if packet.bytes == fence => return Ok(()),
                 Some(packet) => delivered.push(packet),
                 None if self.socket.wait(FENCE_WAIT)? => {}
-                None => return Err(io::Error::other("the kernel did not deliver the fence")),
+                None => {
+                    return Err(io::Error::other(
+                        "the kernel did not deliver the frame that ends the vector",
+                    ));
+                }
             }
         }
     }
@@ -283,15 +292,15 @@ impl GroThread {
 /// Chooses the method for delivering a vector as one burst, and prepares the device for it.
 fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, String> {
     let poll = || match wanted {
-        Some(Batching::Timer) => Err("not wanted".to_owned()),
+        Some(Batching::Timer) => Err("method not selected".to_owned()),
         _ => share_processor_with_napi(name),
     };
     let timer = || match wanted {
-        Some(Batching::Poll) => Err("not wanted".to_owned()),
+        Some(Batching::Poll) => Err("method not selected".to_owned()),
         _ => write_attribute(name, "threaded", "0")
             .and_then(|()| write_attribute(name, "napi_defer_hard_irqs", "0"))
             .and_then(|()| write_attribute(name, "gro_flush_timeout", FLUSH_TIMEOUT_NS))
-            .map_err(|error| format!("gro_flush_timeout: {error}")),
+            .map_err(|error| format!("cannot set gro_flush_timeout: {error}")),
     };
     let refused = match poll() {
         Ok(()) => return Ok(Batching::Poll),
@@ -299,24 +308,25 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
     };
     match timer() {
         Ok(()) => Ok(Batching::Timer),
-        Err(why) => Err(format!("no way to hold a vector together: {refused}; {why}")),
+        Err(why) => Err(format!("cannot deliver the frames as one burst: {refused}; {why}")),
     }
 }
 
 /// Binds the device's NAPI thread to this thread's CPU, with a lower real-time priority.
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
-    write_attribute(name, "threaded", "1").map_err(|error| describe("threaded NAPI", error))?;
+    write_attribute(name, "threaded", "1")
+        .map_err(|error| describe("cannot enable threaded NAPI", error))?;
     let threads = scheduling::kernel_threads(&format!("napi/{name}-"))
-        .map_err(|error| describe("/proc", error))?;
-    let (napi, _) = threads.into_iter().next().ok_or("the NAPI thread is not in sight")?;
+        .map_err(|error| describe("cannot list the kernel threads", error))?;
+    let (napi, _) = threads.into_iter().next().ok_or("cannot find the NAPI thread")?;
     let processors =
-        scheduling::allowed_processors().map_err(|error| describe("affinity", error))?;
+        scheduling::allowed_processors().map_err(|error| describe("CPU affinity", error))?;
     let processor = processors[ORACLES.load(Ordering::Relaxed) % processors.len()];
     for (thread, priority) in [(Some(napi), 1), (None, 2)] {
-        scheduling::pin(thread, processor).map_err(|error| describe("affinity", error))?;
+        scheduling::pin(thread, processor).map_err(|error| describe("CPU affinity", error))?;
         scheduling::set_realtime(thread, priority)
-            .map_err(|error| describe("real-time priority", error))?;
+            .map_err(|error| describe("cannot set real-time priority", error))?;
     }
     Ok(())
 }

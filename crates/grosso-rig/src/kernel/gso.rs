@@ -29,7 +29,7 @@ impl GsoOracle {
     ///
     /// Fails with a message that contains the system's error.
     pub fn new() -> Result<Self, String> {
-        let describe = |error: io::Error| format!("no bridge between two TAPs: {error}");
+        let describe = |error: io::Error| format!("cannot bridge two TAPs: {error}");
         let setup = move || {
             let control = isolate()?;
             let create = || {
@@ -98,7 +98,7 @@ impl GsoThread {
                 Err(error) => refused = Some(error),
             }
         }
-        Err(io::Error::other("more packets than wait to be read; some are lost"))
+        Err(io::Error::other("more packets than the receive queue can hold; some were lost"))
     }
 }
 

@@ -72,7 +72,7 @@ impl Host {
                 }
                 Ok(state)
             };
-            create().map_err(|error: io::Error| format!("no TUN with an address: {error}"))
+            create().map_err(|error: io::Error| format!("cannot set up a TUN device: {error}"))
         };
         Ok(Self { worker: Worker::start(setup)? })
     }
@@ -197,7 +197,7 @@ impl HostThread {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address does not come to life"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address did not become usable"))
     }
 
     /// Writes packets. Each one reaches the sockets before the call returns.

@@ -65,7 +65,7 @@ pub fn skip(why: &str) {
     println!("skipped: {why}");
     assert!(
         env::var_os(SKIP_NOTHING).is_none(),
-        "skipped on a machine where no test may be skipped: {why}"
+        "{SKIP_NOTHING} is set, but a test would be skipped: {why}"
     );
 }
 
@@ -75,8 +75,8 @@ pub fn skip(why: &str) {
 ///
 /// Fails with the text after `skipped:`, which names the oracle and the system's error.
 pub fn probe() -> Result<(), String> {
-    GroOracle::new().map_err(|why| format!("the kernel's GRO cannot be asked: {why}"))?;
-    GsoOracle::new().map_err(|why| format!("the kernel's GSO cannot be asked: {why}"))?;
+    GroOracle::new().map_err(|why| format!("cannot test the kernel's GRO: {why}"))?;
+    GsoOracle::new().map_err(|why| format!("cannot test the kernel's GSO: {why}"))?;
     Ok(())
 }
 
@@ -91,7 +91,7 @@ pub fn release() -> (u32, u32) {
 /// Moves the calling thread into a new network namespace in which the kernel sends nothing.
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
-        .map_err(|error| format!("no network namespace of one's own: {error}"))?;
+        .map_err(|error| format!("cannot create a network namespace: {error}"))?;
     // Without these settings the kernel sends neighbor discovery on its own, and netfilter inspects bridged frames. A
     // kernel without IPv6 or bridge netfilter lacks the files, and needs no change.
     for (path, value) in [
@@ -103,5 +103,5 @@ fn isolate() -> Result<Control, String> {
     ] {
         let _ = fs::write(path, value);
     }
-    Control::new().map_err(|error| format!("no control socket: {error}"))
+    Control::new().map_err(|error| format!("cannot open a control socket: {error}"))
 }

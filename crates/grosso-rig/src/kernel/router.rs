@@ -38,7 +38,8 @@ impl Router {
     pub fn new() -> Result<Self, String> {
         let setup = move || {
             let control = isolate()?;
-            RouterThread::new(&control).map_err(|error: io::Error| format!("no router: {error}"))
+            RouterThread::new(&control)
+                .map_err(|error: io::Error| format!("cannot set up a router: {error}"))
         };
         Ok(Self { worker: Worker::start(setup)? })
     }

@@ -27,7 +27,7 @@ impl Source {
         let setup = move || {
             let control = isolate()?;
             SourceThread::new(control)
-                .map_err(|error: io::Error| format!("no host with IPv6: {error}"))
+                .map_err(|error: io::Error| format!("cannot set up a host with IPv6: {error}"))
         };
         Ok(Self { worker: Worker::start(setup)? })
     }

@@ -32,9 +32,11 @@ impl<S: 'static> Worker<S> {
         let thread = thread::Builder::new()
             .name("kernel oracle".to_owned())
             .spawn(serve)
-            .map_err(|error| format!("no thread: {error}"))?;
+            .map_err(|error| format!("cannot start the oracle's thread: {error}"))?;
         let worker = Self { jobs: Some(jobs), thread: Some(thread) };
-        reported.recv().map_err(|_| "the oracle's thread ended early".to_owned())??;
+        reported
+            .recv()
+            .map_err(|_| "the oracle's thread ended before it was ready".to_owned())??;
         Ok(worker)
     }
 

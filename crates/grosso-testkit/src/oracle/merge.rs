@@ -222,7 +222,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
         return Err("no TCP or UDP");
     }
     if last.name == "udp" && (!rules.udp || last.number("checksum") == 0) {
-        return Err("UDP that is not coupled");
+        return Err("UDP that the rules do not merge");
     }
     if parsed.layers.len() > rules.layers_max {
         return Err("too many headers");
@@ -231,7 +231,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
         return Err("too many tunnels");
     }
     if parsed.layers.iter().any(|layer| layer.declared_end != frame.len()) {
-        return Err("a length that is not the one of the frame");
+        return Err("a length field that does not match the frame");
     }
     for verdict in verify(frame, link) {
         let canonical = verdict.state == State::Right && verdict.found == verdict.expected;
@@ -241,7 +241,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     }
     parsed.layers.iter().try_for_each(eligible_header)?;
     if parsed.has_remote_checksum() && !remote_checksum_is_plain(&parsed) {
-        return Err("remote checksum offload that cannot be trusted");
+        return Err("unverified remote checksum offload");
     }
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
@@ -263,7 +263,7 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
         }
         _ => false,
     };
-    if refused { Err("a header that is not coupled") } else { Ok(()) }
+    if refused { Err("a header that the rules do not merge") } else { Ok(()) }
 }
 
 /// Returns whether exactly one header announces remote checksum offload, refers to the innermost transport checksum,

@@ -175,7 +175,7 @@ fn has(file: &str) -> Result<(), String> {
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
 /// A tunable that belongs to no program.
-const ADVICE: &str = "count acknowledged bytes instead (RFC 3465)";
+const ADVICE: &str = "count acknowledged bytes, not acknowledgments (RFC 3465)";
 /// Tunnels to which options are added, starting at the type.
 const TUNNELS: [&str; 3] = [
     "ipip local 192.0.2.1 remote 192.0.2.2",

@@ -30,7 +30,7 @@ impl ReaderKind {
         match self {
             Self::Headers => "only headers",
             Self::EveryByte => "every byte",
-            Self::VhostUser => "..., vhost-user",
+            Self::VhostUser => "vhost-user",
         }
     }
 }
