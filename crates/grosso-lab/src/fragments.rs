@@ -168,7 +168,7 @@ impl Fragments {
     /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
     ///
     /// # Errors
-    /// Returns errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {

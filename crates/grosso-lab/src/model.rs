@@ -56,7 +56,7 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// In congestion avoidance, the bytes acknowledged towards the next segment or, if packets are counted, the
+    /// In congestion avoidance, the bytes acknowledged since the window last grew or, if packets are counted, the
     /// remainder of less than a byte.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
@@ -181,7 +181,7 @@ impl Sender {
         self.send();
     }
 
-    /// Returns the bytes in flight, as many as the congestion window allows.
+    /// Returns the number of bytes in flight, which the congestion window limits.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))

@@ -266,7 +266,7 @@ impl Evidence {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
 
-    /// Combines evidence like [`Self::all`], and returns the name of the figure that decides.
+    /// Combines evidence as [`Self::all`] does, and also returns the name of the figure that decides.
     pub(crate) fn all_of<T>(each: impl IntoIterator<Item = (Self, T)>) -> Option<(Self, T)> {
         let (mut worst, mut is_known, mut doubtful) = (None::<(Self, T)>, true, false);
         for (one, name) in each {
@@ -478,8 +478,8 @@ const FIGURES: &str = "figures for each of its settings, but no trial produced o
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
 /// Maximum ratio at which two effects count as equal.
 const SAME: f64 = 1.2;
-/// Maximum probability that a difference is due to chance, up to which the difference counts as real. Three runs
-/// against three can reach this probability. The margin allows for rounding in the sum.
+/// Maximum probability of chance at which a difference still counts as real. Three runs against three can reach this
+/// probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
 /// Width of an answer, and of a line.
 const ANSWER: usize = 22;

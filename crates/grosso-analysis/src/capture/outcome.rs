@@ -73,7 +73,7 @@ impl Files {
 pub struct Outcome<R> {
     /// Report of everything that was read.
     pub report: R,
-    /// Stream for the report: not standard output if a capture is written there.
+    /// Stream for the report: not standard output if the capture is written to it.
     pub place: Place,
     /// End of the reading.
     pub end: End,

@@ -131,7 +131,7 @@ pub struct Levels {
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
-    /// Payload bytes of the first packet, if the innermost checksum is valid only over that packet.
+    /// Number of payload bytes in the first packet, if the innermost checksum is valid only over that packet.
     pub prefix: Option<usize>,
 }
 
@@ -416,8 +416,8 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     }
 }
 
-/// Returns the end according to a length field inside another one. The outermost end may exceed the captured bytes; an
-/// inner end is limited by the ends around it.
+/// Returns the end that a length field declares. The outermost end may exceed the captured bytes; an inner end is
+/// limited by the ends of the headers around it.
 fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }

@@ -146,8 +146,8 @@ impl Cutter {
     }
 }
 
-/// Returns the parts of a superframe whose packets are of unequal size, the first with the headers; `None` if they do
-/// not add up to the data.
+/// Returns the parts of a superframe whose packets are of unequal size. The first part includes the headers. Returns
+/// `None` if the parts do not add up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let recorded = said.offload.as_ref();
     let in_parts =

@@ -55,8 +55,8 @@ pub enum Evidence {
     Given,
     /// The metadata in the capture.
     Recorded,
-    /// The transport checksum is complete. In a superframe of Linux, the field would contain the pseudo-header sum
-    /// (rule G51).
+    /// The transport checksum is complete. In a superframe that Linux created, the field would contain the
+    /// pseudo-header sum (rule G51).
     Checksum,
     /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
     Prefix,

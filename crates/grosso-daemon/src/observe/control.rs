@@ -83,7 +83,7 @@ impl ControlSocket {
     /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// Fails if no directory is usable; returns the error of the last one.
+    /// Fails if no directory is usable; returns the error of the last directory.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -156,7 +156,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// Fails if no directory is usable; returns the error of the last one.
+/// Fails if no directory is usable; returns the error of the last directory.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {

@@ -129,7 +129,7 @@ impl PortSpec {
         device.check()
     }
 
-    /// Returns whether the host of the device terminates all TCP that it receives there, and forwards none.
+    /// Returns whether the host of the device terminates all TCP that it receives from the device, and forwards none.
     pub fn terminates(&self) -> bool {
         self.device.port().host().is_some_and(|host| host.terminates)
     }

@@ -61,7 +61,7 @@ pub struct TunnelFacts {
     /// Path MTU to the remote endpoint in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
     pub path_mtu: Option<usize>,
-    /// Path MTU in bytes that ICMP messages report, if it is smaller.
+    /// Path MTU in bytes that ICMP messages report, if it is smaller than `path_mtu`.
     #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
     pub path_hint: Option<usize>,
     overhead: Vec<Part>,

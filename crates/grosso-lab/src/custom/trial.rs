@@ -88,7 +88,7 @@ pub struct CustomFrames {
     pub left_to_right: [u64; 2],
     /// Frames in the opposite direction: received on the right, and sent on the left.
     pub right_to_left: [u64; 2],
-    /// Frames that its ports lost, by counter name.
+    /// Frames that the path's ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 

@@ -41,7 +41,7 @@ pub struct FragmentRow {
     pub offered_gbps: Spread,
     /// Rate of complete and correct datagrams in Gb/s.
     pub goodput_gbps: Spread,
-    /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
+    /// Ratio of the goodput to the goodput of the coalescing receiver with unlimited buffers in the same group.
     pub share_of_unbounded: Option<f64>,
     /// Frames per second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,

@@ -9,7 +9,7 @@ use grosso_wire::ethernet;
 
 use super::CHECKSUMS;
 
-/// MTUs of the two hosts, in bytes from the IP header on.
+/// MTUs of the two hosts in bytes, counted from the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Mtu {
     /// The MTU of the sender, and of the wire.

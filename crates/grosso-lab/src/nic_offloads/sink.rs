@@ -29,7 +29,7 @@ impl Request {
 /// connection, or its error.
 ///
 /// # Errors
-/// Errors from the listener.
+/// Returns the error of the listener.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {

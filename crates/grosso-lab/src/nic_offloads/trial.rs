@@ -77,7 +77,8 @@ pub fn measure(
 /// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Errors from [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
+/// Fails if a byte differs, or if the route to the sink does not use the device; the other errors are those of
+/// [`measure`].
 pub(super) fn verify(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
@@ -137,7 +138,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the bytes that passed through a device of this network namespace (`/proc/net/dev`).
+/// Returns the number of bytes that passed through a device of this network namespace (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

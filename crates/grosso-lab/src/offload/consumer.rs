@@ -26,7 +26,7 @@ use crate::statistics::Spread;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
-    /// Bytes of a packet's payload.
+    /// Number of payload bytes of each packet.
     pub payload_bytes: usize,
     /// Delivered as parts to a reader of headers: the packets stay in their receive buffers.
     pub parts: Spread,

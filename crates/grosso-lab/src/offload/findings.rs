@@ -103,7 +103,7 @@ pub struct OffloadRow {
     pub packets_per_page: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver per second; with datagrams or requests, the number of those per second.
+    /// Read calls of the receiver per second; for datagrams and requests, their number per second.
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,

@@ -21,7 +21,7 @@ impl Offload {
     /// time, and trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next().unwrap_or_default();
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {

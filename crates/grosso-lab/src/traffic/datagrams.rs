@@ -20,7 +20,7 @@ use super::Progress;
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
-/// Errors from the socket, except for a full queue, which loses the datagrams.
+/// Returns the error of the socket, except that a full queue only loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -70,7 +70,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
 /// Receives datagrams until stopped and no more arrive.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
     let mut buffer = vec![0; 1 << 16];

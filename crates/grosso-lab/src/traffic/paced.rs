@@ -17,7 +17,7 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 pub struct Pace {
     /// Bytes of each datagram, without headers: enough for its number and more.
     pub datagram_bytes: usize,
-    /// Bits per second, counting only these bytes.
+    /// Bits per second, counting only the bytes in `datagram_bytes`.
     pub rate_bits: u64,
 }
 
@@ -33,7 +33,7 @@ impl Pace {
 /// catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Errors from the socket, except for a full queue, which loses the datagram.
+/// Returns the error of the socket, except that a full queue only loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -64,7 +64,8 @@ pub(crate) fn send_paced(
 /// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
 ///
 /// # Errors
-/// Errors from the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
+/// Returns the error of the socket, or [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or
+/// late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,

@@ -153,7 +153,7 @@ impl Tunnels {
     /// Creates an experiment with every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {

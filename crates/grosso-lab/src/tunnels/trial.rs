@@ -62,7 +62,7 @@ impl TunnelTrial {
         self.bytes as f64 * 8e-6 / self.seconds
     }
 
-    /// Returns the gigabytes that arrived.
+    /// Returns the number of gigabytes that arrived.
     #[must_use]
     pub fn gigabytes(&self) -> f64 {
         self.bytes as f64 * 1e-9

@@ -178,7 +178,7 @@ fn finish(
 }
 
 /// Splitter of superframes that consist of tunnel packets, with reused buffers. If a tunnel passes many datagrams to
-/// the device at once, they appear as one superframe, with the tunnel headers of its first datagram.
+/// the device at once, they appear as one superframe, which has the tunnel headers of the first datagram.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,
