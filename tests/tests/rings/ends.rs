@@ -71,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// Sends a frame towards one endpoint. Returns whether there was room.
+    /// Sends a frame to one endpoint. Returns whether there was room.
     fn send(&mut self, way: Way, frame: &[u8]) -> bool {
         let (header, rest) = frame.split_at(HEADER_BYTES);
         let parts = [IoSlice::new(header), IoSlice::new(rest)];

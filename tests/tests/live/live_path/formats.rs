@@ -24,7 +24,7 @@ use super::{
 /// Bytes of each stream.
 const BYTES: usize = 1 << 20;
 
-/// A format, by its name.
+/// A tunnel format and its name.
 #[derive(Clone, Debug)]
 struct Format {
     name: &'static str,

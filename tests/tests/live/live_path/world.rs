@@ -84,7 +84,7 @@ impl World {
         Self::with_queues(1)
     }
 
-    /// Creates the world like `new`, with `queues` queues at both ends of the wire.
+    /// Creates the world as `new` does, with `queues` queues at both ends of the wire.
     pub(crate) fn with_queues(queues: u32) -> Option<Self> {
         let namespaces = (|| -> io::Result<_> {
             Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])
