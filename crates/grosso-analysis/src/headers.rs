@@ -226,7 +226,7 @@ impl Hash for Endpoints {
     }
 }
 
-/// Bytes of an address and a port.
+/// Size of an address and a port, in bytes.
 const ENDPOINT_BYTES: usize = 18;
 
 impl Endpoint {

@@ -371,9 +371,9 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
     chosen.map_or_else(usual, Ok)
 }
 
-/// Attempts at a failing trial, including the first.
+/// Number of attempts at a failing trial, including the first.
 const TRIES_MAX: usize = 3;
-/// Bytes that are compared one by one before a setting is measured: several hundred trains.
+/// Number of bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
 /// Checks that every number of a headline is a number of the table.

@@ -289,7 +289,7 @@ fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragmen
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
 /// Numbers of receive buffers without loss: fewer than a datagram's fragments, hardly more, many, and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
-/// Bits per second that a sender offers in the last group: more than the receiver can process.
+/// Rate that a sender offers in the last group, in bits per second: more than the receiver can process.
 pub const OVERLOAD_BITS: u64 = 8_000_000_000;
 /// Numbers of receive buffers with [`OVERLOAD_BITS`]: hardly more than for one datagram, and no limit.
 const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
@@ -299,7 +299,7 @@ const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 pub const DATAGRAM_BYTES: usize = 64_000;
 /// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
+/// Size of the headers of UDP and ESP and of ESP's trailer without padding, in bytes.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;

@@ -295,9 +295,9 @@ pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Segments of the initial window (RFC 6928 section 2).
+/// Number of segments in the initial window (RFC 6928 section 2).
 const SEGMENTS_FIRST: u64 = 10;
-/// Duplicates that signal a loss (RFC 5681 section 3.2).
+/// Number of duplicate acknowledgments that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
 /// The largest window that TCP can advertise (RFC 7323 section 2.3).
 const FLIGHT_BYTES_MAX: u64 = 1 << 30;

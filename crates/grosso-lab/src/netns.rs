@@ -96,8 +96,8 @@ impl Hosts {
     /// kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
-    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], and if the kernel has no veth, TUN
-    /// or packet sockets.
+    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], or if the kernel has no veth, TUN or
+    /// packet sockets.
     pub fn receiving(
         layout: &Layout,
         device: Device,

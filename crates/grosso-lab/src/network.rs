@@ -263,7 +263,7 @@ fn has_listener() -> io::Result<bool> {
 const SEED: u64 = 0x6772_6f73_736f;
 /// Size of TCP's buffers in bytes: enough for several milliseconds of delay.
 const TCP_BUFFER_BYTES: usize = 4 << 20;
-/// Bytes in flight, more than a wire with delay holds by default (10 000 packets).
+/// Number of bytes in flight: more than a wire with delay holds by default (10 000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Maximum time that a server may take to start.
 const LISTENS: Duration = Duration::from_secs(2);

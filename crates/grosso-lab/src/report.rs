@@ -111,7 +111,7 @@ pub struct Environment<P> {
     pub processor: String,
     /// The number of CPUs that the lab may use.
     pub processors: usize,
-    /// Measurements of each setting.
+    /// Number of measurements of each setting.
     pub runs: usize,
     /// Duration of each measurement.
     pub seconds: f64,
@@ -352,7 +352,7 @@ fn shortened(claim: &str) -> String {
     }
 }
 
-/// Characters of a row's name in a chart.
+/// Number of characters of a row's name in a chart.
 const NAME: usize = 44;
 
 /// Formats an answer, in its color.

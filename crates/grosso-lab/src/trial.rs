@@ -285,7 +285,7 @@ impl Measured {
         (path + receiver + kernel) / self.seconds * 100.0
     }
 
-    /// Returns the gigabits per CPU-second of all threads.
+    /// Returns the number of gigabits per CPU-second of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()

@@ -551,7 +551,7 @@ fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
 }
 
 const ICMP_CHECKSUM: usize = 2;
-/// Bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
+/// Number of bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
 const PPPOE_UNCOUNTED: usize = 6;
 const PROTOCOL_ICMPV6: u8 = 58;
 

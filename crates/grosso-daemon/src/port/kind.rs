@@ -18,7 +18,7 @@ pub(super) struct PortKind<D: 'static> {
     pub(super) forms: &'static [&'static str],
     /// Names for the document, in Markdown.
     pub(super) examples: &'static str,
-    /// Description of the device with such a name, in Markdown.
+    /// Description of the devices with this name, in Markdown.
     pub(super) meaning: &'static str,
     /// Parses the name after the colon.
     pub(super) parse: fn(&str) -> Result<D, String>,

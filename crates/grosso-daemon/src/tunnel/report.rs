@@ -315,7 +315,7 @@ fn age(age_ns: u64) -> String {
     }
 }
 
-/// Columns that remain of 80 after a label and its margin.
+/// Number of columns that remain of 80 after a label and its margin.
 const LIST_COLUMNS: usize = 68;
 const LIST_MARGIN: &str = "\n            ";
 

@@ -135,15 +135,15 @@ const TCP_BUFFER_BYTES: usize = 640 << 10;
 /// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
 /// acknowledgment.
 const STREAM_BYTES_MIN: usize = 32 << 10;
-/// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
-/// while their train is still held.
+/// Number of slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were
+/// acknowledged while their train is still held.
 const RING_SPARE: usize = 64;
-/// Pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before they are
-/// full.
+/// Number of pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before
+/// they are full.
 const PAGES_SPARE: usize = 4;
 /// Time after which a page that is not full is handed over: the shortest possible.
 const RETIRE: Duration = Duration::from_millis(1);
-/// Bytes before the IP header of a packet, and the kernel's own part of a slot.
+/// Number of bytes before the IP header of a packet, including the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;
-/// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
+/// Size of the IP and TCP headers in a packet of a stream with timestamps, in bytes.
 const TCP_HEADERS_BYTES: usize = 52;

@@ -104,7 +104,7 @@ pub(super) fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 
-/// Bytes of one receive call.
+/// Size of the buffer of one receive call, in bytes.
 const TAKEN_BYTES: usize = 256 << 10;
 /// The seed of the content, the same at both ends.
 const SEED: u64 = 0x7369_6e6b;

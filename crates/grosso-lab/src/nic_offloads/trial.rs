@@ -124,14 +124,14 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// Returns the seconds in which CPUs of this machine were busy since it was started (`/proc/stat`).
+/// Returns the time in which the CPUs of this machine were busy, in seconds, since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all processors"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 
-/// Returns the ticks of user, nice, system, irq and softirq; idle and iowait are between them.
+/// Returns the sum of the ticks for user, nice, system, irq and softirq. The fields idle and iowait are between these.
 fn busy_ticks(text: &str) -> Option<u64> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();

@@ -91,8 +91,8 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
     }
 }
 
-/// Bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive buffer,
-/// including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
+/// Number of bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive
+/// buffer, including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
 /// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
 /// kernels before 6.9).

@@ -130,11 +130,11 @@ fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
-/// Bytes in front of a datagram that hold its number.
+/// Number of bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
 /// Distance in the content from one datagram to the next, chosen so that fragments of two datagrams are never equal.
 const PLACE_STEP: u64 = 65_537;
-/// Datagrams for which memory is allocated in advance.
+/// Number of datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -132,7 +132,7 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one receive call.
+/// Size of the buffer of one receive call, in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

@@ -306,8 +306,8 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// Total bytes that all streams may have in flight, limited by the buffers of a tunnel's sockets; and the minimum for
-/// each stream, which is one superframe.
+/// Total number of bytes that all streams may have in flight, limited by the buffers of a tunnel's sockets; and the
+/// minimum for each stream, which is one superframe.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.

@@ -538,7 +538,7 @@ pub const MEMORY_BYTES: u64 = 32 << 20;
 /// Maximum number of ring pairs of a front end.
 pub const PAIRS_MAX: usize = 2;
 const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
-/// Entries of a ring.
+/// Number of entries of a ring.
 pub const SIZE: u16 = 256;
 /// Size of a ring in bytes.
 const RING_BYTES: u64 = 0x8000;

@@ -21,7 +21,7 @@ use super::{
     world::{A, B, Running, World, name, start},
 };
 
-/// Bytes of each stream.
+/// Number of bytes in each stream.
 const BYTES: usize = 1 << 20;
 
 /// A tunnel format and its name.

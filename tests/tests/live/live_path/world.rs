@@ -79,7 +79,7 @@ pub(crate) fn name(name: &str) -> InterfaceName {
 }
 
 impl World {
-    /// Creates the hosts and the wire to the first host; `None` if the caller may not create them.
+    /// Creates the hosts and the wire to the first host; `None` if the caller cannot create them.
     pub(crate) fn new() -> Option<Self> {
         Self::with_queues(1)
     }

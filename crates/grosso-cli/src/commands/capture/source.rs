@@ -300,7 +300,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// The longest expected header before the first IP header: Ethernet with two tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// Bytes of a slot that the kernel reserves.
+/// Number of bytes of a slot that the kernel reserves.
 const SLOT_OVERHEAD_BYTES: usize = 128;
 /// Bounds of a ring in slots. A smaller ring loses packets in every burst; a larger one only costs memory.
 const SLOTS_MIN: u64 = 16;
