@@ -35,13 +35,13 @@ pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
-    /// Bits per second that the sender offers: fewer than a receiver with unlimited buffers can process.
+    /// Rate that the sender offers, in bits per second: less than a receiver with unlimited buffers can process.
     pub rate_bits: u64,
     /// The share of fragments lost on the wire, in settings with loss.
     pub loss: f64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Bytes of each datagram, without headers.
+    /// Number of bytes in each datagram, without headers.
     pub datagram_bytes: usize,
     /// The version of IP.
     pub family: Family,
@@ -78,13 +78,13 @@ impl FragmentParameters {
 /// The parameters in the form of the reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
-    /// Bytes of each datagram.
+    /// Number of bytes in each datagram.
     datagram_bytes: usize,
     /// The version of IP.
     family: Family,
     /// Rate that the sender offers, in Gb/s.
     rate_gbps: f64,
-    /// Milliseconds after which an incomplete datagram is dropped.
+    /// Time after which an incomplete datagram is dropped, in milliseconds.
     timeout_ms: f64,
 }
 
@@ -127,15 +127,15 @@ impl fmt::Display for Receiver {
 pub struct FragmentSetting {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
-    /// Bits per second that the sender offers.
+    /// Rate that the sender offers, in bits per second.
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Bytes of each datagram, without headers.
+    /// Number of bytes in each datagram, without headers.
     pub datagram_bytes: usize,
     /// The version of IP.
     pub family: Family,

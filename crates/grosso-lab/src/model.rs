@@ -65,13 +65,13 @@ pub struct Sender {
     pub next: u32,
     /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes that the receiver can accept, which limit the data in flight. [`u64::MAX`] unless set.
+    /// Number of bytes that the receiver can accept, which limits the data in flight; [`u64::MAX`] unless it is set.
     pub room: u64,
     /// The last window, unscaled.
     pub window: u16,
-    /// Consecutive duplicate acknowledgments.
+    /// Number of consecutive duplicate acknowledgments.
     pub duplicates: u32,
-    /// All duplicate acknowledgments.
+    /// Total number of duplicate acknowledgments.
     pub duplicates_total: u32,
     /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,

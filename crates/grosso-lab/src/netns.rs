@@ -174,8 +174,9 @@ impl Hosts {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// Creates the same hosts with ports of any kind at the ends of the wire, and with superframes from the hosts if
-    /// `superframes` is set. `open` gets the name of an end, and the options that would open a packet socket there.
+    /// Creates the hosts of [`Hosts::apart`] with ports of any kind at the ends of the wire, and with superframes from
+    /// the hosts if `superframes` is set. `open` gets the name of an end, and the options that would open a packet
+    /// socket there.
     ///
     /// # Errors
     /// The errors are those of [`Hosts::receiving`] and of `open`.

@@ -123,9 +123,9 @@ impl Network {
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
-    /// Starts a command on a host. The command is killed when the calling thread ends. Its environment contains the
-    /// addresses of both hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of its host,
-    /// `GROSSO_HOST`.
+    /// Starts a command on a host. The command is killed when the calling thread ends. The environment of the command
+    /// contains the addresses of both hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of
+    /// its host, `GROSSO_HOST`.
     ///
     /// # Errors
     /// Fails if the program does not exist.

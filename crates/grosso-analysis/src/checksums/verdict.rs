@@ -52,9 +52,9 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The sums match or differ.
+    /// The computed checksum matches the field or differs from it.
     Sum,
-    /// The sums match the current bytes, but will not match once the inner checksum is completed.
+    /// The checksum matches the current bytes, but will not match once the inner checksum is completed.
     Bytes,
     /// The field holds the pseudo-header sum, with the length or (as on Windows) without it.
     Seed,
@@ -260,8 +260,8 @@ pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     holds_seed_without_length(packet, &layer, ip)
 }
 
-/// Returns whether a TCP superframe has [that form](is_seeded_without_length) and a length of 0 in its innermost IP
-/// header, so that only the end of the frame shows where the packet ends.
+/// Returns whether a TCP superframe [has a pseudo-header sum without the length](is_seeded_without_length) and a length
+/// of 0 in its innermost IP header, so that only the end of the frame shows where the packet ends.
 pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let field = match ip.kind {

@@ -10,7 +10,7 @@ pub use self::{
     survey::Survey,
 };
 
-/// Limits for incomplete datagrams, and the policy for overlaps.
+/// Limits for incomplete datagrams, and the policy for overlapping fragments.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// Capture time to wait for the rest of a datagram, in nanoseconds.

@@ -128,7 +128,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct BrokenLaw {
-    /// Header, as named by `parse`.
+    /// Name of the header that contains the field.
     pub header: String,
     pub field: String,
     /// Behavior of the field along a train.

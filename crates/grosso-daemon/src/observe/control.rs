@@ -39,7 +39,7 @@ use crate::confinement::{self, Confinement};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Ask {
-    /// Requests the counters of its devices.
+    /// Requests the counters of the program's devices.
     Counters {
         /// Whether each queue is reported separately.
         #[serde(default)]

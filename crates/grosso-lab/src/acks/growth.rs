@@ -12,12 +12,12 @@ use crate::model::{Acknowledgment, Counting, Sender};
 pub struct Growth {
     /// The sender's way of counting acknowledgments.
     pub counting: Counting,
-    /// Acknowledgments that are merged into one.
+    /// Number of acknowledgments that are merged into one.
     pub merged: usize,
     /// Whether the sender learns the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip time of one
-    /// millisecond.
+    /// Number of round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip
+    /// time of one millisecond.
     pub slow_start_round_trips: u32,
     /// Growth of the window in segments over 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,

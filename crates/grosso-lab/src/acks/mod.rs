@@ -137,7 +137,7 @@ pub struct AckParameters {
     /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
     pub round_trips: Vec<Duration>,
-    /// Bytes of a transfer.
+    /// Number of bytes in a transfer.
     pub transfer_bytes: u64,
 }
 

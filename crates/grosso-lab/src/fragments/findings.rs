@@ -35,7 +35,7 @@ pub struct FragmentGroup {
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,

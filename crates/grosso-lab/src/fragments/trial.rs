@@ -41,7 +41,7 @@ use crate::{
 pub struct FragmentRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes of each datagram.
+    /// Number of bytes in each datagram.
     #[serde(skip)]
     pub datagram_bytes: usize,
     /// Datagrams that the sender's socket accepted.

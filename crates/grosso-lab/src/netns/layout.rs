@@ -40,7 +40,7 @@ pub struct Layout {
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
+    /// Number of bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
     /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
     /// `None` for buffers of one packet.
@@ -52,10 +52,10 @@ pub struct Layout {
     /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
     /// supports it (6.11 and later).
     pub patient: bool,
-    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once.
-    /// With 0, available data is read and acknowledged immediately.
+    /// Number of bytes that must have arrived before a stream is read: until then every second segment is acknowledged
+    /// at once. With 0, available data is read and acknowledged immediately.
     pub read_bytes_min: u16,
-    /// Maximum bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
+    /// Maximum rate in bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
     /// Whether TCP's segments have timestamps.
     pub timestamps: bool,

@@ -15,9 +15,9 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The load that a sender offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of each datagram, without headers: enough for its number and more.
+    /// Number of bytes in each datagram, without headers: enough for its number and more.
     pub datagram_bytes: usize,
-    /// Bits per second, counting only the bytes in `datagram_bytes`.
+    /// Rate in bits per second, counting only the bytes in `datagram_bytes`.
     pub rate_bits: u64,
 }
 

@@ -93,7 +93,7 @@ pub enum TunnelCarrier {
     Grosso,
     /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
     Plain,
-    /// Like [`TunnelCarrier::Grosso`], but the receiver completes checksums that were left to it.
+    /// Grosso with a tunnel endpoint at each host, where the receiver completes checksums that were left to it.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,

@@ -34,7 +34,7 @@ use crate::{
 pub struct Decap {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Limits of waiting for fragments, and the policy for overlaps; used only if all tunnels are removed.
+    /// Limits for incomplete datagrams, and the policy for overlapping fragments; used only if all tunnels are removed.
     pub waiting: Waiting,
     /// Whether all tunnels are removed, and fragments between them are joined.
     pub recursive: bool,
