@@ -70,7 +70,7 @@ impl fmt::Display for Answer {
 pub struct Published {
     /// The ratio.
     pub ratio: f64,
-    /// Year and equipment.
+    /// Publication and year, with the equipment if it matters: for example `R4, in 2014`.
     pub source: &'static str,
 }
 
@@ -229,8 +229,8 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence of the maximum of repeated measurements. A pause of the machine may lengthen any of them,
-    /// so the maximum is noise unless the others agree, by the sign test.
+    /// Creates the evidence that the maximum of repeated measurements gives. A pause of the machine may lengthen any
+    /// measurement, so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }

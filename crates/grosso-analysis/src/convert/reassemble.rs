@@ -138,7 +138,7 @@ struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// Tunnel ports for packets whose ports the capture does not record.
+    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
     given: Ports,
     datagram: Vec<u8>,
     /// Number of packets in the first pass. Packets appended since then are not included.

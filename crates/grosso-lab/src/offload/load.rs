@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures a stream that offers four loads, and as much as it can, with and without coalescing.
+    /// Creates an experiment on a stream that offers four loads, and as much as it can, with and without coalescing.
     ///
     /// # Errors
     /// Returns the error of `sched_getaffinity(2)`.

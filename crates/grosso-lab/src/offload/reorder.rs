@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures TCP over two paths with different delays, at four levels of repair: none; within a poll; also
-    /// continuing held trains after the repair; and also waiting until holes are filled.
+    /// Creates an experiment on TCP over two paths with different delays, at four levels of repair: none; within a
+    /// poll; also continuing held trains after the repair; and also waiting until holes are filled.
     ///
     /// # Errors
     /// Returns the error of `sched_getaffinity(2)`.

@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures a stream from its start, on paths with five different delays: nothing merged, trains held for a fixed
-    /// time, and trains held for the time that the controller chooses, up to the same limit.
+    /// Creates an experiment on a stream from its start, on paths with five different delays: nothing merged, trains
+    /// held for a fixed time, and trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
     /// Returns the error of `sched_getaffinity(2)`.

@@ -33,7 +33,7 @@ pub const FROM_GUEST: usize = 1;
 pub const EVENT_INDEX: u64 = 1 << 29;
 /// Mergeable receive buffers: a frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
-/// Virtio 1.
+/// Virtio 1: the rings and headers of the standard.
 pub const VERSION_1: u64 = 1 << 32;
 /// Protocol features: a ring is used only after it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
@@ -47,7 +47,7 @@ const LOG_ALL: u64 = 1 << 26;
 pub enum Shape {
     /// This many ring descriptors, at most [`PIECES_MAX`].
     Direct(usize),
-    /// This many descriptors in an indirect table.
+    /// An indirect table with this many descriptors.
     Table(usize),
 }
 
