@@ -108,8 +108,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates the same hosts with a port of any kind at the end of the wire. `open` gets the name of the end, and the
-    /// options that would open a packet socket there.
+    /// Creates the hosts of [`Hosts::receiving`] with a port of any kind at the end of the wire. `open` gets the name
+    /// of the end, and the options that would open a packet socket there.
     ///
     /// # Errors
     /// The errors are those of [`Hosts::receiving`] and of `open`.

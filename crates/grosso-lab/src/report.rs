@@ -186,8 +186,8 @@ impl<F: Findings> Report<F> {
         }
     }
 
-    /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, `commit` the
-    /// commit that the program was built from.
+    /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, and `commit` is
+    /// the commit from which the program was built.
     #[must_use]
     pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();

@@ -251,7 +251,8 @@ impl<'scope> TunnelEnd<'scope> {
     }
 }
 
-/// Runs streams or requests, and reads the time that Grosso's tunnel endpoints spent, if there are any.
+/// Runs streams or requests, and reads the time that the tunnel endpoints of Grosso spent, if Grosso carries the
+/// tunnel.
 fn observe<const ENDS: usize>(
     setting: &TunnelSetting,
     layout: &Layout,

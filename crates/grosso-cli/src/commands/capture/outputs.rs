@@ -222,7 +222,7 @@ impl Outputs {
     }
 }
 
-/// Returns the output, out of several, for a flow.
+/// Returns the output that receives the packets of a flow; `None` if there are no outputs.
 fn shared<T>(outputs: &mut [T], flow: u32) -> Option<&mut T> {
     let share = (flow as usize).checked_rem(outputs.len())?;
     outputs.get_mut(share)
