@@ -478,8 +478,8 @@ const FIGURES: &str = "figures for each of its settings, but no trial produced o
 const QUIET: &str = "more or longer runs, or a quieter machine: noise explains the difference";
 /// Maximum ratio at which two effects count as equal.
 const SAME: f64 = 1.2;
-/// Maximum probability of chance at which a difference still counts as real. Three runs against three can reach this
-/// probability. The margin allows for rounding in the sum.
+/// Maximum probability that chance explains a difference, for a difference that counts as real. Three runs against
+/// three can reach this probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
 /// Width of an answer, and of a line.
 const ANSWER: usize = 22;
