@@ -12,9 +12,9 @@ use aes_gcm::{
     aead::{AeadInOut, consts::U12, inout::InOutBuf},
 };
 
-/// Bytes before the encrypted packet: the counter.
+/// Size of the counter before the encrypted packet, in bytes.
 const COUNTER: usize = 8;
-/// Bytes after the encrypted packet: the tag.
+/// Size of the tag after the encrypted packet, in bytes.
 const TAG: usize = 16;
 
 /// One endpoint's half of a cipher: it encrypts its own packets and decrypts the peer's.

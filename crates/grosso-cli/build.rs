@@ -72,5 +72,5 @@ fn pack_schemas() -> io::Result<()> {
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// Environment variable with the commit.
 const COMMIT: &str = "GROSSO_COMMIT";
-/// Concurrent tests per CPU.
+/// Number of concurrent tests per CPU.
 const TESTS_A_PROCESSOR: usize = 3;

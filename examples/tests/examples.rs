@@ -20,7 +20,7 @@ use grosso_sys::{
     userns,
 };
 
-/// Bytes of a stream through the tunnel.
+/// Number of bytes in a stream through the tunnel.
 const STREAM_BYTES: usize = (4 << 20) + 5;
 
 /// A program that is killed when the test ends.

@@ -60,7 +60,7 @@ class Capture:
     have is a ``UsageFailure``.
     """
 
-    #: The report of the command that created this capture; ``None`` for an opened one.
+    #: The report of the command that created this capture; ``None`` if it was opened with ``open``.
     report: Report | None
 
     def __init__(
@@ -163,9 +163,10 @@ class Capture:
         shard: str | None = None,
         **options: Option,
     ) -> Report:
-        """Writes a row for each packet on the wire to ``parquet``, and one for each train to ``trains``.
+        """Writes Parquet tables of the packets on the wire, the trains and the flows, and returns the report.
 
-        ``flows`` gets a row for each direction of a TCP or UDP flow.
+        The file ``parquet`` has a row for each packet, ``trains`` for each train, and ``flows`` for each direction of a
+        TCP or UDP flow.
 
         ``shard`` selects a part of the flows, for example ``2/4``.
         """

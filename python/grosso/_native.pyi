@@ -9,10 +9,10 @@ class Rows:
     """A table that is read again for each request of its rows.
 
     Every consumer of an Arrow C stream accepts it, such as ``pyarrow.table(rows)``, ``polars.DataFrame(rows)``, or
-    DuckDB, which finds it by the name of the variable.
+    DuckDB, which finds the table by the name of the Python variable.
     """
 
-    #: The capture that has these rows.
+    #: The capture from which the rows are read.
     @property
     def capture(self) -> Capture: ...
     @staticmethod

@@ -38,7 +38,7 @@ def export(
     allow_truncated: bool = False,
     **options: Option,
 ) -> Report:
-    """Writes ``packets/`` and ``trains/`` in ``folder``, a Parquet file for each shard, and returns the merged report.
+    """Writes a Parquet file for each shard to ``packets/`` and ``trains/`` in ``folder``; returns the merged report.
 
     ``captures`` and ``folder`` are paths that every worker can access. The tasks are sent to the current Dask client,
     or to threads of this process if there is none. Readers see ``folder/packets/`` as one table. Sorted by ``number``

@@ -25,7 +25,7 @@ def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     ``options`` are those of the command, with underscores: ``runs=3``, ``time="200ms"``. A page is written only if
     ``html`` names its file. ``command`` is the program: a name found in ``PATH``, or a path.
 
-    The function returns when the measurements are complete. Ctrl-C stops them, and removes their hosts.
+    The function returns when the measurements are complete. Ctrl-C stops the measurements and removes their hosts.
     """
     page: dict[str, Any] = {} if "html" in options else {"no_html": True}
     line = [os.fspath(command), "lab", *words, *_words(json=True, quiet=True, **page, **options)]
@@ -55,5 +55,5 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Error:
         return Error(last or f"grosso lab exited with {done.returncode} and printed no message", exit=done.returncode)
 
 
-#: Exit codes with a report: for the answer yes, and for the answer no.
+#: Exit codes of runs that print a report: 0 for the answer yes, 1 for the answer no.
 _ANSWERS = (0, 1)

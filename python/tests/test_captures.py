@@ -208,7 +208,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     content = (captures / "host.pcap").read_bytes()
-    # If Rust kept the lock while it waits for the writer, the writer could never start.
+    # If Rust kept the interpreter lock while it waits for the writer, the writer could never start.
     writer = threading.Thread(target=fifo.write_bytes, args=(content,))
     writer.start()
     report = json.loads(_native.report(["inspect", str(fifo)]))
@@ -219,7 +219,7 @@ def test_python_runs_while_rust_works(captures, tmp_path):
 def test_ctrl_c_is_a_keyboard_interrupt(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # A background process of a shell without job control ignores the signal, as do its children.
+    # A shell without job control starts background processes that ignore SIGINT, and their children inherit this.
     program = f"""
 import signal
 from grosso import _native

@@ -274,7 +274,7 @@ def blocks(language):
 
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
-    """Returns the tables of two flows over two minutes. One flow has gaps in the second; one checksum is bad."""
+    """Returns the tables of two flows over two minutes. One flow has gaps in the second minute; one checksum is bad."""
     start = int(datetime.datetime(2026, 11, 25, 10, 31, tzinfo=datetime.timezone.utc).timestamp())
     packets = []
     for minute in range(2):

@@ -16,7 +16,7 @@ use proptest::{collection::vec, prelude::*};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
-/// Payload bytes of most packets.
+/// Number of payload bytes in most packets.
 const LEN: u32 = 1000;
 /// The first sequence number, close to wrapping around.
 const FIRST: u32 = 0xffff_c000;

@@ -21,7 +21,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports};
 
-/// Bytes of Ethernet, IPv4 and TCP headers.
+/// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// Returns a TCP superframe of `len` bytes in segments of `size`.

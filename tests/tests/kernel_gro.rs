@@ -12,9 +12,9 @@ use grosso_testkit::Packet;
 use grosso_testkit::headers::{Gre, Tcp, Udp};
 use grosso_testkit::random::Random;
 
-/// Bytes of Ethernet, IPv4 and TCP without options.
+/// Size of the Ethernet, IPv4 and TCP headers without options, in bytes.
 const TCP_HEADERS: usize = 14 + 20 + 20;
-/// Bytes of Ethernet, IPv4 and UDP.
+/// Size of the Ethernet, IPv4 and UDP headers, in bytes.
 const UDP_HEADERS: usize = 14 + 20 + 8;
 
 #[test]

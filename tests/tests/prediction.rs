@@ -199,7 +199,7 @@ fn every_word_of_zeros_or_ones_counts_as_much() {
     }
 }
 
-/// Tests a correct checksum in the form that no sender writes.
+/// Tests a correct checksum of all ones, which no sender writes.
 #[test]
 fn minus_zero_as_a_checksum_counts_as_much() {
     let judged = |before| {

@@ -124,7 +124,7 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
 /// Maximum length of a file without a reason, in lines, and the text with which the reason starts.
 const LINES_USUAL: usize = 600;
 const REASON: &str = "Longer than 600 lines: ";
-/// Lines at the start of a file in which the reason must be.
+/// Number of lines at the start of a file in which the reason must be.
 const HEAD_LINES: usize = 60;
 /// Maximum length of a source file, in lines. Consider splitting a file that has more than 600 lines.
 const LINES_MAX: usize = 900;

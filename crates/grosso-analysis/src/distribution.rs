@@ -14,7 +14,7 @@ pub struct Distribution<const EXACT: u64 = 2048> {
     max: u64,
 }
 
-/// Percentiles: the value that this percentage of the values does not exceed.
+/// Percentiles of a distribution. A percentile is the value that the given percentage of the values does not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Quantiles {

@@ -81,18 +81,19 @@ impl Capture {
         Ok(each.collect())
     }
 
-    /// Sets the file that a conversion writes; without one it only reports.
+    /// Sets the file that a conversion writes; without a file, the conversion only returns its report.
     pub fn write_to(mut self, path: impl AsRef<Path>) -> Self {
         self.files.target = Target { path: Some(path.as_ref().into()), format: None };
         self
     }
 
-    /// Returns the path of the capture, or of the first one.
+    /// Returns the path of the capture, or of the first of several captures.
     pub fn path(&self) -> &Path {
         self.files.captures.first_path()
     }
 
-    /// Classifies the capture: whether it shows packets as on the wire, and the evidence if it does not.
+    /// Classifies the capture: reports whether it shows the packets as they were on the wire, and the evidence if it
+    /// does not.
     ///
     /// # Errors
     /// Fails if the capture cannot be read to its end.
@@ -135,7 +136,7 @@ impl Capture {
     /// ```
     ///
     /// # Errors
-    /// Fails if there is no such profile, or the capture cannot be read to its end.
+    /// Fails if the profile does not exist, or if the capture cannot be read to its end.
     pub fn trains(
         self,
         profile: &str,

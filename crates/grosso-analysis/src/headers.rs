@@ -37,7 +37,7 @@ pub struct Transport {
     pub ip: Layer,
     /// Start of the outermost IP header.
     pub network: usize,
-    /// Payload bytes as declared by the headers, including those that were not captured.
+    /// Number of payload bytes according to the headers, including bytes that were not captured.
     pub payload: usize,
     /// Length in bytes of the jumbo header, which superframes longer than 64 KB have and their packets do not (rule
     /// S5).
@@ -226,7 +226,7 @@ impl Hash for Endpoints {
     }
 }
 
-/// Bytes of an address and a port.
+/// Size of an address and a port, in bytes.
 const ENDPOINT_BYTES: usize = 18;
 
 impl Endpoint {

@@ -46,7 +46,7 @@ pub enum Timing {
 }
 
 impl Lines {
-    /// Creates links with this many bits per second.
+    /// Creates links with this rate.
     pub fn new(bits_per_second: u64) -> Self {
         Self { bits_per_second: bits_per_second.max(1), lines: HashMap::new() }
     }

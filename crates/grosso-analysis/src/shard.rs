@@ -46,7 +46,7 @@ impl Shard {
     }
 
     /// Returns whether packets between these endpoints are in the shard. Packets without ports, such as fragments, are
-    /// assigned by their addresses, and packets without addresses to one shard.
+    /// assigned by their addresses; all packets without addresses are in one shard.
     pub fn has(self, addresses: Option<Pair<IpAddr>>, ports: Option<Pair<u16>>) -> bool {
         self.of == 1 || hash(addresses, ports) % u64::from(self.of) == u64::from(self.index - 1)
     }

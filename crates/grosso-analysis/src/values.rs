@@ -17,11 +17,11 @@ use crate::{
     slowdown::{FlowOrder, ROWS_MAX},
 };
 
-/// Range of an MTU, in bytes from the IP header: IPv4 needs 68 (RFC 791).
+/// Range of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
 pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
 /// Range of sizes and numbers that are not zero.
 pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
-/// Range of the limit of a superframe's length, in bytes.
+/// Range of the limit on the length of a superframe, in bytes.
 pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;
 /// Range of the number of threads.
 pub const JOBS: RangeInclusive<u16> = 1..=256;
@@ -45,7 +45,7 @@ pub const FORMATS: &[NamedValue<Format>] = &[
     NamedValue { name: "pcapng", about: "pcapng, with metadata", value: Format::Pcapng },
 ];
 
-/// Policies for fragments that share bytes.
+/// Policies for overlapping fragments.
 pub const OVERLAPS: &[NamedValue<Overlap>] = &[
     NamedValue {
         name: "drop",
@@ -85,7 +85,7 @@ pub fn choose<T: Copy>(choices: &[NamedValue<T>], text: &str) -> Result<T, Strin
 /// Parses the figure that sorts the flow table.
 ///
 /// # Errors
-/// Fails if there is no such figure.
+/// Fails if no figure has this name.
 pub fn parse_order(text: &str) -> Result<FlowOrder, String> {
     let order = FlowOrder::ALL.into_iter().find(|order| order.name() == text);
     order.ok_or_else(|| {

@@ -18,9 +18,9 @@ use grosso_testkit::{
 };
 use grosso_wire::dissect;
 
-/// Returns faults, and for each the cause that must be named first in a capture at the sender and in one at the
-/// receiver; `None` if that capture does not show the fault and is not tested. The seed chooses the strength of a
-/// fault.
+/// Returns each fault with two causes: the one that must be named first in a capture at the sender, and the one for a
+/// capture at the receiver. A cause is `None` if its capture does not show the fault and is not tested. The seed
+/// chooses the strength of a fault.
 fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
     let strength = [1, 2, 5][seed as usize % 3];
     [

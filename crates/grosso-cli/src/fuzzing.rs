@@ -53,7 +53,7 @@ fn check_judgment(sight: &Sight<'_>, judgment: &Judgment) {
     let Nature::Superframe { gso, size, .. } = judgment.nature else { return };
     assert_eq!(gso.size().unwrap_or(0), size.bytes, "{judgment:?}");
     let payload = sight.transport.as_ref().map_or(0, |transport| transport.payload);
-    // Recorded sizes are used as they are, and repeated headers may belong to one packet.
+    // A superframe may have a single packet if its size was recorded, or if its headers repeat.
     if !matches!(size.by, Evidence::Recorded | Evidence::Stride) {
         assert!(judgment.packets(payload) > 1, "{judgment:?} of {payload} bytes");
     }
@@ -209,5 +209,5 @@ fn check_place(wrong: &Wrong, text: &str) {
 
 /// A directory that does not exist.
 const NOWHERE: &str = "/nonexistent";
-/// Uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
 const CAPTURE_BYTES_MAX: u64 = 4 << 20;

@@ -15,7 +15,7 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 ///
 /// # Errors
 ///
-/// Returns errors from creating directories and files.
+/// Returns the error if a directory or a file cannot be created.
 #[expect(clippy::disallowed_methods, reason = "it is called when packages are built")]
 pub fn write(folder: &Path) -> io::Result<()> {
     let (pages, completions) = (folder.join("man1"), folder.join("completions"));

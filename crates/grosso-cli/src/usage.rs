@@ -61,7 +61,8 @@ fn alternatives(name: &str) -> String {
 }
 
 /// Returns the command in a usage line, without `grosso`, and an example. The example is the first one in the help of
-/// the command, or in the help of the command that it belongs to. Without either, it is the usage line.
+/// the command, or in the help of the command that it belongs to. If neither help has an example, the usage line is
+/// returned instead.
 fn example(usage: &str, grosso: &Command) -> (String, String) {
     let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
     let mut commands = vec![grosso.clone()];
@@ -88,7 +89,7 @@ fn first_example(command: &Command, path: &str) -> Option<String> {
     Some(line[..end].trim_end().to_owned())
 }
 
-/// Converts a reason from the parsers of the standard library or clap into a sentence; others stay unchanged.
+/// Converts a reason from the parsers of the standard library or clap into a sentence; other reasons stay unchanged.
 fn sentence(reason: &str) -> String {
     let expected = match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => {

@@ -60,7 +60,7 @@ const NEAR_ADDRESS: [u8; 6] = [2, 0, 0, 0, 9, 1];
 const MARK: &[u8] = b"that was all of it";
 
 impl Hosts {
-    /// Creates the hosts; `None` if the caller may not create them.
+    /// Creates the hosts; `None` if the caller cannot create them.
     fn new() -> Option<Self> {
         let [sender, bridge, receiver] = namespaces()?;
         let hosts = Self { sender, bridge, receiver };
@@ -518,5 +518,5 @@ fn set_up(interface: &str, addresses: [IpAddr; 2]) -> io::Result<()> {
     netlink.add_address(index, addresses[1], 64)
 }
 
-/// Bytes per stream.
+/// Number of bytes per stream.
 const BYTES: usize = 700_000;

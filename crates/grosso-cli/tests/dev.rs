@@ -22,7 +22,7 @@ struct Net {
 }
 
 impl Net {
-    /// Creates the network; `None` if the caller may not create it, or ethtool is missing.
+    /// Creates the network; `None` if the caller cannot create it, or ethtool is missing.
     fn new() -> Option<Self> {
         if !has("ethtool") {
             return None;

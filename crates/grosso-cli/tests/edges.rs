@@ -36,9 +36,9 @@ use crate::{
 
 /// Environment variable with the duration of the soak in seconds. If it is not set, one round runs.
 const SECONDS: &str = "GROSSO_EDGES_SECONDS";
-/// Bytes per direction in one compared exchange.
+/// Number of bytes per direction in one compared exchange.
 const BYTES: usize = 1 << 18;
-/// Exchanges of each connection after each fault.
+/// Number of exchanges of each connection after each fault.
 const EXCHANGES: u64 = 2;
 /// The other paths of host b: one whose thread is stopped, and one that accepts passed descriptors.
 const BESIDE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n\

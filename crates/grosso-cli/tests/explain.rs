@@ -42,7 +42,7 @@ fn plain(index: u32) -> Vec<u8> {
     segment(index, |ip| ip, |t| t)
 }
 
-/// Returns a plain segment, and the next one with a change.
+/// Returns a plain segment, and its successor with a change.
 fn second(ip: fn(Ipv4) -> Ipv4, tcp: fn(Tcp) -> Tcp) -> Vec<Vec<u8>> {
     vec![plain(0), segment(1, ip, tcp)]
 }

@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 use crate::network::{A, B, Hosts, Running, STALLED, name, namespaces, set_up, skip, until};
 
-/// Datagrams of a trial, and bytes per datagram.
+/// Number of datagrams in a trial, and of bytes per datagram.
 const DATAGRAMS: usize = 20;
 const BYTES: usize = 4000;
 

@@ -17,7 +17,7 @@ use crate::network::{A, B, Hosts, until};
 /// Payload that only the last datagram has.
 const MARK: &[u8] = b"that was all of it";
 
-/// Header bytes before the data of UDP over Ethernet, by version of IP.
+/// Number of header bytes before the data of UDP over Ethernet, for IPv4 and for IPv6.
 const HEADERS: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
 
 #[test]

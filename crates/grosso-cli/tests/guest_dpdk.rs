@@ -163,7 +163,8 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
     }
 }
 
-/// DPDK's back end listens for one port and connects to the other; there it is killed and restarted.
+/// Tests DPDK as the device of both ports: it listens for one port, and connects to the other port, where it is killed
+/// and restarted.
 #[test]
 fn dpdk_as_the_device_gets_and_gives_all_frames() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Creates the hosts; `None` if the test must not create namespaces, or a tool is missing.
+    /// Creates the hosts; `None` if the test cannot create namespaces, or a tool is missing.
     fn new(tag: &str) -> Option<Self> {
         if !["tcpdump", "iperf3", "tshark"].iter().all(|tool| has(tool)) {
             return None;

@@ -74,7 +74,7 @@ const FEATURES: [Words; 4] = [
 const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
 
 impl Ends {
-    /// Creates the hosts; `None` if the caller may not create them.
+    /// Creates the hosts; `None` if the caller cannot create them.
     fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         Some(Self { a, b, folder: tempfile::tempdir().unwrap() })

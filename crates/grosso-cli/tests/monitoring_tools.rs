@@ -70,13 +70,13 @@ impl Watched {
         running
     }
 
-    /// Returns the wire packets of streams in both directions once all of them have reached the monitors' device. There
-    /// is one stream, or consecutive streams for the time in [`SECONDS`].
+    /// Sends one stream, or consecutive streams for the time in [`SECONDS`]. Returns the wire packets of both
+    /// directions, once all of them have reached the monitors' device.
     fn stream(&self) -> Vec<Timed> {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
 
-    /// Returns the wire packets of consecutive streams for this many seconds.
+    /// Sends consecutive streams for this many seconds, at least one, and returns the wire packets of both directions.
     fn streams(&self, seconds: u64) -> Vec<Timed> {
         let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);

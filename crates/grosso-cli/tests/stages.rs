@@ -57,7 +57,7 @@ pub(crate) struct Esp {
 }
 
 impl Esp {
-    /// Creates the hosts. The interface of the first one has no addresses.
+    /// Creates the hosts. The interface of the first host has no addresses.
     pub(crate) fn new(more: [&'static str; 2]) -> Option<Self> {
         let hosts = Hosts::new()?;
         let quiet = || {

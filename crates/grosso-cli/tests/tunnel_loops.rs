@@ -94,8 +94,8 @@ impl Host {
         self.ip(&format!("link set {device} up"));
     }
 
-    /// Configures an address on the device into a tunnel, and an Ethernet address for the hosts behind it and the
-    /// remote endpoints.
+    /// Configures an address on a tunnel's device. If the device carries Ethernet frames, also configures an Ethernet
+    /// address for the host behind the tunnel and for the remote endpoints.
     fn address(&self, device: &str) {
         self.ip(&format!("addr add 10.8.0.1/24 dev {device}"));
         if self.ip(&format!("link show {device}")).contains("link/ether") {

@@ -353,7 +353,7 @@ fn print(words: &str, family: usize, speeds: [[f64; 2]; 2]) {
     );
 }
 
-/// Bytes of a stream whose speed is measured.
+/// Number of bytes in a stream whose speed is measured.
 const BYTES: usize = CHUNK << 10;
 
 /// Forged messages block no tunnel: neither one that carries traffic at that time, nor one that is created afterwards.

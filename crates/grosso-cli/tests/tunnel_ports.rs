@@ -129,8 +129,8 @@ fn b10_the_ports_stay_with_packets_that_are_joined_and_cut() {
     }
 }
 
-/// A superframe of packets with different records has no recorded ports: no packet gets a port that was not recorded
-/// with it.
+/// Packets with different recorded ports merge into a superframe without recorded ports, so no packet gets a port that
+/// was not recorded with it.
 #[test]
 fn b10_a_superframe_has_no_ports_that_one_of_its_packets_has_not() {
     let bench = Bench::new();

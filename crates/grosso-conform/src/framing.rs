@@ -58,7 +58,8 @@ pub fn poll(header: [u8; HEADER_LEN], frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the output of a program for one poll; `None` if its output ends instead. A read error counts as the end.
+/// Reads the output of a program for one poll; returns `None` if the output ends before the poll begins. A read error
+/// counts as the end.
 ///
 /// # Errors
 ///

@@ -18,9 +18,9 @@ use grosso_sys::{
 
 use super::keys::{Key, Keys};
 
-/// Claims both keys of a pair, each for its direction, until the result is dropped, because the peer may be on the same
-/// host. Calls `note` for each key that another user claims. The error is [`io::ErrorKind::WouldBlock`] if another port
-/// has claimed one of the keys.
+/// Claims both keys of a pair until the result is dropped. Each key is claimed for its direction only, because the peer
+/// may be on the same host. Calls `note` for each key that another user claims. The error is
+/// [`io::ErrorKind::WouldBlock`] if another port has claimed one of the keys.
 pub(super) fn claim(
     keys: &Keys,
     file: Option<&Path>,

@@ -311,7 +311,7 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that packets reassembled from fragments of one port can leave through the other.
+/// Checks that packets reassembled from fragments of one port can leave through the other port.
 fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
     let (here, there) = (&from.device, &to.device);

@@ -34,7 +34,7 @@ use crate::{error::Failure, name::harmless, talk::Talk};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Confinement {
-    /// Whether Landlock denies its threads access to files.
+    /// Whether Landlock denies the threads access to files.
     pub landlock: bool,
     pub threads: Vec<ConfinedThread>,
 }

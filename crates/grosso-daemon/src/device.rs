@@ -46,7 +46,7 @@ pub fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<St
     read(attribute)
 }
 
-/// Returns the failure of `command` to do `what`, which needs `capability`, for the kernel's error.
+/// Converts the kernel's error to the failure of `command` to do `what`, which needs `capability`.
 pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::Error) -> Failure {
     match ErrorClass::of(error) {
         ErrorClass::Forbidden => forbidden(command, what, &[capability]),

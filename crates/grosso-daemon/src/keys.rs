@@ -159,7 +159,7 @@ impl Key {
     }
 }
 
-/// Returns a digest of these parts, which reveals only whether they are equal to others.
+/// Returns a digest of these parts, which reveals only whether they are equal to other parts.
 fn fingerprint(parts: &[&[u8]]) -> u128 {
     let mut digest = Sha256::new().chain_update("grosso esp keys");
     for part in parts {

@@ -39,7 +39,7 @@ pub struct PathSpec {
     pub left: PortSpec,
     /// Right endpoint of the path.
     pub right: PortSpec,
-    /// Whether packets are coalesced towards a port that takes superframes.
+    /// Whether packets are coalesced before they are sent to a port that takes superframes.
     pub coalesce: bool,
     /// Merge profile. A lossy profile is used only in directions whose endpoint terminates TCP; the other direction
     /// uses the default profile.
@@ -91,7 +91,7 @@ impl PathSpec {
         [&self.left, &self.right].iter().any(|port| port.device.port().shares_memory())
     }
 
-    /// Returns the merge profile towards one of the endpoints.
+    /// Returns the merge profile for packets that are sent to one of the ports.
     fn profile_towards(&self, port: &PortSpec) -> Profile {
         if self.profile.rules.is_invertible() || port.terminates() {
             return self.profile.clone();

@@ -13,7 +13,7 @@ use crate::{error::Failure, tunnel::Description};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteLoop {
     remote: IpAddr,
-    /// Devices through which the packets pass, the tunnel's own last.
+    /// Devices through which the packets pass, the tunnel's own device last.
     devices: Vec<String>,
 }
 

@@ -141,7 +141,7 @@ pub struct EspSpec {
     /// Selectors for the addresses of sent packets.
     selectors: Selectors,
     level: Level,
-    /// Whether both directions may have one key.
+    /// Whether both directions may use the same key.
     shared_key: bool,
     pub(super) keys: KeySource,
     pub(super) sequence_file: PathBuf,
@@ -175,7 +175,7 @@ impl EspSpec {
         }
     }
 
-    /// Returns the file or association that both ports use, as a sentence; no two ports may share one.
+    /// Returns a sentence about a file or an association that both ports use. No two ports may share one.
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();

@@ -293,7 +293,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// The words of a line, and the position of the next.
+/// The words of a line, and the position of the next word.
 struct XfrmWords<'a> {
     words: Vec<&'a str>,
     at: usize,

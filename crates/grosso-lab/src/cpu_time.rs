@@ -36,7 +36,7 @@ pub struct CpuSeconds {
 }
 
 impl CpuSeconds {
-    /// Returns the sum of all four.
+    /// Returns the total CPU time of all threads.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path + self.receiver + self.kernel

@@ -21,7 +21,7 @@ use crate::{
 /// Parameters of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<P> {
-    /// Measurements of each setting.
+    /// Number of measurements of each setting.
     pub runs: usize,
     /// Duration of each measurement.
     pub measured: Duration,
@@ -65,11 +65,12 @@ impl Default for TcpParameters {
 pub struct Series<S, R> {
     /// The setting.
     pub setting: S,
-    /// Bytes that a separate run compared one by one with those sent; `None` without such a run.
+    /// Number of bytes that a separate run compared one by one with the bytes sent; `None` without such a run.
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
-    /// Error of a trial that failed in every attempt. Such a setting has no figures and is not measured again.
+    /// Error of the setting's trial, if every attempt failed. The setting then has no figures and is not measured
+    /// again.
     pub failure: Option<String>,
 }
 
@@ -134,7 +135,7 @@ pub trait Experiment {
     /// of bytes, or `None` if the traffic has no content to compare.
     ///
     /// # Errors
-    /// Errors from a trial.
+    /// Returns the error of the trial.
     fn verify(
         &self,
         _setting: &Self::Setting,
@@ -370,9 +371,9 @@ pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize;
     chosen.map_or_else(usual, Ok)
 }
 
-/// Attempts at a failing trial, including the first.
+/// Number of attempts at a failing trial, including the first.
 const TRIES_MAX: usize = 3;
-/// Bytes that are compared one by one before a setting is measured: several hundred trains.
+/// Number of bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
 /// Checks that every number of a headline is a number of the table.

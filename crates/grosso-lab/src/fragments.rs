@@ -35,13 +35,13 @@ pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
-    /// Bits per second that the sender offers: fewer than a receiver with unlimited buffers can process.
+    /// Rate that the sender offers, in bits per second: less than a receiver with unlimited buffers can process.
     pub rate_bits: u64,
     /// The share of fragments lost on the wire, in settings with loss.
     pub loss: f64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Bytes of each datagram, without headers.
+    /// Number of bytes in each datagram, without headers.
     pub datagram_bytes: usize,
     /// The version of IP.
     pub family: Family,
@@ -78,13 +78,13 @@ impl FragmentParameters {
 /// The parameters in the form of the reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
-    /// Bytes of each datagram.
+    /// Number of bytes in each datagram.
     datagram_bytes: usize,
     /// The version of IP.
     family: Family,
     /// Rate that the sender offers, in Gb/s.
     rate_gbps: f64,
-    /// Milliseconds after which an incomplete datagram is dropped.
+    /// Time after which an incomplete datagram is dropped, in milliseconds.
     timeout_ms: f64,
 }
 
@@ -127,15 +127,15 @@ impl fmt::Display for Receiver {
 pub struct FragmentSetting {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// The share of fragments lost on the wire.
     pub loss: f64,
-    /// Bits per second that the sender offers.
+    /// Rate that the sender offers, in bits per second.
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Bytes of each datagram, without headers.
+    /// Number of bytes in each datagram, without headers.
     pub datagram_bytes: usize,
     /// The version of IP.
     pub family: Family,
@@ -168,7 +168,7 @@ impl Fragments {
     /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
     ///
     /// # Errors
-    /// Returns errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {
@@ -290,7 +290,7 @@ fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragmen
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
 /// Numbers of receive buffers without loss: fewer than a datagram's fragments, hardly more, many, and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
-/// Bits per second that a sender offers in the last group: more than the receiver can process.
+/// Rate that a sender offers in the last group, in bits per second: more than the receiver can process.
 pub const OVERLOAD_BITS: u64 = 8_000_000_000;
 /// Numbers of receive buffers with [`OVERLOAD_BITS`]: hardly more than for one datagram, and no limit.
 const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
@@ -300,7 +300,7 @@ const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 pub const DATAGRAM_BYTES: usize = 64_000;
 /// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Bytes of the headers of UDP and ESP, and of ESP's trailer without padding.
+/// Size of the headers of UDP and ESP and of ESP's trailer without padding, in bytes.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;

@@ -56,7 +56,7 @@ pub struct Sender {
     pub congestion_window: u64,
     /// The slow start threshold, in bytes.
     pub slow_start_threshold: u64,
-    /// In congestion avoidance, the bytes acknowledged towards the next segment or, if packets are counted, the
+    /// In congestion avoidance, the bytes acknowledged since the window last grew or, if packets are counted, the
     /// remainder of less than a byte.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
@@ -65,13 +65,13 @@ pub struct Sender {
     pub next: u32,
     /// Sequence number of the first byte that was never sent.
     highest: u32,
-    /// Bytes that the receiver can accept, which limit the data in flight. [`u64::MAX`] unless set.
+    /// Number of bytes that the receiver can accept, which limits the data in flight; [`u64::MAX`] unless it is set.
     pub room: u64,
     /// The last window, unscaled.
     pub window: u16,
-    /// Consecutive duplicate acknowledgments.
+    /// Number of consecutive duplicate acknowledgments.
     pub duplicates: u32,
-    /// All duplicate acknowledgments.
+    /// Total number of duplicate acknowledgments.
     pub duplicates_total: u32,
     /// Segments retransmitted, because of duplicates or partial acknowledgments.
     pub retransmits: u32,
@@ -181,7 +181,7 @@ impl Sender {
         self.send();
     }
 
-    /// Returns the bytes in flight, as many as the congestion window allows.
+    /// Returns the number of bytes in flight, which the congestion window limits.
     #[must_use]
     pub fn flight(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
@@ -295,9 +295,9 @@ pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Segments of the initial window (RFC 6928 section 2).
+/// Number of segments in the initial window (RFC 6928 section 2).
 const SEGMENTS_FIRST: u64 = 10;
-/// Duplicates that signal a loss (RFC 5681 section 3.2).
+/// Number of duplicate acknowledgments that signal a loss (RFC 5681 section 3.2).
 const DUPLICATES_OF_A_LOSS: u32 = 3;
 /// The largest window that TCP can advertise (RFC 7323 section 2.3).
 const FLIGHT_BYTES_MAX: u64 = 1 << 30;

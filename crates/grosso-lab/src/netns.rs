@@ -41,9 +41,9 @@ pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
-    /// See [`Layout::read_bytes_min`].
+    /// Minimum number of bytes per read: [`Layout::read_bytes_min`].
     read_bytes_min: u16,
-    /// See [`Layout::offered_bits`].
+    /// Maximum rate of each stream: [`Layout::offered_bits`].
     offered_bits: Option<u64>,
     /// The namespaces of a wire between two data paths. They are kept here so that neither path loses the wire when the
     /// other path ends.
@@ -96,8 +96,8 @@ impl Hosts {
     /// kernel sends superframes if `superframes` is set.
     ///
     /// # Errors
-    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], and if the kernel has no veth, TUN
-    /// or packet sockets.
+    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], or if the kernel has no veth, TUN or
+    /// packet sockets.
     pub fn receiving(
         layout: &Layout,
         device: Device,
@@ -108,11 +108,11 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates the same hosts with a port of any kind at the end of the wire. `open` gets the name of the end, and the
-    /// options that would open a packet socket there.
+    /// Creates the hosts of [`Hosts::receiving`] with a port of any kind at the end of the wire. `open` gets the name
+    /// of the end, and the options that would open a packet socket there.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`] and of `open`.
+    /// The errors are those of [`Hosts::receiving`] and of `open`.
     pub(crate) fn receiving_by<W: Send>(
         layout: &Layout,
         device: Device,
@@ -138,7 +138,7 @@ impl Hosts {
     /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`].
+    /// The errors are those of [`Hosts::receiving`].
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
@@ -169,16 +169,17 @@ impl Hosts {
     /// carries only the traffic.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`].
+    /// The errors are those of [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// Creates the same hosts with ports of any kind at the ends of the wire, and with superframes from the hosts if
-    /// `superframes` is set. `open` gets the name of an end, and the options that would open a packet socket there.
+    /// Creates the hosts of [`Hosts::apart`] with ports of any kind at the ends of the wire, and with superframes from
+    /// the hosts if `superframes` is set. `open` gets the name of an end, and the options that would open a packet
+    /// socket there.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`] and from `open`.
+    /// The errors are those of [`Hosts::receiving`] and of `open`.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -211,7 +212,7 @@ impl Hosts {
     /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`].
+    /// The errors are those of [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let ethernet = (device, Layer::Ethernet);
@@ -229,7 +230,7 @@ impl Hosts {
     /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`].
+    /// The errors are those of [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
         // Without a thread between the hosts, nothing can cause pauses, and packets can really be lost here.
         let layout = &Layout { patient: false, ..*layout };
@@ -344,7 +345,7 @@ impl Hosts {
     /// Sets how a stream is read, and for how long it may stall.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
         if self.read_bytes_min > 0 {
             set_receive_low_water(stream, self.read_bytes_min)?;
@@ -356,7 +357,7 @@ impl Hosts {
     /// Opens a socket of the receiver that listens for connections.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
@@ -364,7 +365,7 @@ impl Hosts {
     /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
     ///
     /// # Errors
-    /// Errors from the sockets.
+    /// Returns the error of a socket.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;

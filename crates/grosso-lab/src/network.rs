@@ -29,11 +29,11 @@ use crate::{
 /// Configuration of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
-    /// The MTU, in bytes from the IP header on.
+    /// The MTU in bytes, counted from the IP header.
     pub mtu: u16,
     /// Impairment of packets on the wire, in each direction; each direction has its own random numbers.
     pub impairment: Option<Impairment>,
-    /// Time for which trains towards b may be held; `None` merges nothing.
+    /// Time for which trains to b may be held; `None` merges nothing.
     pub coalesce: Option<Duration>,
     /// Device through which Grosso exchanges packets with b.
     pub device: Device,
@@ -79,7 +79,7 @@ pub struct Passed {
     pub rx_frames: u64,
     /// Bytes of the received frames.
     pub rx_bytes: u64,
-    /// Forwarded frames; each frame towards b is a train of packets.
+    /// Forwarded frames; each frame to b is a train of packets.
     pub tx_frames: u64,
     /// Packets lost at random.
     pub lost: u64,
@@ -97,7 +97,7 @@ impl Network {
     /// Creates the hosts and starts the data path between them.
     ///
     /// # Errors
-    /// Errors from [`Hosts::receiving`].
+    /// The errors are those of [`Hosts::receiving`].
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
         let layout = Layout {
             mtu: Mtu { sender: options.mtu, receiver: options.mtu },
@@ -123,12 +123,12 @@ impl Network {
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
-    /// Starts a command on a host. The command is killed when the calling thread ends. Its environment contains the
-    /// addresses of both hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of its host,
-    /// `GROSSO_HOST`.
+    /// Starts a command on a host. The command is killed when the calling thread ends. The environment of the command
+    /// contains the addresses of both hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of
+    /// its host, `GROSSO_HOST`.
     ///
     /// # Errors
-    /// Fails if there is no such program.
+    /// Fails if the program does not exist.
     pub fn spawn(&self, host: Host, command: &mut Command) -> io::Result<Child> {
         let names = [["GROSSO_A", "GROSSO_A6"], ["GROSSO_B", "GROSSO_B6"]];
         for (names, addresses) in names.iter().zip([SENDER_ADDRESSES, RECEIVER_ADDRESSES]) {
@@ -163,7 +163,7 @@ impl Network {
     /// Sends as much as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
-    /// Errors from [`crate::trial::measure`].
+    /// The errors are those of [`crate::trial::measure`].
     pub fn stream(
         &self,
         measured: Duration,
@@ -263,7 +263,7 @@ fn has_listener() -> io::Result<bool> {
 const SEED: u64 = 0x6772_6f73_736f;
 /// Size of TCP's buffers in bytes: enough for several milliseconds of delay.
 const TCP_BUFFER_BYTES: usize = 4 << 20;
-/// Bytes in flight, more than a wire with delay holds by default (10 000 packets).
+/// Number of bytes in flight: more than a wire with delay holds by default (10 000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Maximum time that a server may take to start.
 const LISTENS: Duration = Duration::from_secs(2);

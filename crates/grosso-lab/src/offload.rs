@@ -50,7 +50,7 @@ pub struct OffloadParameters {
     pub buffer_bytes: Option<usize>,
     /// Generator of the traffic.
     pub tool: Tool,
-    /// Bits per second of the wire, in experiments whose wire is slower than the machine.
+    /// Rate of the wire in bits per second, in experiments whose wire is slower than the machine.
     #[serde(skip)]
     pub wire_bits: u64,
 }
@@ -105,7 +105,7 @@ struct RowGroup {
     comparisons: Vec<Comparison>,
 }
 
-/// A setting, and the property in which it differs from others.
+/// A setting, and the property in which it differs from the other settings of its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     name: String,

@@ -143,12 +143,12 @@ impl Spent {
         }
     }
 
-    /// Returns the nanoseconds of a part.
+    /// Returns the time of a part, in nanoseconds.
     pub(crate) fn part_ns(&self, part: Part) -> u64 {
         self.parts_ns[part as usize]
     }
 
-    /// Returns the seconds of several parts.
+    /// Returns the total time of several parts, in seconds.
     pub(crate) fn seconds(&self, parts: &[Part]) -> f64 {
         parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
     }
@@ -158,13 +158,13 @@ impl Spent {
         self.begun[part as usize]
     }
 
-    /// Returns the nanoseconds that the thread ran on a CPU, without the time for reading clocks. This is at least the
-    /// sum of all parts.
+    /// Returns the time that the thread ran on a CPU, in nanoseconds, without the time for reading clocks. This is at
+    /// least the sum of all parts.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Returns the nanoseconds on a CPU that no part accounts for.
+    /// Returns the time on a CPU that no part accounts for, in nanoseconds.
     pub(crate) fn unexplained_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.parts_ns.iter().sum())
     }

@@ -246,14 +246,14 @@ fn trace() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Packets of the trace, and number of its connections.
+/// Number of packets in the trace, and of its connections.
 const PACKETS: usize = 40_000;
 const FLOWS: usize = 24;
 /// The seed of the trace and its order.
 const SEED: u64 = 5;
-/// Nanoseconds from one packet to the next: 10 Gb/s of full packets.
+/// Time from one packet to the next, in nanoseconds: that of full packets at 10 Gb/s.
 const GAP_NS: u64 = 1200;
-/// Packets of a poll, as in NAPI.
+/// Number of packets in a poll, the same as in NAPI.
 const POLL_PACKETS: usize = 64;
 /// Length of the headers: Ethernet, IPv6, and TCP with a timestamp.
 const HEADER_BYTES: usize = 14 + 40 + 32;

@@ -111,7 +111,7 @@ pub struct Environment<P> {
     pub processor: String,
     /// The number of CPUs that the lab may use.
     pub processors: usize,
-    /// Measurements of each setting.
+    /// Number of measurements of each setting.
     pub runs: usize,
     /// Duration of each measurement.
     pub seconds: f64,
@@ -186,8 +186,8 @@ impl<F: Findings> Report<F> {
         }
     }
 
-    /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, `commit` the
-    /// commit that the program was built from.
+    /// Formats the results as an HTML page. `command` is the command line that repeats the experiment, and `commit` is
+    /// the commit from which the program was built.
     #[must_use]
     pub fn page(&self, command: &str, commit: &str) -> String {
         let verdicts: String = (1..).zip(&self.verdicts).map(item).collect();
@@ -352,7 +352,7 @@ fn shortened(claim: &str) -> String {
     }
 }
 
-/// Characters of a row's name in a chart.
+/// Number of characters of a row's name in a chart.
 const NAME: usize = 44;
 
 /// Formats an answer, in its color.

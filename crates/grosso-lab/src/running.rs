@@ -28,7 +28,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
     /// port afterwards.
     ///
     /// # Errors
-    /// Errors from [`DataPath::new`] and from `first`.
+    /// The errors are those of [`DataPath::new`] and of `first`.
     pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),

@@ -33,7 +33,7 @@ impl Request {
 /// connection, or its error.
 ///
 /// # Errors
-/// Errors from the listener.
+/// Returns the error of the listener.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {
@@ -108,7 +108,7 @@ fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 
-/// Bytes of one receive call.
+/// Size of the buffer of one receive call, in bytes.
 const TAKEN_BYTES: usize = 256 << 10;
 /// The seed of the content, the same at both ends.
 const SEED: u64 = 0x7369_6e6b;

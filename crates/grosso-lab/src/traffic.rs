@@ -153,7 +153,7 @@ impl Content {
 
 /// The length of the file that streams repeat: odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Bytes of one send call. Each call ends with PSH, and therefore with a short packet, which ends a train.
+/// Number of bytes in one send call. Each call ends with PSH, and therefore with a short packet, which ends a train.
 const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ pub struct Setting {
     pub layout: Layout,
     /// Carrier of the packets.
     pub carrier: Carrier,
-    /// Impairment of packets towards a receiver at which Grosso acts as the NIC. The packets are copied out of their
-    /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
+    /// Impairment of packets to a receiver at which Grosso acts as the NIC. The packets are copied out of their receive
+    /// buffers first, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
     /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If this impairment
     /// loses packets, the receiver's kernel sends no superframes, so that the loss affects single packets.
@@ -80,7 +80,7 @@ pub enum Tool {
 pub enum Carrier {
     /// Grosso's data path, in place of the receiver's NIC and its driver.
     Grosso {
-        /// Profile for merging packets towards the receiver; `None` merges nothing.
+        /// Profile for merging packets to the receiver; `None` merges nothing.
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
@@ -95,9 +95,9 @@ pub enum Carrier {
     /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which replaces the sending
     /// kernel. The data path acts as the receiver's NIC or, for [`Traffic::TcpMaerts`], as the sender's.
     Userspace {
-        /// See [`Carrier::Grosso`].
+        /// Profile for merging packets, as in [`Carrier::Grosso`].
         profile: Option<Box<Profile>>,
-        /// See [`Carrier::Grosso`].
+        /// Whether acknowledgments of trains are expanded, as in [`Carrier::Grosso`].
         expand: bool,
         /// The sender's way of counting acknowledgments.
         counting: Counting,
@@ -285,7 +285,7 @@ impl Measured {
         (path + receiver + kernel) / self.seconds * 100.0
     }
 
-    /// Returns the gigabits per CPU-second of all threads.
+    /// Returns the number of gigabits per CPU-second of all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()

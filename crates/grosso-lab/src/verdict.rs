@@ -70,7 +70,7 @@ impl fmt::Display for Answer {
 pub struct Published {
     /// The ratio.
     pub ratio: f64,
-    /// Year and equipment.
+    /// Publication and year, with the equipment if it matters: for example `R4, in 2014`.
     pub source: &'static str,
 }
 
@@ -229,8 +229,8 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence of the maximum of repeated measurements. A pause of the machine may lengthen any of them,
-    /// so the maximum is noise unless the others agree, by the sign test.
+    /// Creates the evidence that the maximum of repeated measurements gives. A pause of the machine may lengthen any
+    /// measurement, so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }
@@ -266,7 +266,7 @@ impl Evidence {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
 
-    /// Combines evidence like [`Self::all`], and returns the name of the figure that decides.
+    /// Combines evidence as [`Self::all`] does, and also returns the name of the figure that decides.
     pub(crate) fn all_of<T>(each: impl IntoIterator<Item = (Self, T)>) -> Option<(Self, T)> {
         let (mut worst, mut is_known, mut doubtful) = (None::<(Self, T)>, true, false);
         for (one, name) in each {
@@ -479,8 +479,8 @@ const QUIET: &str =
     "more or longer runs, or a less busy machine, because noise may explain the difference";
 /// Maximum ratio at which two effects count as equal.
 const SAME: f64 = 1.2;
-/// Maximum probability that a difference is due to chance, up to which the difference counts as real. Three runs
-/// against three can reach this probability. The margin allows for rounding in the sum.
+/// Maximum probability that chance explains a difference, for a difference that counts as real. Three runs against
+/// three can reach this probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
 /// Width of an answer, and of a line.
 const ANSWER: usize = 22;

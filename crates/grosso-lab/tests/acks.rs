@@ -12,7 +12,7 @@ use grosso_testkit::{Packet, headers::Tcp};
 use grosso_wire::{LinkType, Ports};
 use proptest::{collection::vec, prelude::*};
 
-/// Payload bytes of the sender's segments.
+/// Number of payload bytes in each of the sender's segments.
 const SEGMENT: u32 = 1448;
 const NEAR: [u8; 4] = [10, 0, 0, 1];
 const FAR: [u8; 4] = [10, 0, 0, 9];

@@ -54,7 +54,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |_| 0)
 }
 
-/// Escapes text like [`harmless`], but keeps line breaks and tabs.
+/// Escapes text as [`harmless`] does, but keeps line breaks and tabs.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     escape(text, |rest| usize::from(rest.starts_with(['\n', '\t'])))
 }

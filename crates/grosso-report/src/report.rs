@@ -198,7 +198,7 @@ pub struct InputFacts {
     pub sha256: Option<String>,
     pub format: String,
     pub packets: u64,
-    /// Captured bytes of the packets.
+    /// Total number of captured bytes.
     pub bytes: u64,
     /// The captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]

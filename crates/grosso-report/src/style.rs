@@ -74,7 +74,7 @@ impl Style {
     }
 }
 
-/// Escapes text like [`harmless_lines`], but keeps the color codes of [`Style`].
+/// Escapes text as [`harmless_lines`] does, but keeps the color codes of [`Style`].
 pub fn harmless_painted(text: &str) -> Cow<'_, str> {
     let kept = |rest: &str| match painted_len(rest) {
         0 => usize::from(rest.starts_with(['\n', '\t'])),

@@ -100,7 +100,7 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     assert_eq!(whole, sent, "{case}: datagrams of the honest sender");
 }
 
-/// Fragments of the flood per fragment of the honest sender.
+/// Number of fragments of the flood per fragment of the honest sender.
 const HONEST_EVERY: u32 = 100;
 
 /// A buffer that owns its bytes without an allocation.

@@ -63,7 +63,7 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
     }
 }
 
-/// Returns the instructions per fragment of a flood.
+/// Returns the number of instructions per fragment of a flood.
 fn count(flood: usize) -> Result<f64, String> {
     let test = "reassembly_work::b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
     Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)

@@ -30,13 +30,13 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Packets of a run in the gate.
+/// Number of packets of a run in the gate.
 const PACKETS: u64 = 4_000_000;
-/// Packets that are generated in advance, and sent repeatedly with changed ports.
+/// Number of packets that are generated in advance, and sent repeatedly with changed ports.
 const TEMPLATES: usize = 10_000;
 /// Maximum number of frames on each wire.
 const WIRE_FRAMES: usize = 32;
-/// Nanoseconds between two packets.
+/// Interval between two packets, in nanoseconds.
 const INTERVAL_NS: u64 = 700;
 /// Tolerated growth of the memory in use after the warm-up: eight buffers of a superframe. Buffers grow to the length
 /// of the longest frame at their position, and longer frames still occur after a billion packets. The warm-up takes

@@ -298,11 +298,11 @@ fn rules(rules: &mut Rules, random: &mut Random) {
 }
 
 const SEED: u64 = 1;
-/// Nanoseconds between two packets.
+/// Interval between two packets, in nanoseconds.
 const INTERVAL_NS: u64 = 700;
-/// Frames of each workload: enough for every flow to send.
+/// Number of frames of each workload: enough for every flow to send.
 const WORKLOAD_FRAMES: usize = 2048;
 /// Default number of random frames.
 const FRAMES: usize = 20_000;
-/// Random frames per profile.
+/// Number of random frames per profile.
 const RUN_FRAMES: usize = 200;

@@ -85,7 +85,7 @@ fn measured(frame: &[u8]) {
 /// Tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Packets of a superframe, and bytes of each: small enough that summing them costs almost nothing.
+/// Number of packets in a superframe, and of bytes in each packet: small enough that summing them costs almost nothing.
 const PACKETS: usize = 45;
 const PACKET_BYTES: u16 = 8;
 

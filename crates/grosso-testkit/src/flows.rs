@@ -63,7 +63,7 @@ pub fn hex(frame: &[u8]) -> String {
     )
 }
 
-/// Number of bytes of a frame that a message shows: every header, and little payload.
+/// Number of bytes of a frame that a message shows: enough for all headers and a little payload.
 const SHOWN: usize = 120;
 
 fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]>> {

@@ -82,9 +82,10 @@ impl Packet {
         ipv6: Ipv6 = |packet: &Self| Ipv6::new(packet.networks());
         /// Appends an IPv6 hop-by-hop options header.
         hop_by_hop: Extension = |_: &Self| Extension::new(0);
-        /// Appends an IPv6 routing header: with no segments left, or [`Extension::route`].
+        /// Appends an IPv6 routing header: by default without segments left; [`Extension::route`] sets a route.
         routing: Extension = |_: &Self| Extension::new(43);
-        /// Appends an IPv6 destination options header: padding, or [`Extension::home_address`].
+        /// Appends an IPv6 destination options header: by default only padding; [`Extension::home_address`] sets a home
+        /// address.
         destination_options: Extension = |_: &Self| Extension::new(60);
         /// Appends an IPv6 fragment header; atomic unless an offset or "more" is set.
         fragment: Fragment = |_: &Self| Fragment::new();

@@ -51,7 +51,7 @@ pub struct Workload {
     pub frames: Vec<Vec<u8>>,
     /// Number of packets on the wire: more than the number of frames if the frames are superframes.
     pub packets: usize,
-    /// Bytes of transport payload in all frames; for fragments, the payload of the datagrams.
+    /// Number of bytes of transport payload in all frames; for fragments, the payload of the datagrams.
     pub payload_bytes: usize,
     /// Metadata of every frame, if the frames are superframes.
     pub gso: Option<Gso>,
@@ -73,7 +73,7 @@ pub struct Gso {
 /// Returns the workload with this name.
 ///
 /// # Panics
-/// Panics if there is no such workload; the names are in [`WORKLOADS`].
+/// Panics if [`WORKLOADS`] does not contain the name.
 pub fn workload(name: &str, seed: u64) -> Workload {
     let known = WORKLOADS.iter().copied().find(|known| *known == name);
     let name =

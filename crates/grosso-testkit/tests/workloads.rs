@@ -16,7 +16,7 @@ fn flows(workload: &Workload) -> usize {
     workload.frames.iter().filter_map(|f| flow_of(f, LINK)).collect::<BTreeSet<_>>().len()
 }
 
-/// Returns the packets per train if every train ends with its poll.
+/// Returns the number of packets per train if every train ends with its poll.
 fn coupling(workload: &Workload) -> f64 {
     let polls = workload.frames.chunks(POLL);
     let count: usize = polls.map(|poll| trains(poll, LINK, Rules::default()).len()).sum();

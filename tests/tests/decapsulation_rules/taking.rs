@@ -51,7 +51,7 @@ pub(crate) fn take_with(
     Ok(Taken { tunnel: plan.tunnel, plan, packet, meta: plan.meta })
 }
 
-/// Decapsulates a packet of an Ethernet frame without metadata.
+/// Decapsulates a packet in an Ethernet frame, without metadata from a device.
 pub(crate) fn take(frame: &[u8]) -> Result<Taken, Refusal> {
     take_with(frame, &Meta::default(), LinkType::Ethernet, &rules())
 }

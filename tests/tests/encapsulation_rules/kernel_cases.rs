@@ -158,7 +158,7 @@ fn cut_all(frames: &[Known]) -> Vec<Known> {
     frames.iter().flat_map(cut_one).collect()
 }
 
-/// Merges frames like a receiver with superframes of up to 185 KB.
+/// Merges frames as a receiver with superframes of up to 185 KB does.
 fn join(frames: Vec<Known>) -> Vec<Known> {
     let mut profile = Profile::linux();
     profile.limits.size_bytes = 185_000;

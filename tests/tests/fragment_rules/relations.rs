@@ -94,7 +94,7 @@ const POLICIES: [(Overlap, ReassemblyMode); 6] = [
     (Overlap::Last, ReassemblyMode::Coalesce),
 ];
 
-/// Returns fragments of the data that neither 160..240 nor the other one covers.
+/// Returns fragments of the data that neither 160..240 nor the given interval covers.
 fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
     let mut places = [0, 160, 240, start, end, data.len()].map(|place| place.min(data.len()));
     places.sort_unstable();

@@ -13,7 +13,7 @@ fn holding(hold_ns: u64) -> Profile {
     profile
 }
 
-/// Bytes of Ethernet, IPv4 and TCP headers.
+/// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 54;
 
 /// Returns the first segments of `count` connections, by source port.

@@ -13,7 +13,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// Bytes of Ethernet, IPv4 and TCP headers.
+/// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// Returns a TCP superframe over IPv4 with changes, and `len` bytes of payload in segments of 100.

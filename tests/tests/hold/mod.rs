@@ -14,7 +14,7 @@ use grosso_rig::session::Session;
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_wire::LinkType;
 
-/// Payload bytes of a full packet.
+/// Number of payload bytes in a full packet.
 const MSS: usize = 1448;
 
 /// The longest hold time of these tests.

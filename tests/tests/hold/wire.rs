@@ -27,7 +27,7 @@ struct Wire {
 const TEN_GIGABIT: u64 = 123_000;
 const FORTY_GIGABIT: u64 = 30_750;
 
-/// Packets per burst.
+/// Number of packets per burst.
 const BURST: u64 = 44;
 
 impl Wire {

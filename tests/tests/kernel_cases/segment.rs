@@ -12,7 +12,7 @@ use grosso_rig::{
 use grosso_testkit::Packet;
 use grosso_wire::LinkType;
 
-/// Bytes of Ethernet, IPv4 and TCP headers.
+/// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// Layout of the superframe in memory: the linear part after the headers, and the following pieces.

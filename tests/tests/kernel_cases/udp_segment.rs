@@ -11,9 +11,9 @@ use grosso_testkit::{
     stream,
 };
 
-/// Bytes of Ethernet, IPv4 and UDP headers.
+/// Size of the Ethernet, IPv4 and UDP headers, in bytes.
 const HEADERS_V4: usize = 14 + 20 + 8;
-/// Bytes of Ethernet, IPv6 and UDP headers.
+/// Size of the Ethernet, IPv6 and UDP headers, in bytes.
 const HEADERS_V6: usize = 14 + 40 + 8;
 /// Maximum payload of a datagram for an Ethernet MTU.
 const MSS_V4: usize = 1472;

@@ -152,7 +152,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the smallest part of a vector that still cannot be explained, and the message for it.
+    /// Returns the smallest part of a vector whose result still cannot be explained, and the message about that part.
     fn minimised(&mut self, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, String) {
         let mut smallest = frames.to_vec();
         let mut why = self.explain(frames).err().unwrap_or_else(|| "it does not show again".into());

@@ -27,7 +27,7 @@ fn datagram(port: u16, number: u8) -> Vec<u8> {
     packet.udp(|udp| udp.source_port(port)).payload(&[number; 100]).build()
 }
 
-/// Provides buffers for as many frames as each pair has.
+/// Provides buffers to each pair until its ring is full.
 fn give_all(front: &mut FrontEnd) {
     for pair in [0, 1] {
         front.pair = pair;

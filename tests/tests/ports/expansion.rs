@@ -20,7 +20,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Payload bytes of a packet.
+/// Number of payload bytes in a packet.
 const LEN: u32 = 1000;
 
 fn packet(from_host: bool, tcp: impl FnOnce(Tcp) -> Tcp, len: u32) -> Vec<u8> {

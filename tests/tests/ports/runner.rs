@@ -17,7 +17,7 @@ use grosso_io::{
 use grosso_testkit::{Packet, headers::Tcp};
 use grosso_wire::LinkType;
 
-/// Payload bytes of a packet.
+/// Number of payload bytes in a packet.
 const LEN: usize = 1000;
 
 /// Returns the next packets of `flows` flows, in turn.

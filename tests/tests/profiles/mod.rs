@@ -23,7 +23,7 @@ use grosso_testkit::{
     oracle::{Lengths, Link, Parsed, is_right, parse},
 };
 
-/// Payload bytes of a full packet.
+/// Number of payload bytes in a full packet.
 const MSS: usize = 1448;
 
 /// Returns a packet of one connection whose payload starts at this offset of the stream.

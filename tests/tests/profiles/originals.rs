@@ -262,5 +262,5 @@ fn every_departure_makes_a_difference_and_is_documented() {
     }
 }
 
-/// Packets per profile in one run. The nightly run uses 100,000.
+/// Number of packets per profile in one run. The nightly run uses 100,000.
 const PACKETS: usize = 10_000;

@@ -57,5 +57,5 @@ fn packet(stack: &Stack, number: u16) -> Vec<u8> {
     stack.packet(&Place { sequence, ids, ..Place::default() }).payload_len(LEN).build()
 }
 
-/// Payload bytes of a packet.
+/// Number of payload bytes in a packet.
 const LEN: usize = 40;

@@ -378,9 +378,9 @@ fn udp(packet: Packet, change: impl FnOnce(Udp) -> Udp) -> Packet {
     packet.udp(change)
 }
 
-/// Payload bytes of each packet in a train.
+/// Number of payload bytes in each packet in a train.
 const LEN: usize = 100;
-/// Packets of a train.
+/// Number of packets in a train.
 const TRAIN: u16 = 4;
 /// The first of [`OUTERS`] that has a tunnel header.
 const TUNNELS_FROM: usize = 6;

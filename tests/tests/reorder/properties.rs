@@ -17,7 +17,7 @@ use super::connection::{HOLD_NS, HOLE_NS, holes, within_batch};
 
 /// Interval at which the caller calls `expire`.
 const TICK_NS: u64 = 7_000;
-/// Nanoseconds between two packets of a flow.
+/// Interval between two packets of a flow, in nanoseconds.
 const GAP_NS: u64 = 1_200;
 
 /// Time of arrival, and the frame.

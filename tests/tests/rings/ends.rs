@@ -21,7 +21,7 @@ use proptest::prelude::*;
 
 const OFFERED: u64 = features::OF_RINGS | features::CSUM | features::GUEST_CSUM;
 const WANTED: u64 = u64::MAX;
-/// Bytes of a virtio header.
+/// Size of a virtio header, in bytes.
 const HEADER_BYTES: usize = 12;
 
 /// Converts a letter to the message that arrives.
@@ -71,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// Sends a frame towards one endpoint. Returns whether there was room.
+    /// Sends a frame to one endpoint. Returns whether there was room.
     fn send(&mut self, way: Way, frame: &[u8]) -> bool {
         let (header, rest) = frame.split_at(HEADER_BYTES);
         let parts = [IoSlice::new(header), IoSlice::new(rest)];

@@ -23,13 +23,13 @@ pub struct Captures {
     members: Vec<OneSource>,
     filter: Option<String>,
     command: String,
-    /// Whether Ctrl-C ended a pipe. The packets before that are still processed.
+    /// Whether Ctrl-C ended the reading of a pipe. The packets before that point are still processed.
     is_cut_off: bool,
     /// Whether the first of two passes has been opened.
     is_read_before: Cell<bool>,
 }
 
-/// Path of a capture, and the bytes to read instead of the file, if any.
+/// Path of a capture, and optionally the bytes to read instead of the file.
 struct OneSource {
     path: PathBuf,
     held: Option<HeldBytes>,
@@ -57,7 +57,8 @@ impl Read for Spooled {
 }
 
 impl Captures {
-    /// Finds the captures that the user names. Notes the captures in directories whose compression is not supported.
+    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped and
+    /// noted.
     ///
     /// # Errors
     /// Fails if a capture does not exist, or if there are too many.
@@ -136,7 +137,7 @@ impl Captures {
         self.members.first().map_or_else(|| Path::new(""), |first| &first.path)
     }
 
-    /// Makes the captures repeatable: reads every pipe to its end.
+    /// Copies every pipe to its end, so that all captures can be read more than once.
     ///
     /// # Errors
     /// Fails if the first bytes of a pipe do not start a capture, or if the temporary directory has no space.
@@ -204,7 +205,7 @@ impl Captures {
     /// Opens the captures for the first of two passes; [`Self::input`] then opens them for the second.
     ///
     /// # Errors
-    /// Fails like [`Self::input`].
+    /// The errors are those of [`Self::input`].
     pub(crate) fn first_pass(&self, session: &Session) -> Result<Input, Failure> {
         let mut input = self.input(false, session)?;
         input.name_pass(Pass::First);

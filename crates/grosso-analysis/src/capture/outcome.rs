@@ -73,13 +73,13 @@ impl Files {
 pub struct Outcome<R> {
     /// Report of everything that was read.
     pub report: R,
-    /// Stream for the report: not standard output if a capture is written there.
+    /// Stream for the report: standard error if the capture is written to standard output.
     pub place: Place,
-    /// End of the reading.
+    /// Reason why reading ended.
     pub end: End,
 }
 
-/// End of a reading: complete, damaged or canceled.
+/// Reason why reading ended, and the resulting failure if there is one.
 pub struct End {
     ending: Ending,
     unparsed: Unparsed,
@@ -140,8 +140,8 @@ impl End {
         Some((self.input.reader.packets(), self.bytes?))
     }
 
-    /// Returns the exit status, which means no if something remained uncertain or wrong. Call this after the report is
-    /// shown.
+    /// Returns the exit status, which is [`Exit::No`] if something remained uncertain or wrong. Call this after the
+    /// report is shown.
     ///
     /// # Errors
     /// Fails if the input is damaged or has packets with an unsupported link type.

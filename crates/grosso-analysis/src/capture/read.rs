@@ -34,7 +34,7 @@ pub(crate) struct Input {
     pub(crate) links: Links,
     pub(crate) devices: Devices,
     origins: Vec<Origin>,
-    /// Present when packets are merged or selected.
+    /// State of the merge; present when packets are merged or filtered.
     merged: Option<Merged>,
     /// Filter expression that selects the packets.
     filter: Option<String>,
@@ -425,7 +425,7 @@ pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { shown(path) }
 }
 
-/// Returns one name for all captures: the first, and the number of others.
+/// Returns one name for all captures: the name of the first, and the number of the others.
 fn name_of_all(origins: &[Origin], name: impl Fn(&Origin) -> String) -> String {
     let first = origins.first().map(name).unwrap_or_default();
     match origins.len() {

@@ -84,7 +84,7 @@ impl Session {
 }
 
 impl Default for Session {
-    /// Creates settings without an observer, with the link types of the captures.
+    /// Creates settings without an observer and without a forced link type.
     fn default() -> Self {
         Self {
             forced_link: None,

@@ -52,9 +52,9 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The sums match or differ.
+    /// The computed checksum matches the field or differs from it.
     Sum,
-    /// The sums match the current bytes, but will not match once the inner checksum is completed.
+    /// The checksum matches the current bytes, but will not match once the inner checksum is completed.
     Bytes,
     /// The field holds the pseudo-header sum, with the length or (as on Windows) without it.
     Seed,
@@ -131,7 +131,7 @@ pub struct Levels {
     is_fragment: bool,
     is_cut: bool,
     is_unread: bool,
-    /// Payload bytes of the first packet, if the innermost checksum is valid only over that packet.
+    /// Number of payload bytes in the first packet, if the innermost checksum is valid only over that packet.
     pub prefix: Option<usize>,
 }
 
@@ -260,8 +260,8 @@ pub fn is_seeded_without_length(packet: &[u8], stack: &Stack) -> bool {
     holds_seed_without_length(packet, &layer, ip)
 }
 
-/// Returns whether a TCP superframe has [that form](is_seeded_without_length) and a length of 0 in its innermost IP
-/// header, so that only the end of the frame shows where the packet ends.
+/// Returns whether a TCP superframe [has a pseudo-header sum without the length](is_seeded_without_length) and a length
+/// of 0 in its innermost IP header, so that only the end of the frame shows where the packet ends.
 pub fn is_large_send_without_length(packet: &[u8], stack: &Stack) -> bool {
     let Some(ip) = stack.layers().iter().rfind(|layer| is_ip(layer)) else { return false };
     let field = match ip.kind {
@@ -416,8 +416,8 @@ fn collect(packet: &[u8], is_cut: bool, stack: &Stack, list: &mut Vec<Level>) {
     }
 }
 
-/// Returns the end according to a length field inside another one. The outermost end may exceed the captured bytes; an
-/// inner end is limited by the ends around it.
+/// Returns the end that a length field declares. The outermost end may exceed the captured bytes; an inner end is
+/// limited by the ends of the headers around it.
 fn within(declared: Option<usize>, end: usize, is_inside: bool) -> usize {
     declared.map_or(end, |declared| if is_inside { declared.min(end) } else { declared })
 }
@@ -551,7 +551,7 @@ fn remote_checksum(packet: &[u8], stack: &Stack) -> Option<(usize, usize)> {
 }
 
 const ICMP_CHECKSUM: usize = 2;
-/// Bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
+/// Number of bytes of a PPPoE header that its length field does not count (RFC 2516 section 4).
 const PPPOE_UNCOUNTED: usize = 6;
 const PROTOCOL_ICMPV6: u8 = 58;
 

@@ -20,7 +20,7 @@ pub struct Cutter {
     pub segments: u64,
 }
 
-/// Parameters of a segmentation.
+/// Parameters for the segmentation of a superframe.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Segment size and protocol.
@@ -93,7 +93,8 @@ impl Cutter {
         })
     }
 
-    /// Segments `packet` and calls `show` for each packet. Does not call `show` if `packet` cannot be segmented.
+    /// Segments `packet` and calls `show` for each resulting packet. Does not call `show` if `packet` cannot be
+    /// segmented.
     pub fn each(
         &mut self,
         packet: &Packet<'_>,
@@ -105,7 +106,7 @@ impl Cutter {
         self.each_of(frame, said, how, show)
     }
 
-    /// Segments a frame that is not from a file, and calls `show` for each packet.
+    /// Segments a frame that is not from a file, and calls `show` for each resulting packet.
     pub fn each_of(
         &mut self,
         frame: CutFrame<'_>,
@@ -146,8 +147,8 @@ impl Cutter {
     }
 }
 
-/// Returns the parts of a superframe whose packets are of unequal size, the first with the headers; `None` if they do
-/// not add up to the data.
+/// Returns the parts of a superframe whose packets are of unequal size. The first part includes the headers. Returns
+/// `None` if the parts do not add up to the data.
 fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pieces<'a>> {
     let recorded = said.offload.as_ref();
     let in_parts =

@@ -25,9 +25,9 @@ use crate::{
 /// Reassembly of IP fragments into datagrams.
 #[derive(Clone, Debug)]
 pub struct Reassemble {
-    /// Tunnel ports for packets whose ports the capture does not record.
+    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
     pub ports: Ports,
-    /// Limits of waiting for fragments, and the policy for overlaps.
+    /// Limits for incomplete datagrams, and the policy for overlapping fragments.
     pub waiting: Waiting,
     /// Whether the text of the report lists all incomplete datagrams.
     pub lists_all: bool,
@@ -138,7 +138,7 @@ struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// Tunnel ports for packets whose ports the capture does not record.
+    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
     given: Ports,
     datagram: Vec<u8>,
     /// Number of packets in the first pass. Packets appended since then are not included.

@@ -68,5 +68,5 @@ pub(crate) fn too_big(packet: &[u8], stack: &Stack) -> Option<(Path, u16, u16)> 
     Some((Path::at(packet, quoted, version == 4)?, mtu, length))
 }
 
-/// Bytes of an ICMP message before the quoted packet.
+/// Number of bytes of an ICMP message before the quoted packet.
 const ICMP_HEADER: usize = 8;

@@ -28,7 +28,7 @@ pub struct Flows {
     counters: AddressCounters,
     /// The largest MTU that an announced MSS suggests.
     announced_mtu: usize,
-    /// Packets of flows that exceeded the limit.
+    /// Number of packets in flows that are not tracked because of the limit.
     pub overflowed: u64,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Era {
     /// Last frame whose identifications are certain to be part of the era.
     known: u64,
     /// Whether only identifications distinguish the era from the one before, so that frames in between may belong to
-    /// either.
+    /// either era.
     is_blurred: bool,
     /// MTU of the path according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
@@ -278,8 +278,8 @@ impl Flow {
             .then_some((last.number, last.identification))
     }
 
-    /// Stores a frame as the previous one. `is_free` means that no other packet used an identification since then, so
-    /// that the step counts the packets of the frame before.
+    /// Stores a frame as the previous one. `is_free` means that no other packet used an identification between the two
+    /// frames, so that the step counts the packets of the earlier frame.
     fn remember(&mut self, packet: &[u8], number: u64, transport: &Transport, is_free: bool) {
         let Some(identification) = transport.identification(packet) else { return };
         let payload = u32::try_from(transport.payload).unwrap_or(u32::MAX);

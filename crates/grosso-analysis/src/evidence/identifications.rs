@@ -10,7 +10,7 @@ use super::SEGMENT_BYTES_MIN;
 pub(super) struct Identifications {
     low: u32,
     high: u32,
-    /// Sizes that divide superframes without a remainder, and the number of superframes.
+    /// Sizes that divide superframes without a remainder, and the number of superframes for each size.
     exact: [(u32, u32); EXACT_SIZES],
     /// Number of steps that carry information.
     steps: u32,
@@ -160,7 +160,7 @@ mod tests {
     fn steps_narrow_the_size_down() {
         let ids = of(&[(14000, 10), (28000, 20), (7100, 6)]);
         assert_eq!(ids.size(&[], never), Some(Told { bytes: 1400, is_sure: true }));
-        // A size without other evidence is not derived from a range.
+        // A range alone does not determine a size.
         let ids = of(&[(14001, 11), (28001, 21)]);
         assert_eq!(ids.size(&[Some(1390)], |_| true), Some(Told { bytes: 1390, is_sure: true }));
         assert_eq!(ids.size(&[], never), None);

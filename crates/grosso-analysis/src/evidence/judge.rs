@@ -345,7 +345,7 @@ impl Judge {
 pub struct Finish {
     /// Whether checksums must be completed.
     pub completes: bool,
-    /// Reason why the packet is still not the wire packet afterwards: a wrong checksum, or missing bytes.
+    /// Reason why the packet still differs from the wire packet after this work: a wrong checksum, or missing bytes.
     pub left: Option<&'static str>,
 }
 

@@ -39,7 +39,7 @@ pub enum Nature {
 /// The packets of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Payload bytes of each packet except the last.
+    /// Number of payload bytes in each packet except the last.
     pub bytes: u32,
     /// Number of packets on the wire.
     pub packets: u32,

@@ -55,8 +55,8 @@ pub enum Evidence {
     Given,
     /// The metadata in the capture.
     Recorded,
-    /// The transport checksum is complete. In a superframe of Linux, the field would contain the pseudo-header sum
-    /// (rule G51).
+    /// The transport checksum is complete. In a superframe that Linux created, the field would contain the
+    /// pseudo-header sum (rule G51).
     Checksum,
     /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
     Prefix,
@@ -133,7 +133,7 @@ impl Serialize for Evidence {
 /// A segment size, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size {
-    /// Payload bytes of each packet except the last.
+    /// Number of payload bytes in each packet except the last.
     pub bytes: u16,
     /// The evidence.
     pub by: Evidence,
@@ -144,11 +144,11 @@ pub struct Size {
 /// The user's knowledge of the wire, which outweighs the evidence in a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given {
-    /// Payload bytes of TCP segments.
+    /// Maximum number of payload bytes in a TCP segment.
     pub mss: Option<u16>,
     /// MTU of the link.
     pub mtu: Option<u16>,
-    /// Payload bytes of UDP datagrams.
+    /// Number of payload bytes in each UDP datagram of a superframe.
     pub uso_size: Option<u16>,
     /// UDP ports that identify tunnels.
     pub ports: grosso_wire::Ports,

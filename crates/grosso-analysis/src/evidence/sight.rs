@@ -52,19 +52,22 @@ impl<'a> Sight<'a> {
 /// State of the innermost transport checksum of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// Complete and valid.
+    /// The checksum is complete and valid.
     Valid,
-    /// Complete and wrong.
+    /// The checksum is complete and wrong.
     Wrong,
-    /// Complete and valid for the first packet of the frame, whose payload has at most this many bytes.
+    /// The checksum is complete but valid only for the first packet of the frame, whose payload has at most this many
+    /// bytes.
     Prefix(u16),
-    /// The pseudo-header sum.
+    /// The field holds the pseudo-header sum.
     Seed,
-    /// Both valid and the pseudo-header sum, which happens by chance for one packet in 65,536.
+    /// The checksum is valid, and it also equals the pseudo-header sum. This happens by chance for one packet in
+    /// 65,536.
     Either,
-    /// No checksum: UDP without a checksum, or no transport header.
+    /// There is no checksum: UDP without a checksum, or no transport header.
     Absent,
-    /// Not the pseudo-header sum, and not all covered bytes were captured.
+    /// The field does not hold the pseudo-header sum, and cannot be verified because some covered bytes were not
+    /// captured.
     Unread,
 }
 

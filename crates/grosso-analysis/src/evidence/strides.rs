@@ -100,7 +100,7 @@ fn numbered(payload: &[u8]) -> Option<u16> {
     if headers.all(|(index, at)| header(at, index)) { u16::try_from(stride).ok() } else { None }
 }
 
-/// Bytes at the start of a tunnel header that are equal in all packets of a tunnel.
+/// Number of bytes at the start of a tunnel header that are equal in all packets of a tunnel.
 const FIXED_BYTES: usize = 8;
 /// Minimum length of an Ethernet frame without its check sequence; shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;

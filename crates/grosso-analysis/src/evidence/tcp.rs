@@ -207,6 +207,6 @@ fn sized(bytes: usize, by: Evidence, is_guess: bool) -> Size {
     Size { bytes: u16::try_from(bytes).unwrap_or(u16::MAX), by, is_guess }
 }
 
-/// Number of superframes that must be multiples of a size before they show it, regardless of the others: each is a
-/// multiple by chance about once in a thousand cases.
+/// Number of superframes that must be multiples of a size before they show it, regardless of the other superframes:
+/// each is a multiple by chance about once in a thousand cases.
 const MULTIPLES_MIN: u64 = 2;

@@ -119,7 +119,7 @@ struct Watcher {
     before: Option<Before>,
     /// Train in which the target was delivered.
     left: Option<Train>,
-    /// Number of the packet that was being pushed when that train was delivered.
+    /// Number of the packet that was being pushed when the target's train was delivered.
     left_by: Option<u64>,
     /// Number of the packet that is being pushed.
     pushed: u64,

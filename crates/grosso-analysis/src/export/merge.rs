@@ -1,7 +1,7 @@
 //! `grosso merge`: merges the reports of all shards into the report of one run.
 //!
 //! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. For
-//! times, the earliest or the latest value is kept. Other reports are rejected.
+//! times, the earliest or the latest value is kept. Reports that violate a rule are rejected.
 
 use std::{
     collections::BTreeSet,
@@ -78,7 +78,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
     Ok(Share { name, report, index, of })
 }
 
-/// Refuses missing and duplicate shards.
+/// Fails if a shard is missing or present more than once.
 fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::usage("usage.shares", format!("merge: {message}")));
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };

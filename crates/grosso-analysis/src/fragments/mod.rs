@@ -10,7 +10,7 @@ pub use self::{
     survey::Survey,
 };
 
-/// Limits for incomplete datagrams, and the policy for overlaps.
+/// Limits for incomplete datagrams, and the policy for overlapping fragments.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// Capture time to wait for the rest of a datagram, in nanoseconds.
@@ -36,7 +36,7 @@ impl Waiting {
 }
 
 impl Default for Waiting {
-    /// Creates the limits of 30 seconds and 64 MiB, without a limit for other fragments.
+    /// Creates limits of 30 seconds and 64 MiB, without a limit for the number of other fragments.
     fn default() -> Self {
         Self { timeout: 30_000_000_000, overlap: Overlap::Drop, memory: 64 << 20, distance: 0 }
     }

@@ -12,7 +12,7 @@ use grosso::reassemble::{
     reason::{Discard, Pass},
 };
 
-/// Result of the first pass.
+/// Result of the first pass over a capture: the fragments that can be joined.
 #[derive(Default)]
 pub struct Survey {
     /// Packets that became parts of datagrams.

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Takes the facts about the wire that the user knows, except for its MTU.
+/// Takes the facts about the wire that the user knows, except the MTU.
 pub(super) fn sizes(options: &mut Options) -> Result<Given, Failure> {
     let mss = options.one("mss", whole(POSITIVE))?;
     let uso_size = options.one("uso-size", whole(POSITIVE))?;

@@ -64,7 +64,7 @@ impl Call {
     /// Runs the command, and returns its report as JSON.
     ///
     /// # Errors
-    /// Fails if the command or an option does not exist, if the command fails, or if the flag was set.
+    /// Fails if the command or an option does not exist, if the command fails, or if the cancellation flag was set.
     pub fn report(&self) -> Result<String, Failure> {
         self.unless_interrupted(Request::of(self).report())
     }
@@ -72,7 +72,7 @@ impl Call {
     /// Visits the packets of the captures; the options are those of `inspect`.
     ///
     /// # Errors
-    /// Fails if an option does not exist, if a capture is missing or damaged, or if the flag was set.
+    /// Fails if an option does not exist, if a capture is missing or damaged, or if the cancellation flag was set.
     pub fn packets(&self, visit: &mut dyn for<'a> Visit<Packet<'a>>) -> Result<(), Failure> {
         let mut read = || {
             self.only("inspect")?;
@@ -87,7 +87,7 @@ impl Call {
     /// Visits the trains that a receiving host would form from the captures; the options are those of `coalesce`.
     ///
     /// # Errors
-    /// Fails if an option does not exist, if a capture is missing or damaged, or if the flag was set.
+    /// Fails if an option does not exist, if a capture is missing or damaged, or if the cancellation flag was set.
     pub fn trains(&self, visit: &mut dyn for<'a> Visit<TrainRow<'a>>) -> Result<(), Failure> {
         let mut read = || {
             self.only("coalesce")?;

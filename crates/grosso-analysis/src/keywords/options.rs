@@ -47,7 +47,7 @@ impl Options {
         }
     }
 
-    /// Takes an option whose value may be omitted, and is then `default`.
+    /// Takes an option whose value may be omitted; `default` replaces an omitted value.
     ///
     /// # Errors
     /// Fails if the value cannot be parsed, or if the option was passed twice.
@@ -65,7 +65,7 @@ impl Options {
         self.one(name, parse)
     }
 
-    /// Takes an option with a value, which is `default` if it was not passed.
+    /// Takes an option with a value; `default` is the value of an option that was not passed.
     ///
     /// # Errors
     /// Fails if the value is missing or cannot be parsed, or if the option was passed twice.

@@ -195,7 +195,7 @@ impl Request {
     /// Takes the options for reading, and finds the captures.
     ///
     /// # Errors
-    /// Fails if an option is left, or if a capture cannot be read.
+    /// Fails if an option was not taken, or if a capture cannot be read.
     pub(super) fn open(mut self) -> Result<Capture, Failure> {
         let options = &mut self.options;
         let filter = options.one("filter", text)?.filter(|text| !text.trim().is_empty());

@@ -132,7 +132,7 @@ impl SettingValue for Batch {
 /// Permitted number of packets in a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// Returns key and value of a table that has a single entry and takes the place of a keyword.
+/// Returns the key and the value of a table with a single entry, which a profile may have in place of a keyword.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))

@@ -40,7 +40,8 @@ pub struct CoalesceReport {
     pub filtered: u64,
     /// Acknowledgments that waited to be filtered and were kept, by reason.
     pub kept: Counts,
-    /// Counters of the implementation that the profile models, with its own names; `None` if it has none.
+    /// Counters of the implementation that the profile models, with that implementation's names; `None` if it has no
+    /// counters.
     pub original: Option<Counts>,
     /// The largest directions, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +64,7 @@ pub fn buckets(frames: &[u64]) -> Vec<Bucket> {
     bounds.zip(frames).map(|(le, &frames)| Bucket { le, frames }).collect()
 }
 
-/// Returns the counters of the implementation that a profile models, with its own names.
+/// Returns the counters of the implementation that a profile models, with that implementation's names.
 pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
         // Windows requires other counters from drivers: bytes, and the reasons why a unit ended.

@@ -19,7 +19,7 @@ pub struct VerifyReport {
     pub input: InputFacts,
     /// Packets by the verdict on their worst checksum.
     pub checksums: Verdicts,
-    /// Every checksum, including those of tunnels and IP headers.
+    /// Checksums by verdict, including those of tunnels and IP headers.
     pub levels: Verdicts,
     /// Checksums that are not valid, up to a limit.
     pub rows: Vec<Row>,

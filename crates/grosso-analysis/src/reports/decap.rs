@@ -23,7 +23,7 @@ pub struct DecapReport {
     pub recursive: bool,
     /// Frames that were first segmented into datagrams, because they were guessed to be superframes around tunnels.
     pub guessed: u64,
-    /// Frames that were first segmented into datagrams although other evidence contradicted it.
+    /// Frames that were first segmented into datagrams although other evidence contradicted the segmentation.
     pub contradictions: u64,
     #[serde(flatten)]
     pub tally: DecapTally,

@@ -26,7 +26,7 @@ pub struct ExplainReport {
     pub flushed: Vec<Train>,
     /// Train that contained the packet when it was delivered.
     pub left: Option<Train>,
-    /// Reason why that train was delivered.
+    /// Reason why the train in `left` was delivered.
     pub ended: Option<Ended>,
     /// Number of packets read, if Ctrl-C arrived before the packet was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct PacketFacts {
     pub bytes: u64,
     pub endpoints: Option<String>,
     pub protocol: String,
-    /// First TCP sequence number, and the one after the last.
+    /// TCP sequence numbers of the first byte, and of the byte after the last.
     pub sequence: Option<(u32, u32)>,
     /// Headers, outermost first, with the TCP options.
     pub headers: String,
@@ -128,7 +128,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct BrokenLaw {
-    /// Header, as named by `parse`.
+    /// Name of the header that contains the field.
     pub header: String,
     pub field: String,
     /// Behavior of the field along a train.

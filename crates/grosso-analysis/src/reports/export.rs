@@ -50,7 +50,7 @@ pub struct FileWritten {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct PacketCounts {
     pub rows: u64,
-    /// Bytes of the packets on their links.
+    /// Total length of the packets on their links, in bytes.
     pub bytes: u64,
     pub span: Span,
     /// Rows that were segmented from superframes.

@@ -103,9 +103,9 @@ pub struct Mss {
     pub source: Evidence,
     /// Whether the evidence also allows another size.
     pub guess: bool,
-    /// Superframes for which the next identification agrees with this size: it advances by their number of segments.
+    /// Superframes after which the identification advances by the number of their segments at this size.
     pub ip_id_agree: u64,
-    /// Superframes for which the next identification is meaningful.
+    /// Superframes after which the step of the identification is meaningful.
     pub ip_id_pairs: u64,
 }
 

@@ -60,7 +60,7 @@ pub struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
-    /// Protocol; for IPv4 only.
+    /// IPv4 protocol number.
     protocol: Option<u8>,
     pub reason: &'static str,
     /// Numbers of the packets.
@@ -114,8 +114,8 @@ impl Joining {
             || self.passed.keys().any(|&reason| reason != whole)
     }
 
-    /// Returns the lines other than the number of reassembled datagrams. Unless `lists_all` is set, some sets are only
-    /// counted.
+    /// Returns all lines except the one with the number of reassembled datagrams. Unless `lists_all` is set, some sets
+    /// are only counted.
     pub fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {

@@ -43,7 +43,7 @@ pub struct WhatifReport {
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Offered {
-    /// Packets on the wire: a superframe whose segment size is recorded counts as its segments.
+    /// Packets on the wire. A superframe with a recorded segment size counts as the packets into which it is segmented.
     pub wire_packets: u64,
     /// Packets of the capture that are superframes.
     pub superframes: u64,
@@ -105,7 +105,7 @@ pub struct SegmentsPerTrain {
 /// The best settings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Best {
-    /// Setting with the fewest packets delivered, among the invertible ones if there are any.
+    /// Setting that delivers the fewest packets. If any setting is invertible, only invertible settings are considered.
     pub fewest: Choice,
     /// Setting with the shortest wait that keeps 90 % of the saving of `fewest`; among equal waits, the shortest hold.
     pub shortest: Choice,
@@ -122,7 +122,7 @@ pub struct Disorder {
     pub not_merged: u64,
     /// Packets delivered with the first setting.
     pub packets_up: u64,
-    /// The same setting with packets put in order.
+    /// The first setting, with packets put in order.
     pub repaired: Choice,
     /// Command that applies the `repaired` setting to the capture.
     pub command: String,
@@ -143,7 +143,7 @@ pub struct Choice {
 }
 
 impl Offered {
-    /// Counts a packet; a superframe with a recorded segment size counts as its segments.
+    /// Counts a packet; a superframe with a recorded segment size counts as the packets into which it is segmented.
     pub fn count(&mut self, packet: &Packet<'_>, gso: Option<&Gso>) {
         self.bytes += packet.data.len() as u64;
         self.superframes += u64::from(gso.is_some());

@@ -26,7 +26,7 @@ pub struct WireReport {
     pub guessed: u64,
     /// Frames with contradicting evidence.
     pub contradictions: u64,
-    /// Packets that were left unchanged, although the wire did not carry them in this form, by reason.
+    /// Packets that were left unchanged, although they had another form on the wire, by reason.
     pub left: Counts,
     pub elapsed_s: f64,
 }

@@ -1,4 +1,4 @@
-//! Table of the largest directions by one figure.
+//! Table of the directions that are largest by a chosen figure, such as bytes or lost packets.
 
 use std::{
     cmp::{Ordering, Reverse},

@@ -11,7 +11,7 @@ pub(super) enum Sent {
     Earlier,
     /// Same identification as the previous frame.
     Copy,
-    /// The identification does not show the position.
+    /// The identification does not show when the frame was sent.
     Unknown,
 }
 

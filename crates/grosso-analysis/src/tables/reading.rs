@@ -25,7 +25,7 @@ pub trait Visit<Row> {
     fn row(&mut self, row: Row) -> bool;
 }
 
-/// Passes one row per packet to `visit`, as the captures record the packets.
+/// Passes one row per captured packet to `visit`.
 ///
 /// # Errors
 ///

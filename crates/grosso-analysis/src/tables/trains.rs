@@ -76,7 +76,7 @@ struct Leaving {
     packets: u32,
     length: u64,
     segment_size: Option<u16>,
-    /// Payload bytes of a train of several packets.
+    /// Number of payload bytes, for a train of several packets.
     joined: Option<u32>,
     closed: Close,
 }

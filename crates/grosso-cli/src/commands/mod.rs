@@ -324,8 +324,8 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let ends_reading = command.own().reading.is_some();
     for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
-        // A second signal ends the program at once. If the handlers cannot be installed, the first signal does so, and
-        // the command still works.
+        // A second signal ends the program at once. If the handlers cannot be installed, the first signal ends the
+        // program, and the command still works.
         let (code, flag) = (Exit::Interrupted as i32, Arc::clone(&interrupted));
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, flag);
         let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));

@@ -141,7 +141,7 @@ impl Daemon<'_> {
         self.service = observe(metrics, self.paths.asked(), session);
     }
 
-    /// Reads the file again. An error in it is reported, and changes nothing.
+    /// Reads the file again. An error in the file is reported, and changes nothing.
     fn reload(&mut self, session: &mut Session) {
         manager::reloading();
         match Config::read(&self.options.config) {

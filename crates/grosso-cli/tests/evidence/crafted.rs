@@ -8,7 +8,7 @@ use grosso_testkit::{
 
 use crate::common::{Bench, ETHERNET, capture, frames};
 
-/// Payload bytes of a segment.
+/// Number of payload bytes in a segment.
 const SIZE: usize = 1448;
 const SEGMENTS: usize = 44;
 

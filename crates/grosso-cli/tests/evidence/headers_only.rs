@@ -11,7 +11,7 @@ use crate::{
     vantage::{Chain, IPV6},
 };
 
-/// The bytes that tcpdump captures of each packet.
+/// Number of bytes that tcpdump captures of each packet.
 const SNAPLEN: usize = 96;
 /// Maximum number of streams to try until one has no checksum that equals its pseudo-header sum by chance; one stream
 /// in 200 has such a checksum.

@@ -52,7 +52,7 @@ fn is_syn(frame: &[u8]) -> bool {
     tcp_of(frame).is_some_and(|tcp| frame[tcp + 13] & 2 != 0)
 }
 
-/// Returns the payload bytes of a TCP packet; zero for others.
+/// Returns the number of payload bytes of a TCP packet; zero for other packets.
 fn payload(frame: &[u8]) -> usize {
     let parsed = parsed(frame);
     parsed.last().filter(|last| last.name == "tcp").map_or(0, |tcp| tcp.end - tcp.inside())

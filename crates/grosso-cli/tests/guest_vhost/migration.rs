@@ -1,12 +1,8 @@
-//! A VM that migrates to another QEMU while streams pass. The dirty log lists the pages that a bridge wrote during the
-//! migration, so that QEMU copies them again. Streams seldom reveal a page missing from the log, because a guest that
-//! clears pages before it posts them makes QEMU copy them anyway; `tests/rings/dirty.rs` tests the log alone.
+//! Migration of a VM to another QEMU while streams run. The dirty log lists the pages that a bridge wrote during the
+//! migration, so that QEMU copies them again.
 //!
-//! ```text
-//!  guest: in one QEMU, then in the other      host
-//!  10.9.0.1 -- vhost-user:vm0.sock -- grosso  t0 (TAP) --+-- br0 10.9.0.2
-//!           -- vhost-user:vm1.sock -- grosso  t1 (TAP) --+
-//! ```
+//! A stream seldom reveals that a page is missing from the log: a guest that clears pages before it posts them makes
+//! QEMU copy these pages anyway. Therefore, `tests/rings/dirty.rs` tests the log alone.
 
 use std::{
     io::{self, BufRead, BufReader, Write},

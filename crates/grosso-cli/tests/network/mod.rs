@@ -59,7 +59,7 @@ pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("GROSSO_SKIP_NOTHING").is_none(), "skipped: {why}");
 }
 
-/// Creates network namespaces; `None` if the caller must not create them, or a TUN or TAP device in them.
+/// Creates network namespaces; `None` if the caller cannot create them, or a TUN or TAP device in them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     if !Path::new("/dev/net/tun").exists() {
         skip("no /dev/net/tun");
@@ -97,7 +97,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 impl Hosts {
-    /// Creates the hosts and their wire; `None` if the caller may not create them.
+    /// Creates the hosts and their wire; `None` if the caller cannot create them.
     pub(crate) fn new() -> Option<Self> {
         let [a, b] = namespaces()?;
         let hosts = Self { a, b, folder: tempfile::tempdir().unwrap() };
@@ -346,5 +346,5 @@ impl Content {
     }
 }
 
-/// Bytes that are generated and compared at a time.
+/// Number of bytes that are generated and compared at a time.
 pub(crate) const CHUNK: usize = 1 << 14;

@@ -52,7 +52,7 @@ impl Tap {
     }
 }
 
-/// Creates network namespaces for the test; `None` if the caller may not create them.
+/// Creates network namespaces for the test; `None` if the caller cannot create them.
 pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUNT]> {
     let networks: io::Result<Vec<_>> = (0..COUNT).map(|_| NetworkNamespace::new()).collect();
     match networks {

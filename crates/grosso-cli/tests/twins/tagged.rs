@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Tagged(Chain);
 
 impl Tagged {
-    /// Creates the hosts; `None` if the caller may not create them.
+    /// Creates the hosts; `None` if the caller cannot create them.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let chain = Chain::bare()?;
         let tap = |host: &NetworkNamespace, device: &str| {

@@ -48,7 +48,7 @@ const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::
 const ROUTER: [[&str; 2]; 2] = [["10.9.0.9", "fd09::9"], ["10.10.0.9", "fd10::9"]];
 /// The inner addresses of the sender and the receiver.
 pub(crate) const INSIDE: [[&str; 2]; 2] = [["10.8.0.1", "fd08::1"], ["10.8.0.2", "fd08::2"]];
-/// Bytes of a stream: enough for superframes of 64 KB.
+/// Number of bytes in a stream: enough for superframes of 64 KB.
 pub(crate) const BYTES: usize = 1 << 19;
 
 /// Configuration of the path from the sender to the receiver.
@@ -71,7 +71,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Creates the hosts; `None` if the caller may not create them.
+    /// Creates the hosts; `None` if the caller cannot create them.
     pub(crate) fn new(way: Way) -> Option<Self> {
         let chain = Self::hosts(way.behind.is_some())?;
         chain.wire(("s0", &chain.sender), ("s1", &chain.bridge), way.mtu);

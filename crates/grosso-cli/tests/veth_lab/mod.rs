@@ -26,7 +26,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Creates the network; `None` if the caller may not create it.
+    /// Creates the network; `None` if the caller cannot create it.
     pub(crate) fn new() -> Option<Self> {
         let [network, far] = [NetworkNamespace::new(), NetworkNamespace::new()];
         let (network, far) = match (network, far) {

@@ -39,7 +39,7 @@ use crate::confinement::{self, Confinement};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Ask {
-    /// Requests the counters of its devices.
+    /// Requests the counters of the program's devices.
     Counters {
         /// Whether each queue is reported separately.
         #[serde(default)]
@@ -83,7 +83,7 @@ impl ControlSocket {
     /// Listens in the first usable directory of `folders`.
     ///
     /// # Errors
-    /// Fails if no directory is usable; returns the error of the last one.
+    /// Fails if no directory is usable; returns the error of the last directory.
     pub fn create(folders: &[PathBuf]) -> io::Result<(Self, UnixListener)> {
         let mut refusal = io::Error::from(io::ErrorKind::NotFound);
         for folder in folders {
@@ -156,7 +156,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Returns the first usable directory of `folders`; a missing directory is created.
 ///
 /// # Errors
-/// Fails if no directory is usable; returns the error of the last one.
+/// Fails if no directory is usable; returns the error of the last directory.
 pub fn usable(folders: &[PathBuf]) -> io::Result<&Path> {
     let mut refusal = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {

@@ -45,7 +45,7 @@ impl Values {
         Self(COUNTERS.iter().map(|counter| counter.value(side)).collect())
     }
 
-    /// Returns the value of the counter with this name; zero if there is no such counter.
+    /// Returns the value of the counter with this name; zero if no counter has this name.
     pub fn value(&self, name: &str) -> u64 {
         place(name).and_then(|place| self.0[place]).unwrap_or(0)
     }

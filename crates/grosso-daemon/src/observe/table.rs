@@ -44,11 +44,11 @@ pub struct Series {
     pub metric: String,
     /// Common meaning of the metric's counters, as a sentence.
     pub help: &'static str,
-    /// Label that distinguishes the counter from the others.
+    /// Label that distinguishes the counter from the other counters of its metric.
     pub label: Label,
 }
 
-/// The label that distinguishes a counter from the others of its metric.
+/// The label that distinguishes a counter from the other counters of its metric.
 #[derive(Debug)]
 pub enum Label {
     /// No label: the metric's only counter.

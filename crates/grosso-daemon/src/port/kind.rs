@@ -18,7 +18,7 @@ pub(super) struct PortKind<D: 'static> {
     pub(super) forms: &'static [&'static str],
     /// Names for the document, in Markdown.
     pub(super) examples: &'static str,
-    /// Description of the device with such a name, in Markdown.
+    /// Description of the devices with this name, in Markdown.
     pub(super) meaning: &'static str,
     /// Parses the name after the colon.
     pub(super) parse: fn(&str) -> Result<D, String>,
@@ -39,8 +39,8 @@ pub trait PortDevice {
     /// Returns the port to open, with these features; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
-    /// Returns the failure for the kernel's error when this many queues were opened, if this kind of device can explain
-    /// the error better than its text does.
+    /// Explains the kernel's error when this many queues were opened. Returns `None` if this kind of device cannot
+    /// explain the error better than the text of the error does.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.
@@ -117,7 +117,7 @@ pub trait PortDevice {
         false
     }
 
-    /// Returns whether the device is a tunnel.
+    /// Returns the description of the tunnel, if the device is a tunnel.
     fn tunnel(&self) -> Option<&Description> {
         None
     }
@@ -165,7 +165,7 @@ pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
 /// Settings of a host behind a TUN or TAP device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Whether the host of the device terminates all TCP that it receives there, and forwards none.
+    /// Whether the host of the device terminates all TCP that it receives from the device, and forwards none.
     pub terminates: bool,
     /// Whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its packets.
     pub expand_acks: bool,

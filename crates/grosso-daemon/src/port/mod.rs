@@ -110,7 +110,7 @@ impl PortSpec {
     /// Checks that the options are compatible.
     ///
     /// # Errors
-    /// The message names an option that is wrong, and the reason.
+    /// Returns a message that names a wrong option and the reason.
     pub fn check(&self) -> Result<(), String> {
         let device = self.device.port();
         if device.tunnel().is_some() && self.features != Features::ALL {
@@ -129,7 +129,7 @@ impl PortSpec {
         device.check()
     }
 
-    /// Returns whether the host of the device terminates all TCP that it receives there, and forwards none.
+    /// Returns whether the host of the device terminates all TCP that it receives from the device, and forwards none.
     pub fn terminates(&self) -> bool {
         self.device.port().host().is_some_and(|host| host.terminates)
     }

@@ -25,7 +25,7 @@ pub struct Description {
     pub forwarding: Option<Forwarding>,
     /// Whether echo requests probe the MTU of the path.
     pub probes: bool,
-    /// Minimum path MTU that reduces the tunnel's MTU, in bytes from the outer IP header on.
+    /// Smallest path MTU to which the tunnel's own MTU adapts, in bytes counted from the outer IP header.
     pub mtu_min: Option<u16>,
 }
 

@@ -61,7 +61,7 @@ pub struct TunnelFacts {
     /// Path MTU to the remote endpoint in bytes, if there is a path.
     #[serde(rename = "path_mtu_bytes")]
     pub path_mtu: Option<usize>,
-    /// Path MTU in bytes that ICMP messages report, if it is smaller.
+    /// Path MTU in bytes that ICMP messages report, if it is smaller than `path_mtu`.
     #[serde(rename = "path_hint_bytes", skip_serializing_if = "Option::is_none")]
     pub path_hint: Option<usize>,
     overhead: Vec<Part>,
@@ -315,7 +315,7 @@ fn age(age_ns: u64) -> String {
     }
 }
 
-/// Columns that remain of 80 after a label and its margin.
+/// Number of columns that remain of 80 after a label and its margin.
 const LIST_COLUMNS: usize = 68;
 const LIST_MARGIN: &str = "\n            ";
 

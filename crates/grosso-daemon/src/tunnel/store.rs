@@ -1,6 +1,5 @@
-//! The files of tunnels: a directory with three files for each tunnel, next to the sockets of running programs. Each
-//! network namespace has its own directory, because tunnels in two namespaces may have the same name, like their
-//! devices.
+//! Files of tunnels. Each tunnel has three files, in a directory next to the sockets of running programs. Each network
+//! namespace has its own directory, because two namespaces may have devices, and therefore tunnels, of the same name.
 
 use std::{
     io,
@@ -29,7 +28,7 @@ impl TunnelFiles {
     /// Returns the location for a new tunnel.
     ///
     /// # Errors
-    /// Fails if there is no usable directory.
+    /// Fails if no directory is usable.
     pub fn new(name: &str) -> io::Result<Self> {
         let tunnels = usable(&folders())?.join(FOLDER);
         path::prepare_private(&tunnels)?;
@@ -130,7 +129,7 @@ impl TunnelFiles {
     /// Removes the tunnel's files.
     pub fn remove(&self) -> io::Result<()> {
         for file in [self.log(), self.process(), self.notice()] {
-            // Each file exists only if the process got that far.
+            // A process that ended early may not have created every file.
             let _ = path::remove(&file);
         }
         let _ = self.remove_own_folder();

@@ -12,12 +12,12 @@ use crate::model::{Acknowledgment, Counting, Sender};
 pub struct Growth {
     /// The sender's way of counting acknowledgments.
     pub counting: Counting,
-    /// Acknowledgments that are merged into one.
+    /// Number of acknowledgments that are merged into one.
     pub merged: usize,
     /// Whether the sender learns the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip time of one
-    /// millisecond.
+    /// Number of round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip
+    /// time of one millisecond.
     pub slow_start_round_trips: u32,
     /// Growth of the window in segments over 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,
@@ -81,13 +81,13 @@ const COUNTINGS: [Counting; 3] =
 /// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the
 /// acknowledgments of a superframe of 45 segments.
 const MERGED: [usize; 3] = [1, 2, 22];
-/// Payload bytes of a segment.
+/// Number of payload bytes in a segment.
 const SEGMENT: u32 = 1448;
-/// Segments per acknowledgment (RFC 5681 section 4.2).
+/// Number of segments per acknowledgment (RFC 5681 section 4.2).
 const SEGMENTS_AN_ACKNOWLEDGMENT: u64 = 2;
 /// Number of segments in flight at 10 Gb/s with a round-trip time of one millisecond.
 pub(super) const SEGMENTS_WANTED: u64 = 860;
-/// Round trips of congestion avoidance.
+/// Number of round trips of congestion avoidance.
 pub(super) const AVOIDANCE_ROUND_TRIPS: u32 = 100;
 
 #[cfg(test)]

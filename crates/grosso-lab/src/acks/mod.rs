@@ -1,9 +1,9 @@
-//! Table R3: throughput of a sender whose acknowledgments are merged, passed on or kept, and the number of reads by a
-//! receiver.
+//! Table R3: the throughput of a sender, depending on the treatment of the acknowledgments that it receives, and the
+//! number of reads by a receiver.
 //!
-//! Two parts use the kernel's own TCP: Grosso acts as the NIC of the sender, where acknowledgments arrive, or of the
-//! receiver. Two exact results complement them: a [model](crate::model) of the sender, and a count of overtaken
-//! packets.
+//! Streams use the kernel's own TCP. Grosso acts as the NIC either of the sender, where acknowledgments arrive, or of
+//! the receiver. Two further results are exact: a [model](crate::model) computes how the sender's window grows, and a
+//! count shows how many packets acknowledgments overtake.
 
 use core::fmt;
 use std::{io, time::Duration};
@@ -61,17 +61,17 @@ pub enum Handling {
     /// Merges only data; an acknowledgment ends a train: profile `linux`.
     #[serde(rename = "linux")]
     Passed,
-    /// Like `linux`, but acknowledgments leave in batches, each unchanged.
+    /// Merges as `linux` does, but acknowledgments leave in batches, each unchanged.
     Vector,
-    /// Like the 82599's hardware, which does not merge acknowledgments: profile `rsc-82599`.
+    /// Merges as the 82599's hardware does, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// Like `linux`, but the acknowledgment of a train is expanded to one for each of its packets.
+    /// Merges as `linux` does, but expands the acknowledgment of a train to one for each of its packets.
     Expanded,
-    /// Like `linux`, but acknowledgments that a later one implies are dropped.
+    /// Merges as `linux` does, but drops acknowledgments that a later one implies.
     #[serde(rename = "filter")]
     Filtered,
-    /// Like `linux`, but trains are held for as long as holding saves work.
+    /// Merges as `linux` does, but holds trains for as long as holding saves work.
     Controlled,
 }
 
@@ -137,7 +137,7 @@ pub struct AckParameters {
     /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
     pub round_trips: Vec<Duration>,
-    /// Bytes of a transfer.
+    /// Number of bytes in a transfer.
     pub transfer_bytes: u64,
 }
 
@@ -168,7 +168,7 @@ impl Acks {
     /// without `senders`, TCP in userspace sends the transfers.
     ///
     /// # Errors
-    /// Returns errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();

@@ -109,7 +109,7 @@ fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
 /// Number of polls; every fourth packet of a poll is an acknowledgment.
 const POLLS: usize = 100;
 const PACKETS_A_POLL: usize = 16;
-/// Payload bytes of a packet with data.
+/// Number of payload bytes in a packet with data.
 const PAYLOAD_BYTES: usize = 1448;
 
 #[cfg(test)]

@@ -257,7 +257,8 @@ impl Claim {
     }
 }
 
-/// Claims of the mailing list thread of 2011, for the senders that it discussed. There, 8.0 Gb/s fell to 4-5.
+/// Claims of the mailing list thread of 2011, for the senders that it discussed. In that thread, the throughput fell
+/// from 8.0 Gb/s to 4-5 Gb/s.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
         "L = 2: merged ACKs halve the speed",

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
-//! measured with and without offloads, and the first also with one frame per poll.
+//! measured with and without offloads, and the packet sockets also with one frame per poll.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -106,7 +106,7 @@ impl Cost {
     /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {

@@ -58,7 +58,7 @@ impl CostRun {
 pub struct PathRun {
     /// Packets on the wire, in the direction of the bytes.
     pub packets: u64,
-    /// Frames that carried them at the host.
+    /// Frames that carried the packets at the host.
     pub frames: u64,
     /// CPU time of the thread in nanoseconds, without reading clocks.
     pub total_ns: f64,

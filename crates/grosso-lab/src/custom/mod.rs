@@ -84,7 +84,7 @@ pub trait StartPaths {
     /// Starts the paths of `setting`.
     ///
     /// # Errors
-    /// Errors from the devices.
+    /// Fails if a device of a path cannot be opened.
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
 }
 

@@ -40,7 +40,7 @@ pub struct HostDevice {
 pub struct CustomWire {
     /// The names of the devices.
     pub ends: [String; 2],
-    /// The MTU of both devices, in bytes from the IP header on.
+    /// The MTU of both devices in bytes, counted from the IP header.
     pub mtu: u16,
     /// Whether superframes and partial checksums cross the wire, as between two VMs on one host. Otherwise packets of
     /// the MTU with complete checksums cross it, as on a cable.
@@ -220,7 +220,7 @@ impl CustomNetwork {
     /// Creates the hosts and the wires. The devices of the paths do not exist yet: see [`LaidNetwork::connect`].
     ///
     /// # Errors
-    /// Errors from the kernel; `EPERM` without the privileges of [`grosso_sys::userns::enter`].
+    /// Returns the kernel's error, which is `EPERM` without the privileges of [`grosso_sys::userns::enter`].
     pub fn lay(&self) -> io::Result<LaidNetwork> {
         let invalid = |wrong: Contradiction| io::Error::new(io::ErrorKind::InvalidInput, wrong);
         self.check().map_err(invalid)?;
@@ -272,7 +272,7 @@ impl LaidNetwork {
     /// hosts.
     ///
     /// # Errors
-    /// Errors from the kernel.
+    /// Returns the kernel's error.
     pub fn connect(&self) -> io::Result<()> {
         for (path, place) in self.spec.paths.iter().enumerate() {
             for name in &place.makes {

@@ -88,7 +88,7 @@ pub struct CustomFrames {
     pub left_to_right: [u64; 2],
     /// Frames in the opposite direction: received on the right, and sent on the left.
     pub right_to_left: [u64; 2],
-    /// Frames that its ports lost, by counter name.
+    /// Frames that the path's ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 
@@ -98,12 +98,13 @@ impl CustomRun {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the CPU-seconds per gigabyte; infinite if nothing arrived.
+    /// Returns the number of CPU-seconds per gigabyte; infinite if nothing arrived.
     pub(super) fn cpu_s_per_gb(&self) -> f64 {
         self.cpu_seconds.total() / (self.bytes as f64 * 1e-9)
     }
 
-    /// Returns the packets per frame of the path with the longest trains, in the direction with the longer trains.
+    /// Returns the number of packets per frame of the path with the longest trains, in the direction with the longer
+    /// trains.
     pub(super) fn segments(&self) -> f64 {
         let joined = |[taken, given]: [u64; 2]| (given > 0).then(|| taken as f64 / given as f64);
         let frames = self.paths.iter().flat_map(|path| [path.left_to_right, path.right_to_left]);
@@ -380,7 +381,7 @@ fn too_long_to_forward() -> u64 {
 
 /// The seed of the content.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Bytes of one receive call.
+/// Size of the buffer of one receive call, in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval at which a thread checks whether the traffic was stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -35,13 +35,13 @@ pub struct FragmentGroup {
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
     /// Rate of complete and correct datagrams in Gb/s.
     pub goodput_gbps: Spread,
-    /// Ratio of the goodput to that of the receiver of the same group that coalesces with unlimited buffers.
+    /// Ratio of the goodput to the goodput of the coalescing receiver with unlimited buffers in the same group.
     pub share_of_unbounded: Option<f64>,
     /// Frames per second for which the NIC had no buffer.
     pub no_buffer_a_second: Spread,

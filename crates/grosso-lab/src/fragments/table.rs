@@ -23,7 +23,7 @@ impl Findings for FragmentFindings {
         let offered = self.offered_gbps();
         format!(
             "datagrams of {datagram_bytes} bytes over {version}, in ESP; wire MTU: 1500\n\
-             device: {}; CPUs: {}; offered load: {} Gb/s ({}-{})\n\
+             device: {}; CPUs: {}; offered load: {} Gb/s {}\n\
              {}",
             environment.through(),
             environment.processors,

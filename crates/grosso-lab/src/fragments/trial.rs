@@ -41,7 +41,7 @@ use crate::{
 pub struct FragmentRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes of each datagram.
+    /// Number of bytes in each datagram.
     #[serde(skip)]
     pub datagram_bytes: usize,
     /// Datagrams that the sender's socket accepted.
@@ -73,13 +73,13 @@ impl FragmentRun {
         Self { seconds, datagram_bytes, sent, arrived, ..Self::default() }
     }
 
-    /// Returns the Gb/s that the sender offered.
+    /// Returns the rate that the sender offered, in Gb/s.
     #[must_use]
     pub fn offered_gbps(&self) -> f64 {
         self.sent as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the Gb/s that arrived in complete datagrams.
+    /// Returns the rate of the data in complete datagrams, in Gb/s.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
         self.arrived as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds

@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "after a loss, evicting").0);
-        // A receiver that queues in few buffers waits for the timeout; one with more buffers may not need to.
+        // A receiver that queues fragments in a small number of buffers waits for the timeout. With more buffers, it
+        // may not need to.
         let queued = |buffers, ms| {
             said(&silent(Receiver::Queues, buffers, ms), "after a loss, queueing stalls").0
         };

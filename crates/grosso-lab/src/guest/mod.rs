@@ -31,7 +31,7 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// Returns why this machine cannot run a guest: a missing program or [kernel](Kernel::find).
+/// Returns the reason why this machine cannot run a guest: a missing program or [kernel](Kernel::find).
 #[must_use]
 pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
     let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
@@ -98,7 +98,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Errors from [`Guest::start`].
+    /// The errors are those of [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
         // The kernel reboots at once, without involving any program of the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;

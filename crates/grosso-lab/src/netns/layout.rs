@@ -9,7 +9,7 @@ use grosso_wire::ethernet;
 
 use super::CHECKSUMS;
 
-/// MTUs of the two hosts, in bytes from the IP header on.
+/// MTUs of the two hosts in bytes, counted from the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Mtu {
     /// The MTU of the sender, and of the wire.
@@ -40,7 +40,7 @@ pub struct Layout {
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
+    /// Number of bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
     pub under_way_bytes: usize,
     /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
     /// `None` for buffers of one packet.
@@ -52,10 +52,10 @@ pub struct Layout {
     /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
     /// supports it (6.11 and later).
     pub patient: bool,
-    /// Bytes that must have arrived before a stream is read: until then every second segment is acknowledged at once.
-    /// With 0, available data is read and acknowledged immediately.
+    /// Number of bytes that must have arrived before a stream is read: until then every second segment is acknowledged
+    /// at once. With 0, available data is read and acknowledged immediately.
     pub read_bytes_min: u16,
-    /// Maximum bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
+    /// Maximum rate in bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
     /// Whether TCP's segments have timestamps.
     pub timestamps: bool,
@@ -135,15 +135,15 @@ const TCP_BUFFER_BYTES: usize = 640 << 10;
 /// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
 /// acknowledgment.
 const STREAM_BYTES_MIN: usize = 32 << 10;
-/// Slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were acknowledged
-/// while their train is still held.
+/// Number of slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were
+/// acknowledged while their train is still held.
 const RING_SPARE: usize = 64;
-/// Pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before they are
-/// full.
+/// Number of pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before
+/// they are full.
 const PAGES_SPARE: usize = 4;
 /// Time after which a page that is not full is handed over: the shortest possible.
 const RETIRE: Duration = Duration::from_millis(1);
-/// Bytes before the IP header of a packet, and the kernel's own part of a slot.
+/// Number of bytes before the IP header of a packet, including the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;
-/// Bytes of the IP and TCP headers in a packet of a stream, with timestamps.
+/// Size of the IP and TCP headers in a packet of a stream with timestamps, in bytes.
 const TCP_HEADERS_BYTES: usize = 52;

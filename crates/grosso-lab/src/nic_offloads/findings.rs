@@ -32,7 +32,7 @@ pub struct NicOffloadRow {
     pub direction: Direction,
     /// Whether the feature was on in this measurement.
     pub on: bool,
-    /// Whether this is the original state.
+    /// Whether the feature was in this state before the lab started.
     pub as_found: bool,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,

@@ -61,10 +61,11 @@ pub struct NicOffloads {
 }
 
 impl NicOffloads {
-    /// Creates an experiment with every feature of the device that can be changed, or with the named ones.
+    /// Creates an experiment with every feature of the device that can be changed, or with the named features.
     ///
     /// # Errors
-    /// Fails if there is no such device, if a named feature cannot be measured, and if the device may not be changed.
+    /// Fails if the device does not exist, if a named feature cannot be measured, or if this user is not permitted to
+    /// change the device.
     pub fn new(plan: Plan<NicOffloadParameters>) -> io::Result<Self> {
         let NicOffloadParameters { nic, peer, features: named } = &plan.parameters;
         let control = Control::new()?;

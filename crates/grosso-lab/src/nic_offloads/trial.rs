@@ -79,7 +79,8 @@ pub fn measure(
 /// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Errors from [`measure`]; also fails if a byte differs, or if the route to the sink does not use the device.
+/// Fails if a byte differs, or if the route to the sink does not use the device; the other errors are those of
+/// [`measure`].
 pub(super) fn verify(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
@@ -125,21 +126,21 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// Returns the seconds in which CPUs of this machine were busy since it was started (`/proc/stat`).
+/// Returns the time in which the CPUs of this machine were busy, in seconds, since it was started (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all CPUs"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 
-/// Returns the ticks of user, nice, system, irq and softirq; idle and iowait are between them.
+/// Returns the sum of the ticks for user, nice, system, irq and softirq. The fields idle and iowait are between these.
 fn busy_ticks(text: &str) -> Option<u64> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the bytes that passed through a device of this network namespace (`/proc/net/dev`).
+/// Returns the number of bytes that passed through a device of this network namespace (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

@@ -78,7 +78,7 @@ impl Drop for Keeper {
 /// may be changed from now on, or the reason why not.
 ///
 /// # Errors
-/// Fails if the device has another watchdog, and if a feature is not restored at the end.
+/// Fails if the device has another watchdog, or if a feature is not restored at the end.
 pub fn watch(
     device: &InterfaceName,
     mut input: impl Read,

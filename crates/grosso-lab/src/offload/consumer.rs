@@ -26,7 +26,7 @@ use crate::statistics::Spread;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
-    /// Bytes of a packet's payload.
+    /// Number of payload bytes of each packet.
     pub payload_bytes: usize,
     /// Delivered as parts to a reader of headers: the packets stay in their receive buffers.
     pub parts: Spread,
@@ -158,7 +158,7 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Packets that are received repeatedly: more than a CPU's private cache holds.
+/// Number of packets that are received repeatedly: more than a CPU's private cache holds.
 const BUFFERS: usize = 8 << 10;
 /// Number of passes over the packets; together several gigabytes. Unit tests make one pass, because they do not check
 /// the values of the figures.

@@ -44,7 +44,7 @@ pub struct OffloadGroup {
     pub cpus: Option<[usize; 3]>,
     /// Results, one for each setting.
     pub rows: Vec<OffloadRow>,
-    /// The first comparison's ratio, if there is one.
+    /// Ratio of the first comparison, if there are comparisons.
     pub ratio: Option<f64>,
     /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
@@ -62,7 +62,8 @@ pub struct Compared {
     /// Names of the first row and of the second.
     #[serde(skip)]
     pub(super) rows: [&'static str; 2],
-    /// Gigabits per CPU-second of the first row, divided by the second row's; for requests, the ratio of their numbers.
+    /// Gigabits per CPU-second of the first row, divided by the second row's; for requests, the ratio of the requests
+    /// per second.
     pub ratio: f64,
     /// The ratio in the publication that the experiment repeats.
     pub published: Option<Published>,
@@ -103,7 +104,7 @@ pub struct OffloadRow {
     pub packets_per_page: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver per second; with datagrams or requests, the number of those per second.
+    /// Read calls of the receiver per second; for datagrams and requests, their number per second.
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,

@@ -15,10 +15,10 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures a stream that offers four loads, and as much as it can, with and without coalescing.
+    /// Creates an experiment on a stream that offers four loads, and as much as it can, with and without coalescing.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn load(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().take(1).map(|processors| {
             let (mut rows, mut comparisons) = (Vec::new(), Vec::new());

@@ -15,11 +15,11 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures TCP over two paths with different delays, at four levels of repair: none; within a poll; also
-    /// continuing held trains after the repair; and also waiting until holes are filled.
+    /// Creates an experiment on TCP over two paths with different delays, at four levels of repair: none; within a
+    /// poll; also continuing held trains after the repair; and also waiting until holes are filled.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn reorder(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {

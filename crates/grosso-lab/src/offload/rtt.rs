@@ -17,11 +17,11 @@ use crate::{
 };
 
 impl Offload {
-    /// Measures a stream from its start, on paths with five different delays: nothing merged, trains held for a fixed
-    /// time, and trains held for the time that the controller chooses, up to the same limit.
+    /// Creates an experiment on a stream from its start, on paths with five different delays: nothing merged, trains
+    /// held for a fixed time, and trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next().unwrap_or_default();
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {

@@ -20,7 +20,7 @@ use super::Progress;
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
-/// Errors from the socket, except for a full queue, which loses the datagrams.
+/// Returns the error of the socket, except that a full queue only loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -70,7 +70,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
 /// Receives datagrams until stopped and no more arrive.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
     let mut buffer = vec![0; 1 << 16];
@@ -91,8 +91,8 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
     }
 }
 
-/// Bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive buffer,
-/// including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
+/// Number of bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive
+/// buffer, including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
 /// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
 /// kernels before 6.9).

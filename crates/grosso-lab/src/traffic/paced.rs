@@ -15,9 +15,9 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The load that a sender offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of each datagram, without headers: enough for its number and more.
+    /// Number of bytes in each datagram, without headers: enough for its number and more.
     pub datagram_bytes: usize,
-    /// Bits per second, counting only these bytes.
+    /// Rate in bits per second, counting only the bytes in `datagram_bytes`.
     pub rate_bits: u64,
 }
 
@@ -33,7 +33,7 @@ impl Pace {
 /// catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Errors from the socket, except for a full queue, which loses the datagram.
+/// Returns the error of the socket, except that a full queue only loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -64,7 +64,8 @@ pub(crate) fn send_paced(
 /// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
 ///
 /// # Errors
-/// Errors from the socket; [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or late.
+/// Returns the error of the socket, or [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or
+/// late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -129,11 +130,11 @@ fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
-/// Bytes in front of a datagram that hold its number.
+/// Number of bytes in front of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
 /// Distance in the content from one datagram to the next, chosen so that fragments of two datagrams are never equal.
 const PLACE_STEP: u64 = 65_537;
-/// Datagrams for which memory is allocated in advance.
+/// Number of datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ use super::{Progress, streams::take_turns};
 /// Sends a byte and waits for the answer, repeatedly, until stopped. Returns the duration of each request.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -31,7 +31,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
 /// Sends back every byte that arrives, until the stream ends. Returns the number of bytes.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -43,10 +43,10 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
     Ok(answered)
 }
 
-/// Sends requests like [`ask`], over many connections at once, each with one request in flight.
+/// Sends requests as [`ask`] does, but over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Errors from the sockets; also fails if no answer comes for [`crate::hosts::STALLED`].
+/// Returns the error of a socket; also fails if no answer comes for [`crate::netns::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -73,10 +73,10 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
     Ok(took)
 }
 
-/// Answers requests like [`answer`], over many connections at once.
+/// Answers requests as [`answer`] does, but over many connections at once.
 ///
 /// # Errors
-/// Errors from [`ask_many`].
+/// The errors are those of [`ask_many`].
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -98,10 +98,10 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
     Ok(answered)
 }
 
-/// Sends requests like [`ask`], but with datagrams: a request that is not answered in time counts as lost.
+/// Sends requests as [`ask`] does, but with datagrams: a request that is not answered in time counts as lost.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<Vec<Duration>> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let mut took = Vec::with_capacity(EXPECTED);
@@ -131,10 +131,10 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     }
 }
 
-/// Answers requests like [`answer`], but with datagrams, until stopped.
+/// Answers requests as [`answer`] does, but with datagrams, until stopped.
 ///
 /// # Errors
-/// Errors from the socket.
+/// Returns the error of the socket.
 pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let (mut request, mut answered) = ([0; 8], 0);

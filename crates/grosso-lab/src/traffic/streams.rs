@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 /// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
-/// Errors from the sockets; also fails if a socket accepts nothing for [`crate::hosts::STALLED`].
+/// Returns the error of a socket; also fails if a socket accepts nothing for [`crate::netns::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -24,10 +24,10 @@ pub(crate) fn send_streams(
     send_by(sockets, progress, |mut socket, place| socket.write(content.from(place)))
 }
 
-/// Sends streams like [`send_streams`], without a copy by the sender.
+/// Sends streams as [`send_streams`] does, but without a copy by the sender.
 ///
 /// # Errors
-/// Errors from [`send_streams`].
+/// The errors are those of [`send_streams`].
 pub(crate) fn send_file(
     sockets: &[TcpStream],
     content: &Content,
@@ -67,7 +67,7 @@ fn send_by(
 /// with it.
 ///
 /// # Errors
-/// Errors from the sockets; also fails if nothing arrives for [`crate::hosts::STALLED`], and with
+/// Returns the error of a socket; also fails if nothing arrives for [`crate::netns::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -135,7 +135,7 @@ pub(super) fn take_turns(
     Ok(())
 }
 
-/// Bytes of one receive call.
+/// Size of the buffer of one receive call, in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Interval between checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

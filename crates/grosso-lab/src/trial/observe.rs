@@ -217,7 +217,7 @@ impl Reading {
     }
 }
 
-/// Returns the packets per frame on that side of the path on which frames are larger.
+/// Returns the number of packets per frame on the side of the path on which frames are larger.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;

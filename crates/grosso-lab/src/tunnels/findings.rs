@@ -80,7 +80,7 @@ pub struct TunnelRun {
     pub repeated: u64,
 }
 
-/// Time of one data path during streams. In `[Costs; 2]`, the first is path a, which sends.
+/// Time of one data path during streams. In `[Costs; 2]`, the first element is path a, which sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Costs {

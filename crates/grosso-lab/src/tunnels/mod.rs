@@ -91,7 +91,7 @@ pub enum TunnelCarrier {
     Grosso,
     /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
     Plain,
-    /// Like [`TunnelCarrier::Grosso`], but the receiver completes checksums that were left to it.
+    /// Grosso with a tunnel endpoint at each host, where the receiver completes checksums that were left to it.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,
@@ -151,7 +151,7 @@ impl Tunnels {
     /// Creates an experiment with every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
-    /// Errors from `sched_getaffinity(2)`.
+    /// Returns the error of `sched_getaffinity(2)`.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {

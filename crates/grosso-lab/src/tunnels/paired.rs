@@ -73,7 +73,7 @@ impl Paired {
     }
 }
 
-/// Returns the seconds per gigabyte for checksums and encapsulation.
+/// Returns the time for checksums and encapsulation per gigabyte, in seconds.
 fn tx_cost(watched: &Watched) -> f64 {
     let [path_a, _] = watched.paths;
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes

@@ -57,7 +57,7 @@ impl TunnelTrial {
         self.bytes as f64 * 8e-6 / self.seconds
     }
 
-    /// Returns the gigabytes that arrived.
+    /// Returns the number of gigabytes that arrived.
     #[must_use]
     pub fn gigabytes(&self) -> f64 {
         self.bytes as f64 * 1e-9
@@ -202,7 +202,8 @@ impl<'scope> TunnelEnd<'scope> {
     }
 }
 
-/// Runs streams or requests, and reads the time that Grosso's tunnel endpoints spent, if there are any.
+/// Runs streams or requests, and reads the time that the tunnel endpoints of Grosso spent, if Grosso carries the
+/// tunnel.
 fn observe<const ENDS: usize>(
     setting: &TunnelSetting,
     layout: &Layout,

@@ -156,7 +156,7 @@ fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_B
     options
 }
 
-/// Payload bytes of a full segment: an MTU of 1500 minus the IP and TCP headers.
+/// Number of payload bytes in a full segment: an MTU of 1500 minus the IP and TCP headers.
 pub(super) const PAYLOAD_BYTES: u32 = 1500 - 20 - 20 - OPTIONS_BYTES as u32;
 /// Start of the TCP header in a frame.
 pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;

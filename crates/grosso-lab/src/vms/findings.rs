@@ -75,7 +75,7 @@ impl VmFindings {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Returns verdicts on the figures; without VMs, the means that would show the claims.
+    /// Returns verdicts on the figures. Without VMs, each verdict names what a test of its claim would need.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
             return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();

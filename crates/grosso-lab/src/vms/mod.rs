@@ -7,8 +7,8 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! VMs are emulated (TCG), so they need no `/dev/kvm` but boot slowly. In the guest, this program serves streams like
-//! `grosso lab sink`. The host or another guest connects to it.
+//! VMs are emulated (TCG), so they need no `/dev/kvm` but boot slowly. In the guest, this program serves streams as
+//! `grosso lab sink` does. The host or another guest connects to it.
 
 mod findings;
 mod table;
@@ -225,7 +225,7 @@ impl Experiment for Vms {
     }
 }
 
-/// Returns why a carrier is not measured here.
+/// Returns the reason why a carrier is not measured on this machine; `None` if it is measured.
 fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     match (place, carrier) {
         (_, VmCarrier::Passt) => {

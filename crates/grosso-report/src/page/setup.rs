@@ -13,7 +13,7 @@ pub struct SetupDrawing<'a> {
     pub stations: &'a [Station<'a>],
 }
 
-/// A host, device or program, and the link to the next one.
+/// A host, device or program, and the link to the next station.
 #[derive(Clone, Copy, Debug)]
 pub struct Station<'a> {
     /// Name of the station.

@@ -6,7 +6,7 @@ use super::gro::{GroOptions, GroOracle};
 
 /// The port on which the oracle's VXLAN device listens.
 const VXLAN_PORT: u16 = 4789;
-/// Payload bytes of each of the two segments that are sent.
+/// Number of payload bytes in each of the two segments that are sent.
 const PAYLOAD_BYTES: usize = 100;
 
 /// Result of sending two TCP segments after some headers.

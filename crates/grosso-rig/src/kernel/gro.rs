@@ -129,7 +129,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// Errors from [`GroOracle::coalesce`].
+    /// The errors are those of [`GroOracle::coalesce`].
     pub fn coalesce_once(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         if self.batching == Batching::Poll && frames.len() > FRAMES_MAX {
             return Err(io::Error::new(
@@ -153,7 +153,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// Errors from [`ethtool::set_feature`].
+    /// The errors are those of [`ethtool::set_feature`].
     pub fn set_feature(&mut self, feature: &'static str, on: bool) -> io::Result<()> {
         self.worker
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))

@@ -94,7 +94,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Errors from [`Self::datagrams`].
+    /// The errors are those of [`Self::datagrams`].
     pub fn datagrams_at(
         &mut self,
         address: IpAddr,

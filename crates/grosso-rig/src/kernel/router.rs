@@ -18,9 +18,9 @@ pub struct Router {
 /// Packets that the router sends in response to one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// Packets towards the destination.
+    /// Packets that the router forwards to the destination.
     pub onward: Vec<Vec<u8>>,
-    /// Packets towards the source: ICMP errors.
+    /// ICMP errors that the router sends to the source.
     pub back: Vec<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// Errors from the system calls.
+    /// Returns the error of a system call that fails.
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;

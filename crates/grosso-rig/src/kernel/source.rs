@@ -36,7 +36,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Errors from the system calls.
+    /// Returns the error of a system call that fails.
     pub fn send(&mut self, len: usize, mtu: u16) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.name, mtu)?;

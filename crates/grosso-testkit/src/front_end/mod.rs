@@ -25,15 +25,15 @@ use rustix::{
 
 use self::packed::Packed;
 
-/// Ring of frames to the guest, of the first pair. The ring numbers of each further pair are two higher.
+/// Ring of frames to the guest, in the first pair of rings. Each further pair has ring numbers that are two higher.
 pub const TO_GUEST: usize = 0;
-/// Ring of frames from the guest, of the first pair.
+/// Ring of frames from the guest, in the first pair of rings.
 pub const FROM_GUEST: usize = 1;
 /// Event index: a ring feature that the driver supports.
 pub const EVENT_INDEX: u64 = 1 << 29;
 /// Mergeable receive buffers: a frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
-/// Virtio 1.
+/// Virtio 1: the rings and headers of the standard.
 pub const VERSION_1: u64 = 1 << 32;
 /// Protocol features: a ring is used only after it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
@@ -47,7 +47,7 @@ const LOG_ALL: u64 = 1 << 26;
 pub enum Shape {
     /// This many ring descriptors, at most [`PIECES_MAX`].
     Direct(usize),
-    /// This many descriptors in an indirect table.
+    /// An indirect table with this many descriptors.
     Table(usize),
 }
 
@@ -76,7 +76,7 @@ impl FrontEnd {
     /// Connects, and accepts the offered features that are in `wanted`.
     ///
     /// # Errors
-    /// Errors from the socket; a reply that does not arrive within [`STALLED`].
+    /// Returns the error of the socket; also fails if a reply does not arrive within [`STALLED`].
     pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
@@ -85,7 +85,7 @@ impl FrontEnd {
     /// back end can work.
     ///
     /// # Errors
-    /// Errors from [`FrontEnd::connect`].
+    /// The errors are those of [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
@@ -93,7 +93,7 @@ impl FrontEnd {
     /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], and enables all of them.
     ///
     /// # Errors
-    /// Errors from [`FrontEnd::connect`].
+    /// The errors are those of [`FrontEnd::connect`].
     pub fn with_pairs(
         socket: UnixStream,
         (wanted, pairs): (u64, usize),
@@ -143,7 +143,7 @@ impl FrontEnd {
     /// Sends the memory table.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub fn set_memory(&self) -> io::Result<()> {
         let mut payload = 2_u64.to_ne_bytes().to_vec();
         payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
@@ -153,7 +153,7 @@ impl FrontEnd {
     /// Sends the configuration of a ring, and enables it.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub fn set_ring(&self, ring: usize) -> io::Result<()> {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
@@ -176,7 +176,7 @@ impl FrontEnd {
     /// Enables or disables a ring.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
         let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
         self.tell(18, &payload, &[])
@@ -185,7 +185,7 @@ impl FrontEnd {
     /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
     ///
     /// # Errors
-    /// Errors from [`FrontEnd::connect`].
+    /// The errors are those of [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
         self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
@@ -195,7 +195,7 @@ impl FrontEnd {
     /// Restarts the driver, as a rebooted VM does: the rings are empty.
     ///
     /// # Errors
-    /// Errors from [`FrontEnd::connect`].
+    /// The errors are those of [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
         for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
@@ -212,7 +212,7 @@ impl FrontEnd {
     /// Sends a message without waiting for a reply.
     ///
     /// # Errors
-    /// Errors from the socket.
+    /// Returns the error of the socket.
     pub fn tell(&self, request: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let header = [request, 1, payload.len() as u32].map(u32::to_ne_bytes).concat();
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -228,7 +228,7 @@ impl FrontEnd {
     /// Sends a request and returns the first number of the reply.
     ///
     /// # Errors
-    /// Errors from [`FrontEnd::connect`].
+    /// The errors are those of [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
         self.tell(request, &[], &[])?;
         serve();
@@ -315,7 +315,7 @@ impl FrontEnd {
     /// Notifies the back end of entries.
     ///
     /// # Errors
-    /// Errors from `write(2)`.
+    /// Returns the error of `write(2)`.
     pub fn kick(&self, ring: usize) -> io::Result<()> {
         rustix::io::write(&self.kicks[ring], &1_u64.to_ne_bytes())?;
         Ok(())
@@ -324,7 +324,7 @@ impl FrontEnd {
     /// Makes the descriptors shared with the back end blocking, as every program that holds them can.
     ///
     /// # Errors
-    /// Errors from `fcntl(2)`.
+    /// Returns the error of `fcntl(2)`.
     pub fn let_wait(&self) -> io::Result<()> {
         let kicks = self.kicks.iter().map(AsFd::as_fd);
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
@@ -333,7 +333,7 @@ impl FrontEnd {
     /// Fills the notification counter of the driver, so that a blocking write would wait.
     ///
     /// # Errors
-    /// Errors from `write(2)`.
+    /// Returns the error of `write(2)`.
     pub fn fill_call(&mut self, ring: usize) -> io::Result<()> {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
@@ -408,7 +408,7 @@ impl FrontEnd {
     /// Truncates the memory's file while the back end has it mapped.
     ///
     /// # Errors
-    /// Errors from `ftruncate(2)`.
+    /// Returns the error of `ftruncate(2)`.
     pub fn lose_memory(&self) -> io::Result<()> {
         self.memory.set_len(0)
     }
@@ -466,7 +466,7 @@ impl FrontEnd {
 /// Makes a descriptor blocking, for all of its holders.
 ///
 /// # Errors
-/// Errors from `fcntl(2)`.
+/// Returns the error of `fcntl(2)`.
 pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(file, OFlags::empty())?)
 }
@@ -474,7 +474,7 @@ pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
 /// Creates a counter that each read decreases by one and that never reaches zero.
 ///
 /// # Errors
-/// Errors from `eventfd(2)`.
+/// Returns the error of `eventfd(2)`.
 pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
@@ -482,7 +482,7 @@ pub fn semaphore() -> io::Result<File> {
 /// Creates a sparse file of this many bytes in memory.
 ///
 /// # Errors
-/// Errors from `memfd_create(2)` and `ftruncate(2)`.
+/// Returns the error of `memfd_create(2)` or `ftruncate(2)`.
 pub fn sparse(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create("sparse", MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
@@ -538,7 +538,7 @@ pub const MEMORY_BYTES: u64 = 32 << 20;
 /// Maximum number of ring pairs of a front end.
 pub const PAIRS_MAX: usize = 2;
 const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
-/// Entries of a ring.
+/// Number of entries of a ring.
 pub const SIZE: u16 = 256;
 /// Size of a ring in bytes.
 const RING_BYTES: u64 = 0x8000;

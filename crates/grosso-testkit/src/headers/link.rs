@@ -57,9 +57,9 @@ impl Vlan {
     }
 
     setters! {
-        /// Sets the VLAN identifier, 12 bits.
+        /// Sets the 12-bit VLAN identifier.
         id: u16;
-        /// Sets the priority code point, 3 bits.
+        /// Sets the 3-bit priority code point.
         priority: u8;
         /// Sets the drop eligible indicator.
         drop_eligible: bool;
@@ -157,9 +157,9 @@ impl Mpls {
     }
 
     setters! {
-        /// Sets the label, 20 bits.
+        /// Sets the 20-bit label.
         label: u32;
-        /// Sets the traffic class, 3 bits.
+        /// Sets the 3-bit traffic class.
         traffic_class: u8;
         /// Sets the time to live.
         ttl: u8;

@@ -176,7 +176,7 @@ impl Ipv6 {
         destination: [u8; 16];
         /// Sets the traffic class: DSCP and ECN.
         traffic_class: u8;
-        /// Sets the flow label, 20 bits.
+        /// Sets the 20-bit flow label.
         flow_label: u32;
         /// Sets the hop limit.
         hop_limit: u8;

@@ -101,7 +101,7 @@ impl Vxlan {
     }
 
     setters! {
-        /// Sets the network identifier, 24 bits.
+        /// Sets the 24-bit network identifier.
         vni: u32;
         /// Sets the whole first word; by default only the I flag.
         flags: u32;
@@ -184,13 +184,13 @@ impl Nsh {
     }
 
     setters! {
-        /// Sets the service path identifier, 24 bits.
+        /// Sets the 24-bit service path identifier.
         path: u32;
         /// Sets the service index.
         index: u8;
-        /// Sets the remaining hops, 6 bits.
+        /// Sets the 6-bit number of remaining hops.
         ttl: u8;
-        /// Sets the version, 2 bits.
+        /// Sets the 2-bit version.
         version: u8;
         /// Sets the O bit: operations and management.
         operations: bool;
@@ -268,9 +268,9 @@ impl Geneve {
     }
 
     setters! {
-        /// Sets the network identifier, 24 bits.
+        /// Sets the 24-bit network identifier.
         vni: u32;
-        /// Sets the version, 2 bits.
+        /// Sets the 2-bit version.
         version: u8;
         /// Sets the O bit: a control packet.
         control: bool;
@@ -344,7 +344,7 @@ impl Gue {
     }
 
     setters! {
-        /// Sets the version, 2 bits.
+        /// Sets the 2-bit version.
         version: u8;
         /// Sets the C bit: a control message.
         control: bool;
@@ -437,7 +437,7 @@ impl L2tp {
         self
     }
 
-    /// Sets the sequence number (flag S), 24 bits.
+    /// Sets the 24-bit sequence number (flag S).
     pub fn sequence(mut self, sequence: u32) -> Self {
         self.sublayer = Some(0x4000_0000 | sequence & 0x00ff_ffff);
         self

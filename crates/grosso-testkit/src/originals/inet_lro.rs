@@ -96,7 +96,7 @@ impl Original for InetLro {
     }
 }
 
-/// Sessions and packets per session that drivers configured.
+/// Number of sessions that drivers configured, and of packets per session.
 const SESSIONS: usize = 8;
 const PACKETS: u32 = 64;
 const MTU: usize = 1500;

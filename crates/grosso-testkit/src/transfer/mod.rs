@@ -268,7 +268,7 @@ impl Passage {
 const START_NS: u64 = 1_700_000_000_000_000_000;
 /// Payload of a full packet in bytes.
 const SEGMENT_BYTES: u32 = 1448;
-/// Payload bytes that fit the MTU of [`Fault::PathMtu`], also over IPv6.
+/// Number of payload bytes that fit the MTU of [`Fault::PathMtu`], also over IPv6.
 const ICMP_SEGMENT_BYTES: u32 = 1328;
 /// Length of a packet's headers on the link in bytes.
 const HEADER_BYTES: u32 = 66;

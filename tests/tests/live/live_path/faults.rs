@@ -41,7 +41,7 @@ fn counters(namespace: &NetworkNamespace, file: &str) -> BTreeMap<String, u64> {
     columns.collect()
 }
 
-/// Sends streams over IPv4 and IPv6 through a link that is impaired towards the second host. The hosts have their
+/// Sends streams over IPv4 and IPv6 through a link that impairs packets to the second host. The hosts have their
 /// offloads on or off.
 fn streams_over(fault: &str, offloads: bool) -> Option<(ImpairStats, CoalesceStats, World)> {
     let world = World::new()?;

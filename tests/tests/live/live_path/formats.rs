@@ -21,10 +21,10 @@ use super::{
     world::{A, B, Running, World, name, start},
 };
 
-/// Bytes of each stream.
+/// Number of bytes in each stream.
 const BYTES: usize = 1 << 20;
 
-/// A format, by its name.
+/// A tunnel format and its name.
 #[derive(Clone, Debug)]
 struct Format {
     name: &'static str,

@@ -18,8 +18,8 @@ use super::{
 };
 
 impl World {
-    /// Creates the world like `new`, with addresses at the engine's end of the wire, which makes the engine a separate
-    /// IP host.
+    /// Creates the world as `new` does, with addresses at the engine's end of the wire, which makes the engine a
+    /// separate IP host.
     ///
     /// The sender completes the checksums of all packets, as on a wire between real hosts. By default, this wire leaves
     /// checksums inside a tunnel to the next device, and a socket cannot report this state. The engine's kernel merges

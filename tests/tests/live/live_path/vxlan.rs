@@ -21,7 +21,7 @@ use super::{
     world::{A, B, World, skip, start, until},
 };
 
-/// Bytes of each stream.
+/// Number of bytes in each stream.
 const BYTES: usize = 4 << 20;
 
 /// Options of the tunnel's packets.

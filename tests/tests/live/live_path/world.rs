@@ -79,12 +79,12 @@ pub(crate) fn name(name: &str) -> InterfaceName {
 }
 
 impl World {
-    /// Creates the hosts and the wire to the first host; `None` if the caller may not create them.
+    /// Creates the hosts and the wire to the first host; `None` if the caller cannot create them.
     pub(crate) fn new() -> Option<Self> {
         Self::with_queues(1)
     }
 
-    /// Creates the world like `new`, with `queues` queues at both ends of the wire.
+    /// Creates the world as `new` does, with `queues` queues at both ends of the wire.
     pub(crate) fn with_queues(queues: u32) -> Option<Self> {
         let namespaces = (|| -> io::Result<_> {
             Ok([NetworkNamespace::new()?, NetworkNamespace::new()?, NetworkNamespace::new()?])

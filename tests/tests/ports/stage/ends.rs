@@ -127,7 +127,7 @@ impl<P: Port> Port for Reluctant<P> {
     }
 }
 
-/// Sends a frame like a path: retries until there is room, and then flushes the port.
+/// Sends a frame as a path does: retries until there is room, and then flushes the port.
 pub(crate) fn insist(port: &mut impl Port, frame: &[u8], meta: &Meta) {
     while port.transmit(&[frame], meta).unwrap() == Transmitted::NoRoom {}
     while port.flush().unwrap() == Transmitted::NoRoom {}

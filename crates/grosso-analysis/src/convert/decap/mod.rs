@@ -34,7 +34,7 @@ use crate::{
 pub struct Decap {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Limits of waiting for fragments, and the policy for overlaps; used only if all tunnels are removed.
+    /// Limits for incomplete datagrams, and the policy for overlapping fragments; used only if all tunnels are removed.
     pub waiting: Waiting,
     /// Whether all tunnels are removed, and fragments between them are joined.
     pub recursive: bool,
@@ -178,7 +178,7 @@ fn finish(
 }
 
 /// Splitter of superframes that consist of tunnel packets, with reused buffers. If a tunnel passes many datagrams to
-/// the device at once, they appear as one superframe, with the tunnel headers of its first datagram.
+/// the device at once, they appear as one superframe, which has the tunnel headers of the first datagram.
 struct Datagrams {
     judge: Judge,
     cutter: Cutter,

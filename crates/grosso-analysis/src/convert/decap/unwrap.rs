@@ -28,7 +28,7 @@ use crate::{
 /// Decapsulator with reused buffers.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
-    /// Tunnel ports for packets whose ports the capture does not record.
+    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
     given: Ports,
     wanted: DepthLimit,
     pub(super) tally: DecapTally,

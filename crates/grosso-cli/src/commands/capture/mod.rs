@@ -137,7 +137,7 @@ fn snaplen(options: &Capture) -> u32 {
 struct Running {
     source: CapturedInterface,
     recorder: Recorder,
-    /// Converter of frames to packets as on the wire, if requested.
+    /// Converter of frames to the packets on the wire, if requested.
     unloader: Option<Unloader>,
     outputs: Outputs,
     started: Instant,
@@ -205,7 +205,7 @@ impl Running {
         }
     }
 
-    /// Outputs waiting packets, up to the packet limit, and at most one ring of them.
+    /// Outputs the waiting packets: at most one full ring, and no more than the packet limit allows.
     fn drain(&mut self) -> Result<(), Failure> {
         let Self { source, recorder, unloader, outputs, .. } = self;
         for _ in 0..source.slots() {

@@ -125,7 +125,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     device::refused("capture", what, "net_raw", error)
 }
 
-/// Packets that are sent with one system call.
+/// Number of packets that are sent with one system call.
 const BATCH: usize = 64;
 /// Maximum number of bytes in flight in the queue of an interface.
 const SEND_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! A thread that opens files and reads facts about interfaces for the recording thread, which is not allowed to.
+//! A thread that opens files and reads facts about interfaces for the recording thread, which is not allowed to do so.
 //!
 //! This thread handles no packets. If the kernel has Landlock, the thread can create and write files only in the
 //! directories of the outputs.

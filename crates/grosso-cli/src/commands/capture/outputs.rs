@@ -181,7 +181,7 @@ impl Outputs {
         file.or_else(server).or_else(monitor).unwrap_or_default()
     }
 
-    /// Returns the packets of each output, and the packets that were lost there.
+    /// Returns a report on each output: its packets, and the packets that it lost.
     pub(super) fn reports(&self) -> Vec<OutputReport> {
         let lost = |counts: &[(&'static str, u64)]| {
             counts.iter().copied().filter(|(_, count)| *count > 0).collect::<Counts>()
@@ -222,7 +222,7 @@ impl Outputs {
     }
 }
 
-/// Returns the output, out of several, for a flow.
+/// Returns the output that receives the packets of a flow; `None` if there are no outputs.
 fn shared<T>(outputs: &mut [T], flow: u32) -> Option<&mut T> {
     let share = (flow as usize).checked_rem(outputs.len())?;
     outputs.get_mut(share)

@@ -236,7 +236,7 @@ impl CapturedInterface {
         self.link.as_ref().map_or(ANY, |link| link.name.as_str())
     }
 
-    /// Adds an interface that had its first packet; returns `None` if its packets cannot be parsed.
+    /// Adds an interface after its first packet; returns `None` if its packets cannot be parsed.
     fn learn(&mut self, index: u32, hardware_type: u16) -> Option<usize> {
         if self.devices.len() >= INTERFACES_MAX {
             return None;
@@ -300,8 +300,8 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// The longest expected header before the first IP header: Ethernet with two tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// Bytes of a slot that the kernel reserves.
+/// Number of bytes of a slot that the kernel reserves.
 const SLOT_OVERHEAD_BYTES: usize = 128;
-/// Bounds of a ring in slots: fewer lose packets in every burst, more only cost memory.
+/// Bounds of a ring in slots. A smaller ring loses packets in every burst; a larger one only costs memory.
 const SLOTS_MIN: u64 = 16;
 const SLOTS_MAX: u64 = 1 << 18;

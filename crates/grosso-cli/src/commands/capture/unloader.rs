@@ -16,7 +16,7 @@ use crate::{
     report::Counts,
 };
 
-/// Converter of captured frames to packets as on the wire.
+/// Converter of captured frames to the packets on the wire.
 pub(super) struct Unloader {
     /// The UDP ports of tunnels.
     ports: Ports,

@@ -66,7 +66,7 @@ fn is_switch(name: &str) -> bool {
     name.starts_with("adaptive-")
 }
 
-/// Returns the kernel's name of a parameter: ethtool writes `rx-frame-low`, but the kernel and the manual of ethtool
+/// Returns the kernel's name of a parameter: ethtool writes `rx-frame-low`, but the kernel and ethtool's manual write
 /// `rx-frames-low`.
 fn spelled(name: &str) -> &str {
     match name {

@@ -6,7 +6,8 @@ pub(super) struct Group {
     pub(super) short: &'static str,
     /// The name that `-k` prints.
     pub(super) long: &'static str,
-    /// The kernel's names of the members: the part before a star and the part after it.
+    /// Pattern for the kernel's names of the members: the part before a star, and the part after the star if there is
+    /// one.
     members: (&'static str, Option<&'static str>),
 }
 

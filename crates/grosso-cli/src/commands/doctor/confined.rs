@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
-/// Returns the finding about the kernel, for when no data path is running.
+/// Returns the finding about the kernel, which is shown if no data path is running.
 fn machine() -> Finding {
     match sandbox::is_supported() {
         true => Finding::ok("confinement", "system calls can be filtered; no data path is running"),

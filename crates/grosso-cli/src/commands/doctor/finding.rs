@@ -50,7 +50,7 @@ impl Finding {
         Self { state: FindingState::Fail, ..Self::ok(name, what) }
     }
 
-    /// Returns the same finding; a failure that none of these uses needs becomes a warning.
+    /// Returns the same finding. A failure becomes a warning if none of these uses needs the feature.
     pub(super) fn asked_by(self, uses: &[Use]) -> Self {
         let is_taken = uses.iter().any(|one| one.takes(&self.name));
         let state = match self.state {

@@ -30,10 +30,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The oldest kernel that supports a data path: fanout that keeps flows together, and ignored outgoing packets.
+/// The oldest kernel that supports a data path, which needs a fanout that keeps flows together and sockets that ignore
+/// outgoing packets.
 const OLDEST: (u32, u32) = (4, 20);
 
-/// Features that Grosso uses if the kernel has them, with the first release that has each.
+/// Features that Grosso uses if the kernel has them, each with the first kernel release that has it.
 const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),

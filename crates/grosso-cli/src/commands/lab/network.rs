@@ -102,8 +102,8 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     Ok(servers)
 }
 
-/// Runs the same command line as the first process of a process namespace, so that no process started by it outlives
-/// it, no matter how it or this process ends.
+/// Runs the command line of this process again, as the first process of a new process namespace. The processes that it
+/// starts therefore end with it, no matter how it or this process ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment(

@@ -21,13 +21,13 @@ pub struct Rates {
     /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Received bits, in 10^9 per second, as on the wire.
+    /// Received bits on the wire, in 10^9 per second.
     pub rx_gbit_per_s: f64,
     /// Received packets, in thousands per second.
     pub rx_kpackets_per_s: f64,
     /// Wire packets per frame that was passed on from the device.
     pub rx_packets_per_batch: f64,
-    /// Sent bits, in 10^9 per second, as on the wire.
+    /// Sent bits on the wire, in 10^9 per second.
     pub tx_gbit_per_s: f64,
     /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,

@@ -80,7 +80,7 @@ pub fn keyword_help() -> String {
 
 /// Column of keywords in help.
 const INDENT: usize = 17;
-/// Columns of a line of help.
+/// Number of columns in a line of help.
 const COLUMNS: usize = 79;
 
 /// One keyword of the grammar.

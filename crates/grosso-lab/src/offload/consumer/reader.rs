@@ -153,7 +153,7 @@ impl Drop for Folder {
     }
 }
 
-/// Frames that the driver receives at once.
+/// Number of frames that the driver receives at once.
 const FRAMES_MAX: usize = 64;
 /// Number of attempts to connect, and the time between two attempts.
 const LOOKS_MAX: u32 = 2000;
