@@ -27,7 +27,7 @@ pub(super) fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -
     if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = userns::tap() {
         let hint = match &refusal {
             Refusal::NoTun(_) => refusal.remedy(),
-            _ => "sudo chmod 0666 /dev/net/tun (its usual mode), or run as root".into(),
+            _ => "sudo chmod 0666 /dev/net/tun (the usual mode), or run as root".into(),
         };
         let message = format!("{command}: {refusal}");
         return Some(Failure::environment("environment.tun", message).hint(hint));

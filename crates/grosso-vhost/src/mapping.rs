@@ -33,7 +33,7 @@ pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64
     // Only files in memory have seals. With other files, querying the length or accessing a page may block without
     // limit.
     fcntl_get_seals(file)
-        .map_err(|_| invalid("its file is not in memory (memfd, tmpfs, hugetlbfs)"))?;
+        .map_err(|_| invalid("its file is not in memory (expected memfd, tmpfs or hugetlbfs)"))?;
     let facts = fstat(file)?;
     let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
     let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
