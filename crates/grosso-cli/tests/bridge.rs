@@ -273,7 +273,7 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
         ("bridge e0 tap:b0 --cpus 4096", "CPU 4096 does not exist; the number of CPUs is", ""),
         (
             "bridge xdp:e0 tap:b0 --queues 64",
-            "bridge: opening e0: it has fewer than 64 queues",
+            "bridge: opening e0: the interface has fewer than 64 queues",
             "ethtool -l",
         ),
     ] {
@@ -285,7 +285,11 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
     }
     let first = hosts.start("bridge e0 tap:b0");
     let ended = hosts.run("bridge lo tap:b0");
-    assert!(ended.stderr.contains("opening b0: another program has it open"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("opening b0: another program has opened the device"),
+        "{}",
+        ended.stderr
+    );
     first.stop(Signal::TERM);
 }
 
@@ -386,7 +390,7 @@ fn a_device_that_is_down_is_noted() {
     let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
-    bridge.said("note: e0 is down, so no packets pass: sudo ip link set e0 up");
+    bridge.said("note: e0 is down, so no packets can pass; to bring it up: sudo ip link set e0 up");
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 

@@ -91,7 +91,8 @@ impl PortDevice for XdpDevice {
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         if self.queue as usize + queues > QUEUES_MAX as usize {
             return Err(format!(
-                "{}: {queues} queues starting at this number exceed the maximum of {QUEUES_MAX}",
+                "{}: the first queue number plus the number of queues ({queues}) exceeds the limit \
+                 of {QUEUES_MAX}",
                 self.spelling()
             ));
         }
