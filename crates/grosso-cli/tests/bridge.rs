@@ -66,7 +66,10 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
-        ("bridge e0 lo --terminates --expand-acks", "neither e0 nor lo leads to a host"),
+        (
+            "bridge e0 lo --terminates --expand-acks",
+            "requires a tap, tun or fd port, but the ports are e0 and lo",
+        ),
     ] {
         let refused = hosts.run(line);
         assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -171,11 +171,11 @@ fn truncated_packets_merge_only_without_an_output() {
     }
     bench.put("cut.pcapng", &writer.finish().unwrap());
     let notes = |options: &str| bench.ok(&format!("coalesce cut.pcapng {options}")).stderr;
-    let counted = "grosso: note: 2 packets are truncated: merged by their headers where possible, \
-                   assuming correct checksums\n";
+    let counted = "grosso: note: 2 packets are truncated: these packets are merged if their \
+                   headers match, and their checksums are assumed to be correct\n";
     assert_eq!(notes(""), counted);
-    let apart = "grosso: note: 2 packets are truncated: left unmerged, so that `segment` restores \
-                 the input\n";
+    let apart = "grosso: note: 2 packets are truncated: these packets are not merged, so that \
+                 `segment` restores the input\n";
     assert_eq!(notes("-w merged.pcapng"), apart);
 }
 

@@ -73,7 +73,8 @@ impl Captures {
                 Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path, &mut skipped)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
-                        "pass a filter with -f: grosso {command} FILE -f EXPRESSION, or after -r FILE"
+                        "pass the filter with -f: grosso {command} FILE -f EXPRESSION, or use \
+                         grosso {command} -r FILE EXPRESSION"
                     );
                     return Err(io_failure(path, error).hint(hint));
                 }

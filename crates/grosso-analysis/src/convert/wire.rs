@@ -99,8 +99,8 @@ fn note(work: &WireWork, session: &Session) {
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());
         session.note(format!(
-            "more than {known} flows: {packets} packets were classified without the state of \
-             their flow"
+            "the flow table is full ({known} flows): {packets} packets were classified without \
+             flow state"
         ));
     }
 }

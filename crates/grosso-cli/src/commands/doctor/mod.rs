@@ -104,7 +104,8 @@ fn rootless(host: &Host) -> Finding {
             Finding::ok("rootless", "user namespaces allowed: `grosso lab` works without sudo")
         }
         Ok(Some(refusal)) => {
-            let finding = Finding::fail("rootless", format!("no user namespaces: {refusal}"));
+            let finding =
+                Finding::fail("rootless", format!("user namespaces are not available: {refusal}"));
             match refusal.remedy() {
                 Some(command) => finding.fix(host.sudo(command)),
                 None => finding.fix("run `grosso lab` as root, and outside of a container"),
