@@ -39,7 +39,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     let Some(hosts) = Hosts::new() else { return };
     let refused = hosts.run("bridge e0 tap:b0 --profile freebsd");
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
+    assert!(refused.stderr.contains("merging is lossy"), "{refused:?}");
     assert!(refused.stderr.contains("pass --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
     assert_eq!(refused.code, Some(2), "neither port is a host: {refused:?}");

@@ -93,8 +93,8 @@ fn unknown_link_type_passes_through() {
         assert_eq!(run.code, 3);
         assert!(
             run.stderr.ends_with(
-                "grosso: x.pcap: link type 147 (USER0) is not supported. Its packets pass \
-                 through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
+                "grosso: x.pcap: link type 147 (USER0) is not supported. Packets of this \
+                 type pass through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
                  pass --linktype NAME\n"
             ),
             "{}",
@@ -133,8 +133,8 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
     let run = bench.ok("csum fix -r cut.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 2 packets are truncated (96 of 1514 bytes): checksums unverifiable, \
-             left unchanged\n"
+            "grosso: note: 2 packets are truncated (96 of 1514 bytes): the checksums cannot be \
+             verified and stay unchanged\n"
         ),
         "{}",
         run.stderr

@@ -515,8 +515,8 @@ impl<'de> DeserializeSeed<'de> for SettingSeed {
 }
 
 /// Reason why a path that forwards cannot have a lossy profile.
-pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
-                                the input: use it only on a host that terminates TCP";
+pub const LOSSY: &str = "merging is lossy, so the output differs from the input: use this profile \
+                         only on a host that terminates TCP";
 /// Options of `grosso bridge` that have another name in a file.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),

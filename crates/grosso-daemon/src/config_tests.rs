@@ -135,9 +135,10 @@ fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
         (
             3,
             vxlan(50_000, 50_001),
-            "3 queues, each of which needs its own: use fewer queues, or more ports with srcport",
+            "each of the 3 queues needs a separate port; use fewer queues, or more ports with \
+             srcport",
         ),
-        (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports for 2 queues"),
+        (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports: each of the 2 queues"),
         (2, format!("{fou}7"), "gretap:192.0.2.2 has too few"),
         (2, format!("{fou}7"), "or more ports with encap-sport auto"),
     ] {

@@ -37,7 +37,9 @@ impl fmt::Display for Refusal {
             Self::TunClosed { mode } => {
                 write!(formatter, "{TUN}: permission denied (mode {mode:04o})")
             }
-            Self::Other(error) => write!(formatter, "no private network namespace: {error}"),
+            Self::Other(error) => {
+                write!(formatter, "cannot create a private network namespace: {error}")
+            }
         }
     }
 }

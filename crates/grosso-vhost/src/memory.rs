@@ -89,8 +89,8 @@ impl Memory {
             let whole = place.whole(file)?;
             left = left.checked_sub(whole).ok_or_else(|| {
                 invalid(format!(
-                    "mapping the regions needs more than {MAPPED_BYTES_MAX} bytes, including the starts of \
-                     their files"
+                    "mapping the regions needs more than {MAPPED_BYTES_MAX} bytes, because each \
+                     file is mapped from its start"
                 ))
             })?;
             regions.push(Region::map(*place, file, whole)?);

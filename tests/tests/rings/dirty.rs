@@ -150,8 +150,8 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         set_up(back, &guest, features::LOG_ALL, Way::ToGuest);
     };
     for (words, file, why) in [
-        ([LOG_BYTES, OFFSET + 1], &log_file(), "its file is too short"),
-        ([u64::MAX, OFFSET], &log_file(), "its file is too short"),
+        ([LOG_BYTES, OFFSET + 1], &log_file(), "the backing file is too short"),
+        ([u64::MAX, OFFSET], &log_file(), "the backing file is too short"),
         ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: guest memory ends at 0x200000"),
         ([0, 0], &log_file(), "expected 1 to"),
         ([LOG_BYTES, OFFSET], &executable, "not in memory"),

@@ -313,7 +313,7 @@ fn opened<T>(
     reader.map_err(|error| match error {
         CaptureError::Io { source, .. } => io_failure(path, source),
         _ if session.interrupted.load(Ordering::Relaxed) => {
-            let message = format!("{}: interrupted before its first packet", name_of(path));
+            let message = format!("{}: interrupted before the first packet", name_of(path));
             Failure::interrupted(message)
         }
         other => Failure::capture(&name_of(path), &other),

@@ -169,10 +169,9 @@ fn note_disorder(replay: &Replay, session: &Session) {
 fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, session: &Session) {
     if !profile.rules.is_invertible() {
         let name = &profile.name;
-        session.note(format!(
-            "with profile {name}, later packets overwrite earlier ones, so `segment` cannot restore them"
-        ));
-        session.hint("--profile linux merges packets only if `segment` can restore them");
+        session.note(format!("profile {name} is lossy, so `segment` cannot restore the packets"));
+        session
+            .hint("use --profile linux, which merges packets only if `segment` can restore them");
     } else if format == Format::Pcap {
         session.note(
             "pcap cannot record how to split superframes, so `segment` cannot restore the packets",

@@ -135,7 +135,7 @@ fn note(numbered: u64, not_ethernet: u64, session: &Session) {
             "{frames} left unchanged: each packet split from a superframe needs a separate \
              sequence number"
         ));
-        session.hint("grosso wire splits them into packets first");
+        session.hint("to split superframes into packets first, run `grosso wire`");
     }
     if not_ethernet > 0 {
         let packets = units::count(not_ethernet, "packet");

@@ -72,7 +72,8 @@ fn note(work: &WireWork, session: &Session) {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
         session.note(format!(
-            "{frames} ({payload} B payload) not split: this file records no segment size."
+            "{frames} ({payload} B payload) not split: the capture does not record the segment \
+             size."
         ));
         // A tunneled packet must not be segmented after the tunnel's UDP header.
         if work.suspicions.is_empty() {

@@ -95,7 +95,8 @@ impl Report for One {
         let family = if self.facts.invertible {
             "# Invertible: `segment` restores the original packets exactly."
         } else {
-            "# Lossy: later packets overwrite earlier ones. Use it only on a host that terminates TCP."
+            "# Lossy: the original packets cannot be restored. Use it only on a host that \
+             terminates TCP."
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file

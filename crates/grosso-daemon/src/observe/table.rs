@@ -215,9 +215,12 @@ fn traffic() -> Vec<Counter> {
             "Bytes of the wire packets received, headers included.",
             |side| side.rx.rx_wire.bytes,
         ),
-        plain("rx_frames", "frames", "Frames received, as the device delivered them.", |side| {
-            side.rx.rx_frames
-        }),
+        plain(
+            "rx_frames",
+            "frames",
+            "Frames received, counted as the device delivered them.",
+            |side| side.rx.rx_frames,
+        ),
         plain(
             "tx_packets",
             "packets",
@@ -228,13 +231,16 @@ fn traffic() -> Vec<Counter> {
         plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
             side.tx.tx_wire.bytes
         }),
-        plain("tx_frames", "frames", "Frames sent, as queued to the device.", |side| {
-            side.tx.tx_frames
-        }),
+        plain(
+            "tx_frames",
+            "frames",
+            "Frames sent, counted as they were queued to the device.",
+            |side| side.tx.tx_frames,
+        ),
         plain(
             "tx_no_room",
             "times",
-            "Number of times that the device queue was full and frames waited.",
+            "Number of times that frames waited because the device queue was full.",
             |side| side.tx.no_room,
         ),
     ]

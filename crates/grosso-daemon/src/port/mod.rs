@@ -38,9 +38,9 @@ use super::{
 };
 
 registry::devices! {
-    packet: PacketDevice { Packet = KIND, "An interface, through packet sockets."; }
+    packet: PacketDevice { Packet = KIND, "An interface, accessed through packet sockets."; }
     tap: TapDevice { Tap = TAP, "A TAP device."; Tun = TUN, "A TUN device."; }
-    xdp: XdpDevice { Xdp = KIND, "An interface, through AF_XDP."; }
+    xdp: XdpDevice { Xdp = KIND, "An interface, accessed through AF_XDP."; }
     unix: Unix { Unix = KIND, "A Unix socket."; }
     vhost: Vhost { Vhost = KIND, "The device of a VM."; }
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }

@@ -33,7 +33,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
     word: "packet",
     forms: &["IFACE", "packet:IFACE"],
     examples: "`eth1`, `packet:eth1`",
-    meaning: "an interface, through packet sockets",
+    meaning: "an interface, accessed through packet sockets",
     parse: |name| Ok(PacketDevice { interface: interface(name)?, ..PacketDevice::default() }),
     settings: &[
         mtu(),

@@ -72,7 +72,7 @@ impl Unix {
         let has_own_file = !self.connects || self.kind == UnixKind::Datagram;
         match (&self.local, self.connects && self.kind == UnixKind::Datagram) {
             (None, true) => Err("dgram with connect also needs local=PATH, a path for the replies"),
-            (Some(_), false) => Err("local requires dgram and connect"),
+            (Some(_), false) => Err("`local` requires dgram and connect"),
             _ if self.mode.is_some() && !has_own_file => {
                 Err("`mode` is valid only for a socket that Grosso creates; with connect, another \
                      program creates the socket")
@@ -261,7 +261,7 @@ mod tests {
             ("s,dgrm", "options are dgram, connect"),
             ("s,dgram=1", "no option"),
             ("s,dgram,connect", "local=PATH"),
-            ("s,connect,local=p", "local requires dgram"),
+            ("s,connect,local=p", "`local` requires dgram"),
             ("s,connect,mode=600", "with connect, another program creates the socket"),
             ("s,vnet=11", "10, 12, 20 or 24"),
             ("s,vnet,offloads=tso", "csum, tso4"),

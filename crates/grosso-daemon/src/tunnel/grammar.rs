@@ -206,7 +206,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("rsc", "not supported: packets are not routed"),
     ("l2miss", "not supported: packets to unknown addresses go to all peers"),
     ("l3miss", "not supported: packets to unknown addresses go to all peers"),
-    ("fwmark", "not supported: packets get no mark"),
+    ("fwmark", "not supported: packets are not marked"),
     ("6rd-prefix", "6rd derives peers from addresses, which is not supported: set remote"),
     ("isatap", "ISATAP derives peers from addresses, which is not supported: set remote"),
 ];

@@ -346,7 +346,7 @@ const REFUSALS: [(&str, &str); 9] = [
         "frag_headers",
         "The headers of a packet longer than the MTU are too long, or not contiguous.",
     ),
-    ("frag_too_long", "A packet is longer than fragment offsets can express."),
+    ("frag_too_long", "A packet is too long for the fragment offset field."),
     (
         "frag_checksum_outside",
         "The partial checksum of a packet is outside the part that is \

@@ -91,7 +91,7 @@ impl NoSegments {
             Self::HeaderTooLong => "the headers are longer than supported",
             Self::TooManyIpHeaders => "the frame has more than five IP headers",
             Self::ChecksumStart => "the partial checksum is outside the TCP or UDP header",
-            Self::GreSequence => "each packet would need its own GRE sequence number",
+            Self::GreSequence => "each packet would need a separate GRE sequence number",
             Self::Fragments => "the frame is an IP fragment, or requires IP fragmentation instead",
             Self::TooLong => {
                 "the frame, or a packet split from it, exceeds the maximum length of an IP datagram"
@@ -117,7 +117,7 @@ pub struct BufferTooSmall {
 
 impl core::fmt::Display for BufferTooSmall {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the next packet needs {} bytes", self.needed)
+        write!(f, "the buffer is too small: the next packet needs {} bytes", self.needed)
     }
 }
 

@@ -40,7 +40,8 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     let confined = confined::findings();
     let network = userns::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
-        NetworkNamespace::new().map_err(|error| format!("no private network namespace: {error}"))
+        NetworkNamespace::new()
+            .map_err(|error| format!("cannot create a private network namespace: {error}"))
     });
     let mut checks = vec![kernel::finding(&host.release)];
     match &network {
