@@ -246,10 +246,10 @@ impl InspectReport {
         let known = superframes.packets - superframes.undecided;
         let about = units::about(superframes.wire_packets_estimate - superframes.undecided);
         let on_wire = match (known, superframes.undecided) {
-            (_, 0) => format!("about {about} on the wire"),
-            (0, _) => "number on the wire unknown".into(),
+            (_, 0) => format!("about {about} wire packets"),
+            (0, _) => "wire packet count unknown".into(),
             (_, undecided) => {
-                format!("about {about} on the wire, plus an unknown number from {undecided}")
+                format!("about {about} wire packets, plus an unknown number from {undecided}")
             }
         };
         let more =
