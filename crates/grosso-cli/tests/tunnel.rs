@@ -176,7 +176,7 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     for line in [
         "interface: vx0  (vxlan 42)\n",
         "  endpoint: 10.9.0.1:4789      local: 10.9.0.2\n",
-        "  ports:    from 49152-65535 by flow\n",
+        "  ports:    from 49152-65535, chosen per flow\n",
         "  transfer: ",
         " sent, last packet: ",
         "  offload:  rx ",

@@ -68,7 +68,7 @@ pub fn pair(
         let mut found = states.iter().filter(others).filter(|state| is_ours(state));
         match (found.next(), found.next()) {
             (Some(state), None) => Ok(state),
-            (None, _) => Err(format!("found no association {what} {here}")),
+            (None, _) => Err(format!("no association {what} {here}")),
             (Some(first), Some(second)) => Err(format!(
                 "two associations {what} {here}, on lines {} and {}: select the peer with --there \
                  ADDRESS, so that one association per direction remains",

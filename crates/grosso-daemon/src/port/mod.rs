@@ -258,8 +258,12 @@ mod tests {
             ("e", &[("tx", Count(100))], "tx: "),
             ("e", &[("tx", Count(16384))], "tx: "),
             ("tap:t", &[("tx", Count(64))], "option `tx` applies only to packet ports"),
-            ("tap:t", &[("mtu", Bytes(65522))], "mtu 65522: tap:t accepts 68 to 65521"),
-            ("tun:t", &[("mtu", Bytes(67))], "mtu 67: tun:t accepts 68 to 65535"),
+            (
+                "tap:t",
+                &[("mtu", Bytes(65522))],
+                "mtu 65522 is out of range: tap:t accepts 68 to 65521",
+            ),
+            ("tun:t", &[("mtu", Bytes(67))], "mtu 67 is out of range: tun:t accepts 68 to 65535"),
             ("unix:/s", &[("mtu", Bytes(9000))], "option `mtu` applies only to"),
             (
                 "vhost-user:/s",

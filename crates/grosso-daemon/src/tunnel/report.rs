@@ -371,7 +371,7 @@ mod tests {
             "interface: gue0  (ipip over gue, remcsum)\n\
              \x20 state:    up, process 7\n\
              \x20 endpoint: 192.0.2.2:6080      local: 192.0.2.1\n\
-             \x20 ports:    from 49152-65535 by flow\n\
+             \x20 ports:    from 49152-65535, chosen per flow\n\
              \x20 mtu:      1460 (1500 - ip 20 - udp 8 - gue 4 - private flags 4 - remcsum 4)\n\
              \x20 transfer: 9.31 GiB received, 1.00 KiB sent, last packet: 2 seconds ago\n\
              \x20 offload:  rx 21.4 packets per read, tx 38.0 per send\n\
