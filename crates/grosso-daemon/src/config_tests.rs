@@ -169,7 +169,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             format!("{path}promisc = false\n"),
-            "4:1: promisc is a key of a port: left = { port = ..., promisc = ... }",
+            "4:1: key `promisc` is valid only for a port: left = { port = ..., promisc = ... }",
         ),
         (
             "[[path]]\nleft = { port = \"e\", mtu = 70000 }\nright = \"tap:t\"\n".into(),

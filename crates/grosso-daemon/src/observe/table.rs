@@ -215,12 +215,9 @@ fn traffic() -> Vec<Counter> {
             "Bytes of the wire packets received, headers included.",
             |side| side.rx.rx_wire.bytes,
         ),
-        plain(
-            "rx_frames",
-            "frames",
-            "Frames received, counted as the device delivered them.",
-            |side| side.rx.rx_frames,
-        ),
+        plain("rx_frames", "frames", "Frames received, as delivered by the device.", |side| {
+            side.rx.rx_frames
+        }),
         plain(
             "tx_packets",
             "packets",
@@ -231,12 +228,9 @@ fn traffic() -> Vec<Counter> {
         plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
             side.tx.tx_wire.bytes
         }),
-        plain(
-            "tx_frames",
-            "frames",
-            "Frames sent, counted as they were queued to the device.",
-            |side| side.tx.tx_frames,
-        ),
+        plain("tx_frames", "frames", "Frames sent, as queued to the device.", |side| {
+            side.tx.tx_frames
+        }),
         plain(
             "tx_no_room",
             "times",
