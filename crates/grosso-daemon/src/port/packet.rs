@@ -66,8 +66,8 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "tx",
-            "slots of the transmit ring, a power of two from 2 to 8192, each for a packet of the \
-             MTU; `--tx` of `grosso bridge`",
+            "slots of the transmit ring, a power of two from 2 to 8192, each for one packet of MTU \
+             size; `--tx` of `grosso bridge`",
             "256",
             Set::Count(|device, slots| {
                 device.transmit_slots = Some(slots);
