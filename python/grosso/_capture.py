@@ -95,7 +95,7 @@ class Capture:
         """Returns the trains into which a receiving host would merge the packets; each packet is in one train."""
         if options.pop("write", None) is not None:
             raise UsageFailure(
-                "trains() returns a table, so it has no option write",
+                "trains() has no option write, because it returns a table",
                 code="usage",
                 exit=2,
                 hint="use coalesce(write=...) to write superframes, or export(trains=...) to write the table",
@@ -213,7 +213,7 @@ def _file(path: PathLike) -> str:
     word = os.fspath(path)
     if word == "-" or Path(word).is_fifo():
         raise UsageFailure(
-            f"{word}: a capture must be readable more than once, but a pipe is not",
+            f"{word}: the capture must be a file, because a pipe can be read only once",
             code="usage.pipe",
             exit=2,
             hint="pass the path of a file",

@@ -38,7 +38,7 @@ def run(*words: str, command: PathLike = "grosso", **options: Option) -> Report:
     try:
         report: Report = json.loads(done.stdout)
     except ValueError as error:
-        raise _not_there(f"{line[0]}: the program printed no report, so it is not the command grosso") from error
+        raise _not_there(f"{line[0]}: not the grosso command, because it printed no report") from error
     return report
 
 

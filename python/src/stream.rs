@@ -171,9 +171,9 @@ impl Reading {
         match first {
             News::Open => Ok(Self { schema: table.schema(), news, interrupted }),
             News::Failed(error) => Err(exception(py, &error)),
-            News::Batch(_) | News::Broken(_) => {
-                Err(PyRuntimeError::new_err("a Grosso table began with rows, not with its schema"))
-            }
+            News::Batch(_) | News::Broken(_) => Err(PyRuntimeError::new_err(
+                "internal error: a Grosso table began with rows instead of its schema",
+            )),
         }
     }
 }

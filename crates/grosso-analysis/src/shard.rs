@@ -41,7 +41,10 @@ impl Shard {
         });
         let is_one = |shard: &Self| (1..=shard.of).contains(&shard.index) && shard.of <= SHARDS_MAX;
         numbers.filter(is_one).ok_or_else(|| {
-            format!("expected a shard I/N, such as 2/4: I from 1 to N, N at most {SHARDS_MAX}")
+            format!(
+                "expected a shard I/N, for example 2/4, with I from 1 to N and N at most \
+                 {SHARDS_MAX}"
+            )
         })
     }
 

@@ -44,8 +44,8 @@ impl Suspicions {
         self.0.iter().map(|(tunnel, packets)| {
             let (packets, port) = (units::count(*packets, "packet"), tunnel.port());
             let name = tunnel.name();
-            let note = format!("{packets} to UDP port {port} may be tunnel packets: {name}");
-            (note, format!("--port {tunnel} decodes the tunnel"))
+            let note = format!("{packets} to UDP port {port} may be packets of a {name} tunnel");
+            (note, format!("to decode the tunnel, pass --port {tunnel}"))
         })
     }
 }

@@ -59,11 +59,7 @@ pub const OVERLAPS: &[NamedValue<Overlap>] = &[
 
 /// Checksums that `csum fix` sets.
 pub const CHECKSUMS: &[NamedValue<Which>] = &[
-    NamedValue {
-        name: "partial",
-        about: "Complete checksums that were left for the device",
-        value: Which::Partial,
-    },
+    NamedValue { name: "partial", about: "Complete partial checksums", value: Which::Partial },
     NamedValue { name: "bad", about: "Correct bad checksums", value: Which::Bad },
     NamedValue {
         name: "all",
@@ -135,7 +131,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
     let why = if one.port() == other.port() {
         "a UDP port can belong to only one tunnel; remove one of the options"
     } else if one.is_same_tunnel(other) {
-        "only one UDP port per tunnel is possible; run the command once per port"
+        "only one UDP port per tunnel is supported; run the command once per port"
     } else {
         return None;
     };
@@ -170,8 +166,8 @@ pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
 /// Fails if the text has another form, or the value is out of range.
 pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     let expected = || {
-        "expected the cookie size (0, 4 or 8 bytes) and the sublayer: 4/default, \
-                       0/none"
+        "expected the cookie size (0, 4 or 8 bytes) and the sublayer, for example \
+         4/default or 0/none"
     };
     let (cookie, sublayer) = text.split_once('/').ok_or_else(expected)?;
     let cookie = match cookie {

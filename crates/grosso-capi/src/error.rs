@@ -33,12 +33,12 @@ pub extern "C" fn grosso_error_text(code: c_int) -> *const c_char {
 const fn text(code: c_int) -> &'static CStr {
     match code {
         GROSSO_ERROR_ARGUMENT => c"an argument is null, too short, too long, or unknown",
-        GROSSO_ERROR_BUSY => c"the handle is in use: a callback used it again",
-        GROSSO_ERROR_BROKEN => c"a bug in the library; the handle can only be freed",
+        GROSSO_ERROR_BUSY => c"the handle is in use: a callback passed it to another function",
+        GROSSO_ERROR_BROKEN => c"internal error: from now on, the handle can only be freed",
         GROSSO_ERROR_VNET => c"the frame and its virtio header contradict each other",
         GROSSO_ERROR_ROOM => c"the buffer is too small for a packet",
         GROSSO_ERROR_SEGMENT => c"the superframe cannot be split into packets",
-        GROSSO_ERROR_CHECKSUM => c"the packet has no checksum that can be left for the device",
+        GROSSO_ERROR_CHECKSUM => c"the packet has no checksum that the device could complete",
         GROSSO_ERROR_LOST => {
             c"a delivered frame was dropped, because no virtio header can describe it"
         }

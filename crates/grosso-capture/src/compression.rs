@@ -88,7 +88,7 @@ impl<R: Read> Decompressor<R> {
             Compression::Zstd => Self::Zstd(Box::new(ZstdReader::new(buffered(source)))),
             #[cfg(not(all(feature = "gzip", feature = "zstd")))]
             other => {
-                let what = format!("{} compression, which this build lacks,", other.name());
+                let what = format!("{} compression (not included in this build)", other.name());
                 return Err(CaptureError::UnsupportedFormat { what, remedy: CONVERT });
             }
         })

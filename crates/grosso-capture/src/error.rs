@@ -168,7 +168,7 @@ pub enum FilePart {
     #[error("packet {0}")]
     Packet(u64),
     /// Header of a pcapng block.
-    #[error("the header of a block")]
+    #[error("a block header")]
     BlockHeader,
     /// pcapng block of this type, which is not a packet.
     #[error("a block of type {0:#x}")]
@@ -180,13 +180,13 @@ pub enum FilePart {
 #[non_exhaustive]
 pub enum Damage {
     /// The record is longer than [`RECORD_BYTES_MAX`].
-    #[error("a record of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
+    #[error("record length {bytes} exceeds the maximum of {RECORD_BYTES_MAX} bytes")]
     RecordTooLong {
         /// Value of the length field.
         bytes: u64,
     },
     /// The block is shorter than its fixed fields.
-    #[error("a block of type {kind:#x} with a length of {bytes} bytes")]
+    #[error("a block of type {kind:#x} cannot have a length of {bytes} bytes")]
     BlockTooShort {
         /// The block type.
         kind: u32,
@@ -194,13 +194,13 @@ pub enum Damage {
         bytes: u32,
     },
     /// The block length is not a multiple of four.
-    #[error("a block length of {bytes} bytes, which is not a multiple of 4")]
+    #[error("block length {bytes} is not a multiple of 4")]
     BlockUnaligned {
         /// Value of the length field.
         bytes: u32,
     },
     /// The two length fields of the block differ.
-    #[error("a block of {leading} bytes whose trailing length is {trailing}")]
+    #[error("the length fields of a block differ: {leading} at its start, {trailing} at its end")]
     BlockLengthsDiffer {
         /// Length field before the body.
         leading: u32,
@@ -208,7 +208,7 @@ pub enum Damage {
         trailing: u32,
     },
     /// The captured length of the packet exceeds its block.
-    #[error("a packet of {captured} bytes in a block with {room} bytes left")]
+    #[error("a packet of {captured} bytes exceeds the {room} bytes left in its block")]
     PacketPastBlock {
         /// Captured length.
         captured: u32,
@@ -216,7 +216,7 @@ pub enum Damage {
         room: u32,
     },
     /// The packet names an interface that the section has not declared.
-    #[error("a packet of interface {interface}, but the section declares only {declared}")]
+    #[error("a packet has interface number {interface}, but its section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.
         interface: u32,
@@ -227,7 +227,7 @@ pub enum Damage {
     #[error("more than {INTERFACES_MAX} interfaces in one section")]
     TooManyInterfaces,
     /// The section header lacks the byte-order magic.
-    #[error("a section header with the byte order {magic:#010x}")]
+    #[error("a section header has the invalid byte-order magic {magic:#010x}")]
     SectionMagic {
         /// Bytes at the position of the magic, as a big-endian number.
         magic: u32,
@@ -241,7 +241,7 @@ pub enum Damage {
         minor: u16,
     },
     /// The option length exceeds the block. The packet remains usable.
-    #[error("option {code} of {length} bytes, but the block has {room} bytes left")]
+    #[error("option {code} has {length} bytes, but only {room} bytes are left in the block")]
     OptionPastBlock {
         /// Option code.
         code: u16,
@@ -251,7 +251,7 @@ pub enum Damage {
         room: usize,
     },
     /// Bytes after the last option are too few for another option.
-    #[error("{bytes} stray bytes after the options")]
+    #[error("unexpected data after the options: {bytes} bytes")]
     OptionStray {
         /// Number of stray bytes.
         bytes: usize,
@@ -263,7 +263,10 @@ pub enum Damage {
 #[non_exhaustive]
 pub enum Misfit {
     /// The packet has a second link type; classic pcap supports one per file.
-    #[error("pcap holds one link type, {first}, but this packet has {other}; use pcapng")]
+    #[error(
+        "a pcap file has only one link type (here {first}), but this packet has link type {other}; \
+         use pcapng"
+    )]
     SecondLinkType {
         /// Link type of the file.
         first: u32,
@@ -272,21 +275,21 @@ pub enum Misfit {
     },
     /// The time exceeds the 32 bits of seconds in classic pcap.
     #[error(
-        "pcap timestamps end in 2106, but this packet is {seconds} seconds after 1970; use \
-             pcapng"
+        "pcap cannot store the timestamp {seconds} (seconds since 1970), because its range ends in \
+         2106; use pcapng"
     )]
     TimestampTooLate {
         /// Time of the packet in seconds since the epoch.
         seconds: u64,
     },
     /// The packet is longer than readers accept.
-    #[error("a packet of {bytes} bytes, more than {RECORD_BYTES_MAX}")]
+    #[error("packet length {bytes} exceeds the maximum of {RECORD_BYTES_MAX} bytes")]
     PacketTooLong {
         /// Length of the packet in bytes.
         bytes: usize,
     },
     /// The packet names an interface that was not declared to the writer.
-    #[error("a packet of interface {interface}, but the section declares only {declared}")]
+    #[error("a packet has interface number {interface}, but its section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.
         interface: u32,

@@ -28,7 +28,9 @@ impl Magic {
                 0xa1b2_c3d4 => Resolution::MICROSECONDS,
                 0xa1b2_3c4d => Resolution::NANOSECONDS,
                 0xa1b2_cd34 => return Err(unsupported("modified pcap (Kuznetzov's patch)")),
-                0xa1e2_cb12 => return Err(unsupported("pcap from AIX, or with a vendor's patch")),
+                0xa1e2_cb12 => {
+                    return Err(unsupported("pcap from AIX, or from a vendor's modified libpcap"));
+                }
                 0x1c00_01ac | 0x1c00_01ad => return Err(unsupported("IXIA lcap")),
                 _ => continue,
             };

@@ -36,12 +36,12 @@ pub fn judge(capture: &[u8], mss: Option<u16>, mtu: Option<u16>) {
         assert_eq!(
             surveyed.judge(sight),
             first,
-            "a verdict changes the knowledge about the capture"
+            "the second verdict on a frame differs from the first"
         );
         assert_eq!(
             surveyed.testify(sight, first).nature,
             first.nature,
-            "evidence changes the verdict"
+            "testify() and judge() return different verdicts"
         );
         for judgment in [first, learning.judge(sight)] {
             check_judgment(sight, &judgment);

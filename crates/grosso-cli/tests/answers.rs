@@ -333,7 +333,7 @@ fn inspect_does_not_guess_the_number_of_udp_packets_of_unknown_size() {
     let frames = vec![packet.build_superframe().0; 3];
     bench.put("in.pcap", &capture(Format::Pcap, ETHERNET, &frames));
     let text = bench.run("inspect in.pcap").stdout;
-    assert!(text.contains("number on the wire unknown"), "{text}");
+    assert!(text.contains("wire packet count unknown"), "{text}");
     let run = bench.run("wire -r in.pcap -w out.pcap");
     assert!(run.stderr.contains("--uso-size BYTES"), "{}", run.stderr);
 }

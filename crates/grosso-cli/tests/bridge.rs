@@ -39,7 +39,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
     let Some(hosts) = Hosts::new() else { return };
     let refused = hosts.run("bridge e0 tap:b0 --profile freebsd");
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("overwrite earlier ones"), "{refused:?}");
+    assert!(refused.stderr.contains("merging is lossy"), "{refused:?}");
     assert!(refused.stderr.contains("pass --terminates"), "{refused:?}");
     let refused = hosts.run("bridge e0 lo --profile freebsd --terminates");
     assert_eq!(refused.code, Some(2), "neither port is a host: {refused:?}");
@@ -66,7 +66,10 @@ fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobod
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
-        ("bridge e0 lo --terminates --expand-acks", "neither e0 nor lo leads to a host"),
+        (
+            "bridge e0 lo --terminates --expand-acks",
+            "requires a tap, tun or fd port, but the ports are e0 and lo",
+        ),
     ] {
         let refused = hosts.run(line);
         assert_eq!(refused.code, Some(2), "{refused:?}");
@@ -273,7 +276,7 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
         ("bridge e0 tap:b0 --cpus 4096", "CPU 4096 does not exist; the number of CPUs is", ""),
         (
             "bridge xdp:e0 tap:b0 --queues 64",
-            "bridge: opening e0: it has fewer than 64 queues",
+            "bridge: opening e0: the interface has fewer than 64 queues",
             "ethtool -l",
         ),
     ] {
@@ -285,7 +288,11 @@ fn what_cannot_be_opened_is_said_with_what_to_do() {
     }
     let first = hosts.start("bridge e0 tap:b0");
     let ended = hosts.run("bridge lo tap:b0");
-    assert!(ended.stderr.contains("opening b0: another program has it open"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("opening b0: another program has opened the device"),
+        "{}",
+        ended.stderr
+    );
     first.stop(Signal::TERM);
 }
 
@@ -386,7 +393,7 @@ fn a_device_that_is_down_is_noted() {
     let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
-    bridge.said("note: e0 is down, so no packets pass: sudo ip link set e0 up");
+    bridge.said("note: e0 is down, so no packets can pass; to bring it up: sudo ip link set e0 up");
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 

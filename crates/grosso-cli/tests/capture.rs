@@ -429,7 +429,8 @@ fn what_befalls_an_interface_is_said() {
     let mut notes = String::new();
     removed.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
     assert_eq!(removed.wait().unwrap().code(), Some(4));
-    let gone = "grosso: capture: t0 was removed; the 0 packets before that are in z.pcapng";
+    let gone =
+        "grosso: capture: t0 was removed; 0 packets were captured before that and are in z.pcapng";
     assert_eq!(notes.lines().last(), Some(gone), "{notes}");
     assert_eq!(frames(&bench.get("z.pcapng")), Vec::<Vec<u8>>::new());
 }

@@ -205,7 +205,7 @@ fn every_reason_to_pass_is_explained() {
             Case {
                 frames: vec![(plain(0), Some(partial))],
                 options: "",
-                says: &["in its innermost header"],
+                says: &["in the innermost header"],
             },
         ),
         (Pass::RemoteChecksum, one(remote, &["an outer checksum"])),
@@ -239,8 +239,8 @@ fn every_reason_to_pass_is_explained() {
             Pass::Congestion,
             case(vec![ip(|ip| ip.tos(3))], "--profile inet-lro", &["no congestion mark; or with"]),
         ),
-        (Pass::TcpFinish, one(tcp(Tcp::fin), &["a longer --hold", "rule G37"])),
-        (Pass::TcpPush, one(tcp(Tcp::psh), &["a longer --hold", "rule G37"])),
+        (Pass::TcpFinish, one(tcp(Tcp::fin), &["(longer --hold", "rule G37"])),
+        (Pass::TcpPush, one(tcp(Tcp::psh), &["(longer --hold", "rule G37"])),
         (
             Pass::TunnelLevels,
             one(
@@ -262,7 +262,7 @@ fn every_reason_to_pass_is_explained() {
             case(
                 vec![plain(0), tcp(|t| t.source_port(9))],
                 "--profile inet-lro --max-flows 1",
-                &["limit limits.flows: the maximum is 1, would be 2", "a larger --max-flows"],
+                &["limit limits.flows: the maximum is 1, would be 2", "(larger --max-flows"],
             ),
         ),
         (
@@ -681,8 +681,8 @@ fn an_l2tp_session_is_named_where_its_form_is_told() {
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
     assert!(text.contains("PASSED THROUGH: protocol"), "{text}");
-    let cure = "would merge with the format of its L2TPv3 sessions, which the packets do not state: \
-                --l2tp 4/default";
+    let cure = "would merge with the format of the L2TPv3 sessions, which packets do not contain \
+                (for example --l2tp 4/default)";
     assert!(text.contains(cure), "{text}");
     // A control message contains no packet, and other protocols contain no L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();

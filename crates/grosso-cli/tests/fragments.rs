@@ -501,10 +501,10 @@ fn what_must_not_be_cut_stays_whole_and_is_named() {
     assert_eq!(
         run.stderr.lines().take(4).collect::<Vec<_>>(),
         [
-            "grosso: note: 1 packet left longer than the MTU: DF forbids fragmentation",
-            "grosso: hint: --ignore-df fragments them anyway",
-            "grosso: note: 1 superframe not fragmented: a superframe is several packets",
-            "grosso: hint: `grosso wire` splits them into packets first",
+            "grosso: note: 1 packet longer than the MTU not fragmented: DF forbids fragmentation",
+            "grosso: hint: to fragment such packets anyway, pass --ignore-df",
+            "grosso: note: 1 superframe not fragmented: a superframe consists of several packets",
+            "grosso: hint: to split superframes into packets first, run `grosso wire`",
         ]
     );
     assert_eq!(bench.run("fragment -q -r a -w b --mtu 1500 --strict").code, 1);

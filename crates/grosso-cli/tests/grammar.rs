@@ -141,7 +141,7 @@ fn every_command_says_what_is_wrong_with_its_input() {
                 2,
                 "use either -r FILE EXPRESSION or FILE... -f EXPRESSION, not both",
             ),
-            ("a.pcap tcp", 4, "pass a filter with -f"),
+            ("a.pcap tcp", 4, "pass the filter with -f"),
             ("- -", 2, "standard input can be read only once"),
             ("a.pcap -f tcp,port", 2, "filter 'tcp,port'"),
             ("missing.pcap", 4, "missing.pcap"),

@@ -166,7 +166,7 @@ fn a_pipe_from_which_nothing_came_was_interrupted_and_not_damaged() {
         for begun in [&[][..], &header[..3], &header[..20]] {
             let run = interrupted_behind(&bench, line, begun, until_asleep);
             assert_eq!(run.code, 130, "{line}: {}", run.stderr);
-            let said = "grosso: standard input: interrupted before its first packet\n";
+            let said = "grosso: standard input: interrupted before the first packet\n";
             assert_eq!(run.stderr, said, "{line}");
             assert!(!bench.path("b").exists(), "{line}");
         }

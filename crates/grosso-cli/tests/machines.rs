@@ -499,7 +499,7 @@ fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
     let run = |line: &str| Running::spawn(&mut ends.command(&ends.a, line)).end();
     std::fs::write(ends.folder.path().join("text"), "").unwrap();
     for (words, code, why) in [
-        ("unix:text", 4, "another program has a socket there, or the file is not a socket"),
+        ("unix:text", 4, "another program uses this socket, or the file is not a socket"),
         ("unix:no/folder", 4, "the directory does not exist"),
         ("unix:s,dgram,connect", 2, "local=PATH"),
         ("unix:s,offloads=csum", 2, "vnet"),
@@ -512,7 +512,7 @@ fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
     }
     let first = ends.bridge(true, "");
     let ended = run("bridge tap:t0 unix:vm.sock");
-    assert!(ended.stderr.contains("another program has a socket there"), "{ended:?}");
+    assert!(ended.stderr.contains("another program uses this socket"), "{ended:?}");
     // The socket left by a killed program is taken over.
     first.stop(Signal::KILL);
     let next = ends.bridge(true, ",mode=660");

@@ -93,8 +93,8 @@ fn unknown_link_type_passes_through() {
         assert_eq!(run.code, 3);
         assert!(
             run.stderr.ends_with(
-                "grosso: x.pcap: link type 147 (USER0) is not supported. Its packets pass \
-                 through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
+                "grosso: x.pcap: link type 147 (USER0) is not supported. Packets of this \
+                 type pass through unchanged; 0 of 12 were processed.\nhint: if the capture records a wrong link type, \
                  pass --linktype NAME\n"
             ),
             "{}",
@@ -133,8 +133,8 @@ fn cut_packets_are_unverifiable_and_left_as_they_are() {
     let run = bench.ok("csum fix -r cut.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 2 packets are truncated (96 of 1514 bytes): checksums unverifiable, \
-             left unchanged\n"
+            "grosso: note: 2 packets are truncated (96 of 1514 bytes): the checksums cannot be \
+             verified and stay unchanged\n"
         ),
         "{}",
         run.stderr
@@ -171,11 +171,11 @@ fn truncated_packets_merge_only_without_an_output() {
     }
     bench.put("cut.pcapng", &writer.finish().unwrap());
     let notes = |options: &str| bench.ok(&format!("coalesce cut.pcapng {options}")).stderr;
-    let counted = "grosso: note: 2 packets are truncated: merged by their headers where possible, \
-                   assuming correct checksums\n";
+    let counted = "grosso: note: 2 packets are truncated: these packets are merged if their \
+                   headers match, and their checksums are assumed to be correct\n";
     assert_eq!(notes(""), counted);
-    let apart = "grosso: note: 2 packets are truncated: left unmerged, so that `segment` restores \
-                 the input\n";
+    let apart = "grosso: note: 2 packets are truncated: these packets are not merged, so that \
+                 `segment` restores the input\n";
     assert_eq!(notes("-w merged.pcapng"), apart);
 }
 

@@ -72,8 +72,8 @@ fn d16_damaged_options_are_left_out_and_said() {
         &format!("encap -r a.pcapng -w b.pcapng {tunnel}"),
     ] {
         let run = bench.ok(line);
-        let note = "grosso: note: damaged options of 6 blocks are left out; the options before \
-                    the damage are kept";
+        let note = "grosso: note: damaged options of 6 blocks were removed; the options before the \
+                    damage were kept";
         assert!(run.stderr.lines().any(|said| said == note), "{line}: {}", run.stderr);
         let output = bench.get("b.pcapng");
         let lost = output.windows(4).any(|bytes| bytes == b"lost");

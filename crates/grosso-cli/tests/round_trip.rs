@@ -191,7 +191,7 @@ fn superframes_of_unknown_size_pass_as_they_are() {
     let input = capture(Format::Pcap, ETHERNET, &frames.collect::<Vec<_>>());
     bench.put("a", &input);
     let run = bench.ok("coalesce -r a -w b");
-    assert!(run.stderr.contains("note: 3 superframes of the input did not merge further"));
+    assert!(run.stderr.contains("note: 3 superframes of the input could not be merged further"));
     assert_eq!(packets(&bench.get("b")), packets(&input));
 }
 

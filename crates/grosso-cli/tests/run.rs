@@ -244,11 +244,13 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
     let features = "[[path]]\nleft = { port = \"e0\", features = { sg = false } }\n";
     fs::write(hosts.path("features.toml"), format!("{features}right = \"tap:b0\"\n")).unwrap();
     let ended = hosts.run("config check features.toml");
-    let lost = "note: e0: also disabled, because they depend on disabled features: \
+    let lost = "note: e0: these features are also disabled, because they depend on disabled features: \
                 tx-generic-segmentation, tx-tcp-segmentation,";
     assert!(ended.code == Some(0) && ended.stderr.contains(lost), "{ended:?}");
     let running = Running::spawn(&mut hosts.command("run -c features.toml"));
-    running.said("note: e0: also disabled, because they depend on disabled features: ");
+    running.said(
+        "note: e0: these features are also disabled, because they depend on disabled features: ",
+    );
     running.stop(Signal::TERM);
     let ended = hosts.run("run -c paths.toml");
     assert_eq!(ended.code, Some(4), "all paths or none: {ended:?}");

@@ -219,7 +219,8 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
     let missing = hosts.run("stats eth7");
     assert_eq!(missing.code, Some(4));
     assert!(
-        missing.stderr.contains("eth7") && missing.stderr.contains("devices of data paths: b0, e0"),
+        missing.stderr.contains("eth7")
+            && missing.stderr.contains("the data paths use these devices: b0, e0"),
         "{missing:?}"
     );
     // The series continues until the paths have ended.

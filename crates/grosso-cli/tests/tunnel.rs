@@ -176,7 +176,7 @@ fn a_tunnel_carries_traffic_and_survives_its_process() {
     for line in [
         "interface: vx0  (vxlan 42)\n",
         "  endpoint: 10.9.0.1:4789      local: 10.9.0.2\n",
-        "  ports:    from 49152-65535 by flow\n",
+        "  ports:    from 49152-65535, chosen per flow\n",
         "  transfer: ",
         " sent, last packet: ",
         "  offload:  rx ",
@@ -451,7 +451,7 @@ fn a_device_that_was_renamed_is_said_to_be_and_stays() {
     let shown = ends.ok("tunnel show t0");
     assert!(shown.contains("; its device was renamed or moved\n"), "{shown}");
     let ended = ends.run("tunnel del t0");
-    let note = "note: device t0 does not exist; if it was renamed: sudo ip link del";
+    let note = "note: device t0 does not exist; if it was renamed, delete it: sudo ip link del";
     assert!(ended.code == Some(0) && ended.stderr.contains(note), "{ended:?}");
     ends.ip(&ends.0.b, "link del other");
 }
@@ -626,7 +626,7 @@ fn a_second_tunnel_for_the_same_packets_is_refused() {
     ]) {
         let ended = add(&format!("t{number}"), words);
         assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
-        let is_named = ended.stderr.contains("already receives these packets");
+        let is_named = ended.stderr.contains("would receive the same packets");
         assert_eq!(is_named, code == 4, "{words}: {ended:?}");
     }
 }

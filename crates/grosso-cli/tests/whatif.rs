@@ -68,7 +68,10 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
     assert!(cures.iter().any(|cure| cure.contains("rx-flow-hash")), "{cures:?}");
     assert!(cures.iter().any(|cure| cure.contains("grosso bridge DEV tap:NAME --reorder batch")));
     let text = bench.ok("whatif swapped").stdout;
-    assert!(text.contains("Out of order: 59 packets did not continue their train."), "{text}");
+    assert!(
+        text.contains("59 packets arrived out of order and did not continue a train."),
+        "{text}"
+    );
 
     // The printed `coalesce` command gives the same result.
     let said =
@@ -329,8 +332,10 @@ fn superframes_count_as_the_packets_of_the_wire() {
     assert_eq!(quantiles(&report["settings"][0]["segments_per_train"]), [200, 200, 200]);
     let run = bench.ok("whatif --profile linux b");
     assert!(
-        run.stderr
-            .contains("note: the capture already has 4 superframes: this host merged packets"),
+        run.stderr.contains(
+            "note: the capture already has 4 superframes: the capturing host merged \
+             received packets"
+        ),
         "{}",
         run.stderr
     );
@@ -498,7 +503,10 @@ fn the_best_setting_can_be_typed_again() {
     bench.put("alone", &stream(&[0]));
     assert_eq!(bench.ok("whatif --json alone").json()["best"], Value::Null);
     let text = bench.ok("whatif alone").stdout;
-    assert!(text.contains("No packets merge with any of the settings of linux"), "{text}");
+    assert!(
+        text.contains("No packets merge with any of these profiles, at any hold time: linux"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -678,9 +686,14 @@ fn lossy_profiles_that_merge_are_named_where_invertible_ones_do_not() {
     let text = bench.ok("whatif pushed --profile linux,freebsd").stdout;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("No packets merge with the invertible profiles; freebsd merges"),
+        text.contains(
+            "Lossy profiles are suitable only for hosts that terminate TCP: freebsd merges"
+        ),
         "{text}"
     );
     let text = bench.ok("whatif pushed --profile linux").stdout;
-    assert!(text.contains("No packets merge with any of the settings of linux."), "{text}");
+    assert!(
+        text.contains("No packets merge with any of these profiles, at any hold time: linux."),
+        "{text}"
+    );
 }

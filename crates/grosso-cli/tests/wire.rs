@@ -301,8 +301,8 @@ fn udp_is_never_guessed() {
     let run = bench.ok("wire -r udp.pcap -w out.pcap");
     assert!(
         run.stderr.starts_with(
-            "grosso: note: 3 UDP superframes (12345 B payload) not split: this file records no \
-             segment size.\n\
+            "grosso: note: 3 UDP superframes (12345 B payload) not split: the capture does not \
+             record the segment size.\n\
              grosso: hint: if you know the sender's segment size, add --uso-size BYTES; `grosso \
              capture` records it.\n"
         ),

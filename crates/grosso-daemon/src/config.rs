@@ -112,7 +112,7 @@ fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
         return Some(format!("no key \"{key}\"; use {instead}"));
     }
     let name = port::key(key)?.name;
-    Some(format!("{name} is a key of a port: left = {{ port = ..., {name} = ... }}"))
+    Some(format!("key `{name}` is valid only for a port: left = {{ port = ..., {name} = ... }}"))
 }
 
 /// Returns the paths described by the tables of `text`. No two paths may share a name or a device.
@@ -150,7 +150,7 @@ fn in_common(path: &PathSpec, other: &PathSpec) -> Option<String> {
             let Device::Tunnel(taken) = &other.right.device else { return None };
             let name = tunnel.name();
             if tunnel.takes_same(taken) || tunnel.shares_port(taken) {
-                return Some(format!("packets for {name} also arrive at"));
+                return Some(format!("packets for {name} would also be received by"));
             }
             let is_sent_from = tunnel.sends_from_port_of(taken);
             is_sent_from.then(|| format!("the source port of {name} is also used by"))
@@ -265,7 +265,7 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
         port.check()?;
         if port.esp.is_some() && spec.queues > 1 {
             // All packets of an association share one sequence.
-            return Err(format!("{} has esp, which needs queues = 1", port.device));
+            return Err(format!("{}: esp requires queues = 1", port.device));
         }
         port.device.port().check_queues(spec.queues)?;
     }
@@ -273,8 +273,8 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
     if left.is_some() && right.is_some() && left != right {
         let [left, right] = [&spec.left.device, &spec.right.device];
         return Err(format!(
-            "{left} and {right}: cannot connect a port of Ethernet frames to a \
-                            port of IP packets"
+            "{left} and {right}: cannot connect a port with Ethernet frames to a port with IP \
+             packets"
         ));
     }
     Ok(())
@@ -306,7 +306,10 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     }
     let is_worked_on = spec.left.has_stages() || spec.right.has_stages();
     if is_worked_on || spec.impairment.is_some() {
-        return Err("fragments, esp and impair do not apply to a path to a tunnel".to_owned());
+        return Err(
+            "`fragments`, `esp` and `impair` are not supported on a path that leads to a tunnel"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -315,15 +318,16 @@ fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
 fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     let Some(mode) = from.fragments_mode(to) else { return Ok(()) };
     let (here, there) = (&from.device, &to.device);
-    let cut = format!("fragments = {{ mtu = 1500 }} at {there} fragments them");
+    let cut = format!("set fragments = {{ mtu = 1500 }} at {there}");
     if from.esp.is_some() {
         return match mode {
             FragmentsMode::Local if to.takes_any_length() => Ok(()),
             FragmentsMode::Local => Err(format!(
-                "{here}: decrypted packets may be longer than the MTU of {there}; {cut}"
+                "{here}: decrypted packets may be longer than the MTU of {there}; to fragment \
+                 them, {cut}"
             )),
             _ => Err(format!(
-                "{here}: esp can decrypt only whole packets: use fragments without mode"
+                "{here}: esp can decrypt only whole packets: remove mode from fragments"
             )),
         };
     }
@@ -333,12 +337,12 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
              longer than the MTU of {there}: omit mode to send the original fragments, or {cut}"
         )),
         (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
-            "{here}: fragments are reassembled, so packets of esp at {there} may be longer than its \
-             MTU; {cut}"
+            "{here}: fragments are reassembled before esp at {there} encrypts them, so encrypted \
+             packets may exceed its MTU; to fragment them, {cut}"
         )),
         (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
-            "{here}: fragments with mode = \"virtual\" stay fragments, but esp at {there} accepts only whole \
-             packets: omit mode to reassemble them"
+            "{here}: mode = \"virtual\" leaves fragments as they are, but esp at {there} accepts \
+             only whole packets: omit mode to reassemble fragments"
         )),
         _ => Ok(()),
     }
@@ -404,7 +408,9 @@ impl<'de> Deserialize<'de> for PortSpec {
             type Value = PortSpec;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a port such as \"eth1\", or a table with a key port or tunnel")
+                formatter.write_str(
+                    "a port such as \"eth1\", or a table with the key `port` or `tunnel`",
+                )
             }
 
             fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<PortSpec, E> {
@@ -456,7 +462,9 @@ impl PortTable {
         let mut spec = PortSpec::new(match (self.port, self.tunnel) {
             (Some(word), None) => word.parse()?,
             (None, Some(tunnel)) => Device::Tunnel(Box::new(tunnel)),
-            (Some(_), Some(_)) => return Err("port and tunnel cannot be combined".to_owned()),
+            (Some(_), Some(_)) => {
+                return Err("keys `port` and `tunnel` cannot be combined".to_owned());
+            }
             (None, None) => return Err("missing key \"port\" or \"tunnel\"".to_owned()),
         });
         for (name, on) in &self.features {
@@ -507,8 +515,8 @@ impl<'de> DeserializeSeed<'de> for SettingSeed {
 }
 
 /// Reason why a path that forwards cannot have a lossy profile.
-pub const LOSSY: &str = "later packets overwrite earlier ones, so the output differs from \
-                                the input: use it only on a host that terminates TCP";
+pub const LOSSY: &str = "merging is lossy, so the output differs from the input: use this profile \
+                         only on a host that terminates TCP";
 /// Options of `grosso bridge` that have another name in a file.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),

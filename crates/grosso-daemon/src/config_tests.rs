@@ -104,7 +104,8 @@ fn tunnels_of_two_paths_may_have_one_other_end_but_no_packets_in_common() {
         ("tun", ipip, sit, "sit"),
     ] {
         let wrong = wrong(&both(tap, one, two));
-        let expected = format!("5:1: packets for {name}:192.0.2.9 also arrive at path \"1\"");
+        let expected =
+            format!("5:1: packets for {name}:192.0.2.9 would also be received by path \"1\"");
         assert!(wrong.contains(&expected), "{wrong}");
     }
     // The kernel assigns a port that is used as a source to a single socket.
@@ -134,9 +135,10 @@ fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
         (
             3,
             vxlan(50_000, 50_001),
-            "3 queues, each of which needs its own: use fewer queues, or more ports with srcport",
+            "each of the 3 queues needs a separate port; use fewer queues, or more ports with \
+             srcport",
         ),
-        (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports for 2 queues"),
+        (2, vxlan(4789, 4790), "vxlan:1:192.0.2.2 has too few source ports: each of the 2 queues"),
         (2, format!("{fou}7"), "gretap:192.0.2.2 has too few"),
         (2, format!("{fou}7"), "or more ports with encap-sport auto"),
     ] {
@@ -167,7 +169,7 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             format!("{path}promisc = false\n"),
-            "4:1: promisc is a key of a port: left = { port = ..., promisc = ... }",
+            "4:1: key `promisc` is valid only for a port: left = { port = ..., promisc = ... }",
         ),
         (
             "[[path]]\nleft = { port = \"e\", mtu = 70000 }\nright = \"tap:t\"\n".into(),
@@ -186,12 +188,12 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}profile = \"inet-lro\"\n"), "1:1: profile inet-lro: later packets"),
         (
             "[[path]]\nleft = { port = \"eth1\", terminates = true }\nright = \"tap:t\"\n".into(),
-            "2:8: terminates applies to tap, tun and fd ports, not to eth1",
+            "2:8: option `terminates` applies only to tap, tun and fd ports, not to eth1",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", terminates = true, fragments = {} }\n"
                 .into(),
-            "3:9: terminates cannot be combined with fragments or esp",
+            "3:9: `terminates` cannot be combined with `fragments` or `esp`",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", expand-acks = true }\n".into(),
@@ -208,12 +210,12 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         (format!("{path}\n{path}name = \"x\""), "5:1: eth1 is also a port of path \"eth1-t\""),
         (
             "[[path]]\nleft = \"eth1\"\nright = \"tun:t\"\n".into(),
-            "1:1: eth1 and tun:t: cannot connect a port of Ethernet frames to a port of IP \
+            "1:1: eth1 and tun:t: cannot connect a port with Ethernet frames to a port with IP \
              packets",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", persist = true }\nright = \"tap:t\"\n".into(),
-            "2:8: persist applies to tap, tun and fd ports, not to eth1",
+            "2:8: option `persist` applies only to tap, tun and fd ports, not to eth1",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { tx-udp-segment = false } }\nright = \"tap:t\"\n"
@@ -222,13 +224,13 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { ufo = true } }\nright = \"tap:t\"\n".into(),
-            "2:8: ports have no feature \"ufo\": no device has had it since Linux 4.14; fragments = \
-             { mtu = 1500 } fragments",
+            "2:8: ports have no feature \"ufo\": Linux removed this feature in version 4.14; use \
+             fragments = { mtu = 1500 }",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { rx-gro-list = true } }\nright = \"tap:t\"\n".into(),
             "2:8: ports have no feature \"rx-gro-list\": packet lists exist only inside the \
-             kernel; profile = \"linux\"",
+             kernel; use profile = \"linux\"",
         ),
         (
             "[[path]]\nleft = { port = \"eth1\", features = { fraglist = true } }\nright = \"tap:t\"\n".into(),
@@ -237,8 +239,8 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"vhost-user:/s,offloads=csum+ufo\"\nright = \"tap:t\"\n".into(),
-            "2:8: VMs have no offload \"ufo\": no device has had it since Linux 4.14; fragments = { \
-             mtu = 1500 } fragments",
+            "2:8: VMs have no offload \"ufo\": Linux removed this feature in version 4.14; use \
+             fragments = { mtu = 1500 }",
         ),
         (
             format!("{path}poll-budget = 0\n"),
@@ -262,7 +264,8 @@ fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
         ),
         (
             "[[path]]\nleft = \"xdp:e:63\"\nright = \"tap:t\"\nqueues = 2\n".into(),
-            "1:1: xdp:e:63: 2 queues starting at this number exceed the maximum of 64",
+            "1:1: xdp:e:63: the first queue number plus the number of queues (2) exceeds the limit \
+             of 64",
         ),
         (
             "[[path]]\nleft = \"e\"\nright = { port = \"tap:t\", vnet_hdr = 11 }\n".into(),
@@ -320,18 +323,24 @@ fn stages_that_cannot_be_are_refused_by_name() {
     let esp = |more: &str| format!("esp = {{ {ESP}, {more} }}");
     for (stage, expected) in [
         ("fragments = { mtu = 67 }".into(), "fragments: the minimum mtu is 68 bytes"),
-        ("fragments = { reassemble = false }".into(), "fragments: set mtu or reassemble"),
+        (
+            "fragments = { reassemble = false }".into(),
+            "fragments: set mtu, or reassemble = true, or both",
+        ),
         ("fragments = { ignore-df = true }".into(), "fragments: ignore-df needs an mtu"),
         (
             "fragments = { mtu = 1500, reassemble = false, mode = \"local\" }".into(),
-            "fragments: mode applies to received fragments",
+            "fragments: `mode` applies to received fragments",
         ),
         ("fragments = { mode = \"host\" }".into(), "unknown value \"host\"; expected "),
         (
             "fragments = { ipfrag_high_thresh = 1000 }".into(),
             "fragments: ipfrag_high_thresh must be",
         ),
-        ("fragments = { ipfrag_time = 0 }".into(), "fragments: expected 1 to 3600 seconds"),
+        (
+            "fragments = { ipfrag_time = 0 }".into(),
+            "fragments: a timeout must be from 1 to 3600 seconds",
+        ),
         (
             "fragments = { ipfrag_tim = 1 }".into(),
             "no key \"ipfrag_tim\"; did you mean ipfrag_time?",
@@ -368,7 +377,7 @@ fn stages_that_cannot_be_are_refused_by_name() {
         assert!(what.starts_with(expected), "{stage}\n found: {found}\n expected: {expected}");
     }
     let queues = format!("{}queues = 2\n", with(&format!("esp = {{ {ESP} }}")));
-    assert!(wrong(&queues).contains("eth1 has esp, which needs queues = 1"));
+    assert!(wrong(&queues).contains("eth1: esp requires queues = 1"));
 }
 
 /// Returns a path between two tables.
@@ -415,18 +424,20 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&joins, &far_esp],
-            "e: fragments are reassembled, so packets of esp at f may be longer than its MTU;",
+            "e: fragments are reassembled before esp at f encrypts them, so encrypted packets may \
+             exceed its MTU;",
             [[&*both, &cut(&far_esp)], ["port = \"tap:t\", fragments = {}", &cut(&far_esp)]],
         ),
         (
             [&said("virtual"), &far_esp],
-            "e: fragments with mode = \"virtual\" stay fragments, but esp at f accepts only whole packets:",
+            "e: mode = \"virtual\" leaves fragments as they are, but esp at f accepts only whole \
+             packets:",
             [[&*both, &cut(&far_esp)], [&said("virtual"), &format!("{far}, {inside}")]],
         ),
         (
             [&format!("{joins}, {esp}"), far],
-            "e: decrypted packets may be longer than the MTU of f; fragments = { mtu = 1500 } at \
-             f fragments them",
+            "e: decrypted packets may be longer than the MTU of f; to fragment them, set fragments \
+             = { mtu = 1500 } at f",
             [
                 [&format!("{both}, {esp}"), &cut(far)],
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
@@ -434,7 +445,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
-            "e: esp can decrypt only whole packets: use fragments without mode",
+            "e: esp can decrypt only whole packets: remove mode from fragments",
             [
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
                 [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],
@@ -477,7 +488,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
     assert_ne!(read(&one).unwrap(), config, "another key is another path");
 
     let two = one.clone() + &one.replace("eth1", "eth2").replace(":t", ":u");
-    assert!(read(&two).unwrap_err().contains("two ports use the sequence file"));
+    assert!(read(&two).unwrap_err().contains("two ports use the same sequence file"));
     let two = one.clone()
         + &one.replace("eth1", "eth2").replace(":t", ":u").replace("edge.seq", "other.seq");
     assert!(read(&two).unwrap_err().contains("two ports send with the same key"));
@@ -559,7 +570,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
             format!("type = \"vxlan\"\n{ends}\nid = 1\nsrcport = 7"),
             "10:11: srcport: \"7\" is not two ports",
         ),
-        (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "key applies to gre"),
+        (format!("type = \"vxlan\"\n{ends}\nid = 1\nkey = 7"), "option `key` applies only to gre"),
         (
             format!("type = \"vxlan\"\n{ends}\nid = 1\ngbp = true\ngpe = true"),
             "tunnel: gbp and gpe cannot be combined",
@@ -575,7 +586,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
     let vxlan = format!("type = \"vxlan\"\n{ends}\nid = 1");
     let why = wrong(&to_tunnel("tun:vx0", &vxlan));
     assert!(
-        why.contains("cannot connect a port of Ethernet frames to a port of IP packets"),
+        why.contains("cannot connect a port with Ethernet frames to a port with IP packets"),
         "{why}"
     );
     let why = wrong(&format!(
@@ -586,12 +597,13 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
     assert!(why.contains("no key \"mtu\""), "{why}");
     let both = to_tunnel("tap:vx0", &vxlan)
         .replace("[path.right.tunnel]", "[path.right]\nport = \"eth0\"\n[path.right.tunnel]");
-    assert!(wrong(&both).contains("port and tunnel cannot be combined"));
+    assert!(wrong(&both).contains("keys `port` and `tunnel` cannot be combined"));
     let persistent = to_tunnel("tap:vx0", &vxlan)
         .replace("[path.right.tunnel]", "[path.right]\npersist = true\n[path.right.tunnel]");
     assert!(
-        wrong(&persistent)
-            .contains("persist applies to tap, tun and fd ports, not to vxlan:1:192.0.2.2"),
+        wrong(&persistent).contains(
+            "option `persist` applies only to tap, tun and fd ports, not to vxlan:1:192.0.2.2"
+        ),
         "{}",
         wrong(&persistent)
     );

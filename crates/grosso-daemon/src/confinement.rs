@@ -106,7 +106,9 @@ pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), F
     }
     sandbox::name_violations().map_err(|error| failed(command, &error))?;
     if !sandbox::is_supported() {
-        talk.note("system calls are not filtered: this kernel has no seccomp filters");
+        talk.note(
+            "system calls are not filtered, because this kernel does not support seccomp filters",
+        );
     }
     Ok(())
 }
@@ -187,7 +189,7 @@ fn spawn_entering(
         }
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(confined)?;
-    let ended = |_| Err(io::Error::other("it ended immediately"));
+    let ended = |_| Err(io::Error::other("the thread ended before it was confined"));
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 

@@ -55,7 +55,7 @@ pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::
             Failure::environment("environment.device_gone", message)
         }
         ErrorClass::Unsupported => {
-            let message = format!("{command}: {what}: the driver does not support it");
+            let message = format!("{command}: {what}: not supported by the driver");
             Failure::environment("environment.unsupported", message)
         }
         _ => {
@@ -106,8 +106,8 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// Hint for a program that has reached its limit of descriptors; a queue of a tunnel in UDP takes 22.
-const DESCRIPTORS: &str =
-    "each queue needs several descriptors: ulimit -n 20000, or LimitNOFILE=20000 for a service";
+const DESCRIPTORS: &str = "each queue needs several file descriptors: raise the limit with ulimit \
+                           -n 20000, or with LimitNOFILE=20000 in a service";
 
 /// Returns a hint that explains how to get these capabilities.
 pub fn privilege(missing: &[&str]) -> String {

@@ -40,17 +40,17 @@ pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (
         &["ufo", "udp-fragmentation-offload", "tx-udp-fragmentation"],
-        "no device has had it since Linux 4.14; fragments = { mtu = 1500 } fragments datagrams and \
-         reassembles received fragments",
+        "Linux removed this feature in version 4.14; use fragments = { mtu = 1500 } to fragment \
+         datagrams and to reassemble received fragments",
     ),
     (
         &["fraglist", "tx-scatter-gather-fraglist"],
-        "a program cannot pass a packet list to the kernel as one frame; tx-scatter-gather leaves \
-         the packets of a train in place",
+        "a program cannot pass a packet list to the kernel as one frame; use tx-scatter-gather, \
+         which sends the packets of a train without copying them",
     ),
     (
         &["rx-gro-list", "tx-gso-list"],
-        "packet lists exist only inside the kernel; profile = \"linux\" merges packets so that \
-         they can be split exactly",
+        "packet lists exist only inside the kernel; use profile = \"linux\", which merges only \
+         packets that can be restored exactly",
     ),
 ];

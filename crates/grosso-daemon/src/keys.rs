@@ -109,12 +109,12 @@ impl Keys {
             let wrong = |what: &str| format!("line {number}: {what}");
             let (word, digits) = match line.iter().position(u8::is_ascii_whitespace) {
                 Some(at) => line.split_at(at),
-                None => return Err(wrong("expected in or out, and hexadecimal digits")),
+                None => return Err(wrong("expected in or out, followed by hexadecimal digits")),
             };
             let place = match word {
                 b"in" => &mut inbound,
                 b"out" => &mut outbound,
-                _ => return Err(wrong("expected in or out, and hexadecimal digits")),
+                _ => return Err(wrong("expected in or out, followed by hexadecimal digits")),
             };
             let key = Key::parse(digits.trim_ascii()).map_err(|what| wrong(&what))?;
             if place.replace(key).is_some() {

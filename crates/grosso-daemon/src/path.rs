@@ -308,8 +308,8 @@ fn failed(command: &str, spec: &PathSpec, error: &io::Error) -> Failure {
         return failure;
     }
     failure.hint(
-        "cpus needs more permissions than grosso@.service grants; cpus.conf next to it \
-                  grants them",
+        "grosso@.service does not permit CPU pinning (cpus); install cpus.conf from the same \
+         directory to permit it",
     )
 }
 

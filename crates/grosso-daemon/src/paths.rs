@@ -142,8 +142,8 @@ impl Paths {
             return None;
         }
         Some(format!(
-            "{}: packets of the tunnel are routed back into it and dropped, counted as \
-             tunnel_out_loop or esp_out_loop; ip route get shows the route to its peer",
+            "{}: the route to the tunnel's peer leads back into the tunnel, so packets are dropped \
+             (counted as tunnel_out_loop or esp_out_loop); ip route get shows the route",
             path.right
         ))
     }
@@ -254,7 +254,10 @@ impl Paths {
         devices
             .filter(is_down)
             .map(|device| {
-                format!("{device} is down, so no packets pass: sudo ip link set {device} up")
+                format!(
+                    "{device} is down, so no packets can pass; to bring it up: sudo ip link \
+                     set {device} up"
+                )
             })
             .collect()
     }

@@ -27,7 +27,7 @@ pub(super) fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -
     if let Err(refusal @ (Refusal::NoTun(_) | Refusal::TunClosed { .. })) = userns::tap() {
         let hint = match &refusal {
             Refusal::NoTun(_) => refusal.remedy(),
-            _ => "sudo chmod 0666 /dev/net/tun (its usual mode), or run as root".into(),
+            _ => "sudo chmod 0666 /dev/net/tun (the usual mode), or run as root".into(),
         };
         let message = format!("{command}: {refusal}");
         return Some(Failure::environment("environment.tun", message).hint(hint));
@@ -35,10 +35,10 @@ pub(super) fn tun(command: &str, name: &str, queues: usize, error: &io::Error) -
     let (code, why, hint) = match ErrorClass::of(error) {
         ErrorClass::Later => (
             "environment.busy",
-            "another program has it open".to_owned(),
+            "another program has opened the device".to_owned(),
             format!(
-                "stop that program (sudo lsof /dev/net/tun lists it), or use another name \
-                     than {name}"
+                "stop that program (sudo lsof /dev/net/tun lists it), or choose a name other than \
+                 {name}"
             ),
         ),
         ErrorClass::Malformed => {
@@ -65,9 +65,10 @@ pub(super) fn passed(command: &str, device: &str, error: &io::Error) -> Option<F
         Some(rustix::io::Errno::NOTTY) => {
             ("environment.descriptor", "the descriptor is not a TUN or TAP device")
         }
-        Some(rustix::io::Errno::BADFD) => {
-            ("environment.descriptor", "the descriptor has no device, or its device was removed")
-        }
+        Some(rustix::io::Errno::BADFD) => (
+            "environment.descriptor",
+            "the descriptor is not attached to a device, or the device was removed",
+        ),
         _ => return None,
     };
     let hint = "the parent program must leave the descriptor of /dev/net/tun open";
@@ -78,14 +79,15 @@ pub(super) fn unix(command: &str, name: &str, error: &io::Error) -> Failure {
     let (code, why, hint) = match error.kind() {
         io::ErrorKind::AddrInUse => (
             "environment.busy",
-            "another program has a socket there, or the file is not a socket".to_owned(),
-            "ss -xlp shows which program; use another path, or connect if that program listens",
+            "another program uses this socket, or the file is not a socket".to_owned(),
+            "find the program with ss -xlp; use another path, or add the option connect if that \
+             program listens",
         ),
         io::ErrorKind::PermissionDenied => (
             "environment.permission",
             "permission denied".to_owned(),
-            "the listening program sets the permissions (mode=660 after its path); or choose \
-             another directory",
+            "set the permissions in the listening program (in Grosso: mode=660 after the path), or \
+             choose another directory",
         ),
         io::ErrorKind::NotFound => (
             "environment.socket",
@@ -111,13 +113,16 @@ pub(super) fn xdp(command: &str, name: &str, queues: usize, error: &io::Error) -
         ),
         rustix::io::Errno::INVAL => (
             "environment.queues",
-            format!(": it has fewer than {queues} queues starting at this one"),
+            format!(
+                ": the interface has fewer than {queues} queues, counted from the first requested \
+                 queue"
+            ),
             format!("ethtool -l {name} shows the number of queues"),
         ),
         rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM => (
             "environment.memory",
-            ": the limit of locked memory is too low for its frames".to_owned(),
-            "ulimit -l unlimited, or fewer --queues".to_owned(),
+            ": the limit on locked memory is too low for the frames of the socket".to_owned(),
+            "raise the limit with ulimit -l unlimited, or use fewer --queues".to_owned(),
         ),
         _ => return None,
     };

@@ -80,11 +80,12 @@ impl FragmentsSpec {
             return Err(format!("fragments: the minimum mtu is {} bytes", ipv4::MTU_MIN));
         }
         if self.mtu.is_none() && !self.reassemble {
-            return Err("fragments: set mtu or reassemble".to_owned());
+            return Err("fragments: set mtu, or reassemble = true, or both".to_owned());
         }
         if self.mode.is_some() && !self.reassemble {
             return Err(
-                "fragments: mode applies to received fragments, so it cannot be combined with reassemble = false"
+                "fragments: `mode` applies to received fragments, so it cannot be combined with \
+                 reassemble = false"
                     .to_owned(),
             );
         }
@@ -99,7 +100,7 @@ impl FragmentsSpec {
         }
         let times = [self.ipv4_seconds, self.ipv6_seconds];
         if times.into_iter().flatten().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
-            return Err(format!("fragments: expected 1 to {SECONDS_MAX} seconds"));
+            return Err(format!("fragments: a timeout must be from 1 to {SECONDS_MAX} seconds"));
         }
         Ok(())
     }
@@ -179,7 +180,7 @@ impl EspSpec {
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();
-            return Some(format!("two ports use the sequence file {file}"));
+            return Some(format!("two ports use the same sequence file: {file}"));
         }
         let (KeySource::File(_, Some(ours)), KeySource::File(path, Some(theirs))) =
             (&self.keys, &other.keys)
@@ -281,8 +282,8 @@ impl EspSpec {
 fn check(keys: &Keys, is_shared: bool, place: &str) -> Result<(), Failure> {
     keys.check(is_shared).map_err(|what| {
         Failure::input("input.key", format!("{place}: esp: {what}")).hint(
-            "make a key for each direction, or set shared-key = true for a peer that has one key for \
-             both",
+            "make a key for each direction, or set shared-key = true if the peer uses one key for \
+             both directions",
         )
     })
 }

@@ -154,7 +154,8 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
                 "{command}: {local}: already in use by another program or \
                                    tunnel"
             );
-            let hint = format!("ss -ulpn 'sport = :{port}' shows which; or choose another port");
+            let hint =
+                format!("find the program with ss -ulpn 'sport = :{port}', or choose another port");
             Failure::environment("environment.busy", message).hint(hint)
         }
         _ if port == 0 && ErrorClass::of(error) == ErrorClass::Forbidden => {

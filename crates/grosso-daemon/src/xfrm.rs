@@ -70,8 +70,8 @@ pub fn pair(
             (Some(state), None) => Ok(state),
             (None, _) => Err(format!("no association {what} {here}")),
             (Some(first), Some(second)) => Err(format!(
-                "two associations {what} {here}, on lines {} and {}: pass --there ADDRESS to \
-                 select the peer; one association per direction must remain",
+                "two associations {what} {here}, on lines {} and {}: select the peer with --there \
+                 ADDRESS, so that one association per direction remains",
                 first.line, second.line
             )),
         }
@@ -79,7 +79,10 @@ pub fn pair(
     let inbound = only(&|state| state.destination == Some(here), "to")?;
     let outbound = only(&|state| state.source == Some(here), "from")?;
     if inbound.source != outbound.destination {
-        return Err(format!("lines {} and {}: two different peers", inbound.line, outbound.line));
+        return Err(format!(
+            "the associations on lines {} and {} have different peers",
+            inbound.line, outbound.line
+        ));
     }
     for (agrees, what) in [
         (inbound.is_tunnel == outbound.is_tunnel, "mode"),
@@ -231,7 +234,7 @@ impl<'a> State<'a> {
             }
             _ => {
                 return Err(
-                    words.wrong(&format!("{word} is not supported, and may change packets"))
+                    words.wrong(&format!("{word} is not supported, but may affect packets"))
                 );
             }
         }
@@ -270,7 +273,7 @@ impl<'a> State<'a> {
             }
         }
         let [Some(source), Some(destination)] = ends else {
-            return Err(words.wrong("sel without src or dst"));
+            return Err(words.wrong("sel needs both src and dst"));
         };
         let is_all = |prefix: &str| prefix.ends_with("/0");
         self.selector = (!is_all(source) || !is_all(destination)).then_some((source, destination));
@@ -477,7 +480,7 @@ src 10.9.0.2 dst 10.9.0.1
             ("proto esp".into(), "line 1: expected src"),
             (edited("10.9.0.2", "10.9.0.3"), "no association to 10.9.0.2"),
             (format!("{plain}{plain}"), "two associations to 10.9.0.2, on lines 2 and 4"),
-            (given("flag noecn", ""), "line 1: noecn is not supported, and may change packets"),
+            (given("flag noecn", ""), "line 1: noecn is not supported, but may affect packets"),
             (given("", "mark 7"), "line 2: mark is not supported"),
             (
                 given("mode beet", ""),

@@ -137,7 +137,7 @@ impl<P: Port> Record<P> {
             move || target.write_all(writer, &shared)
         };
         let thread = thread::Builder::new().name("record".to_owned()).spawn(work);
-        let path = "the thread that writes the recording".to_owned();
+        let path = "the recording thread".to_owned();
         let thread = thread.map_err(|source| CaptureError::Io { path, source })?;
         let recorder = Recorder { shared, options: *options, now_ns: 0, thread: Some(thread) };
         Ok(Self { port, recorder })

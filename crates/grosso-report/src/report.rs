@@ -133,7 +133,7 @@ pub fn notes(report: &impl Report) -> Vec<String> {
     if output.damaged_options > 0 {
         let blocks = units::count(output.damaged_options, "block");
         notes.push(format!(
-            "damaged options of {blocks} are left out; the options before the damage are kept"
+            "damaged options of {blocks} were removed; the options before the damage were kept"
         ));
     }
     if output.without_time > 0 {
@@ -257,7 +257,7 @@ impl Interrupted {
 impl core::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if self.in_first_pass {
-            return f.write_str("interrupted in pass 1 of 2, before any result");
+            return f.write_str("interrupted in pass 1 of 2; there are no results yet");
         }
         write!(f, "interrupted after {}", units::count(self.packets, "packet"))?;
         self.percent.map_or(Ok(()), |percent| write!(f, ", {percent:.1} % of the file"))
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn an_interruption_names_the_pass_of_a_file_that_is_read_twice() {
         let text = |in_first_pass| Interrupted::after(0, Some((0, 9)), in_first_pass).to_string();
-        assert_eq!(text(true), "interrupted in pass 1 of 2, before any result");
+        assert_eq!(text(true), "interrupted in pass 1 of 2; there are no results yet");
         assert_eq!(text(false), "interrupted after 0 packets, 0.0 % of the file");
     }
 

@@ -75,14 +75,14 @@ impl fmt::Display for ErrorClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Later => "temporarily unavailable",
-            Self::Malformed => "rejected as malformed",
+            Self::Malformed => "invalid request",
             Self::TooLong => "too long",
             Self::Down => "the interface is down",
             Self::Unreachable => "no route to the host",
             Self::Gone => "the device was removed",
             Self::Forbidden => "not permitted",
             Self::Unsupported => "not supported",
-            Self::Exhausted => "no memory, or a limit was reached",
+            Self::Exhausted => "out of memory, or a limit was reached",
             Self::Other => "failed",
         })
     }

@@ -58,8 +58,8 @@ impl EventfdSignal {
         }
         let error = io::Error::last_os_error();
         let why = format!(
-            "cannot create a context for asynchronous I/O (io_setup, \
-                           fs.aio-max-nr): {error}"
+            "cannot create a context for asynchronous I/O (io_setup; the limit is fs.aio-max-nr): \
+             {error}"
         );
         Err(io::Error::new(error.kind(), why))
     }

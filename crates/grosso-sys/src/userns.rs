@@ -31,13 +31,15 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserNamespaces(refusal) => {
-                write!(formatter, "unprivileged user namespaces are off ({refusal})")
+                write!(formatter, "unprivileged user namespaces are disabled ({refusal})")
             }
             Self::NoTun(_) => write!(formatter, "{TUN}: no such device"),
             Self::TunClosed { mode } => {
                 write!(formatter, "{TUN}: permission denied (mode {mode:04o})")
             }
-            Self::Other(error) => write!(formatter, "no private network namespace: {error}"),
+            Self::Other(error) => {
+                write!(formatter, "cannot create a private network namespace: {error}")
+            }
         }
     }
 }
@@ -138,7 +140,7 @@ impl Refusal {
                 format!("mount {TUN} into the pod and add NET_ADMIN in its securityContext")
             }
             Self::TunClosed { .. } => {
-                format!("sudo chmod 0666 {TUN} (its usual mode), or omit --device")
+                format!("sudo chmod 0666 {TUN} (the usual mode), or omit --device")
             }
             Self::Other(_) => "run the lab as root".into(),
         }
@@ -215,7 +217,7 @@ mod tests {
         let off = Refusal::UserNamespaces(UserNamespaceRefusal::AppArmor);
         assert_eq!(
             off.to_string(),
-            "unprivileged user namespaces are off \
+            "unprivileged user namespaces are disabled \
              (kernel.apparmor_restrict_unprivileged_userns is 1)"
         );
         assert!(off.remedy().contains("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"));

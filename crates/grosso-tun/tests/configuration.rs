@@ -74,11 +74,16 @@ fn a_name_that_is_in_use_gives_name_cause_and_remedy() {
     host.run(pair).unwrap().unwrap();
     let (ip, ethernet) = (TunOptions::new(), TunOptions::new().layer(Layer::Ethernet));
     for (device, options, cause, remedy) in [
-        ("tap", &ip, "it is a TAP device", "use Layer::Ethernet"),
-        ("tun", &ethernet, "it is a TUN device", "use Layer::Ip"),
-        ("several", &ip, "it is a multi-queue device", "use Queues::Several"),
-        ("tun", &ip.clone().queues(Queues::Several), "it is a single-queue device", "Queues::One"),
-        ("veth", &ip, "it is a device of the driver veth", "choose another name"),
+        ("tap", &ip, "the existing device is a TAP device", "use Layer::Ethernet"),
+        ("tun", &ethernet, "the existing device is a TUN device", "use Layer::Ip"),
+        ("several", &ip, "the existing device has several queues", "use Queues::Several"),
+        (
+            "tun",
+            &ip.clone().queues(Queues::Several),
+            "the existing device has only one queue",
+            "Queues::One",
+        ),
+        ("veth", &ip, "the existing device uses the driver veth", "choose another name"),
         ("sixteen-bytes-xx", &ip, "not an interface name", "longer than 15 bytes"),
     ] {
         let error = open(device, options);

@@ -32,14 +32,16 @@ unsafe impl Sync for Mapping {}
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. With other files, querying the length or accessing a page may block without
     // limit.
-    fcntl_get_seals(file)
-        .map_err(|_| invalid("its file is not in memory (memfd, tmpfs, hugetlbfs)"))?;
+    fcntl_get_seals(file).map_err(|_| {
+        invalid("the backing file is not in memory (expected memfd, tmpfs or hugetlbfs)")
+    })?;
     let facts = fstat(file)?;
     let file_bytes = u64::try_from(facts.st_size).unwrap_or(0);
     let end = offset.checked_add(bytes).filter(|end| *end <= file_bytes);
-    let end = end.ok_or_else(|| invalid("its file is too short"))?;
+    let end = end.ok_or_else(|| invalid("the backing file is too short"))?;
     let page = u64::try_from(facts.st_blksize).ok().filter(|page| page.is_power_of_two());
-    end.checked_next_multiple_of(page.unwrap_or(1)).ok_or_else(|| invalid("its file is too long"))
+    end.checked_next_multiple_of(page.unwrap_or(1))
+        .ok_or_else(|| invalid("the backing file is too long"))
 }
 
 impl Mapping {

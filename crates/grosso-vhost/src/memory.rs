@@ -39,7 +39,9 @@ impl RegionPlace {
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
         let wraps = [guest, user].iter().any(|start| start.checked_add(bytes).is_none());
         if bytes == 0 || wraps {
-            return Err(wrong("it is empty, or wraps around the end of the address space".into()));
+            return Err(wrong(
+                "the region is empty, or wraps around the end of the address space".into(),
+            ));
         }
         Ok(mapped)
     }
@@ -77,7 +79,8 @@ impl Memory {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
             let why = format!(
-                "{count} regions of memory in {of_files} files; expected 1 to {REGIONS_MAX}"
+                "{count} memory regions with {of_files} files; expected 1 to {REGIONS_MAX} \
+                 regions, each with one file"
             );
             return Err(invalid(why));
         }
@@ -86,8 +89,8 @@ impl Memory {
             let whole = place.whole(file)?;
             left = left.checked_sub(whole).ok_or_else(|| {
                 invalid(format!(
-                    "mapping the regions needs more than {MAPPED_BYTES_MAX} bytes, including the starts of \
-                     their files"
+                    "mapping the regions needs more than {MAPPED_BYTES_MAX} bytes, because each \
+                     file is mapped from its start"
                 ))
             })?;
             regions.push(Region::map(*place, file, whole)?);
@@ -110,7 +113,9 @@ impl Memory {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
         if log.as_ref().is_some_and(|log| !log.covers(end)) {
-            return Err(invalid(format!("the dirty log is too short: memory reaches {end:#x}")));
+            return Err(invalid(format!(
+                "the dirty log is too short: guest memory ends at {end:#x}"
+            )));
         }
         self.dirty = log;
         Ok(())

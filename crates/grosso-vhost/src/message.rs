@@ -110,7 +110,7 @@ impl Message {
         let count = self.long(0).ok_or_else(short)?;
         if count as usize > REGIONS_MAX {
             return Err(invalid(format!(
-                "{count} regions of memory; the maximum is {REGIONS_MAX}"
+                "{count} memory regions exceed the maximum of {REGIONS_MAX}"
             )));
         }
         let region = |at| {

@@ -39,11 +39,11 @@ impl Reason {
     /// Returns the sentence that ends [`Malformed`]'s `Display` text.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Short => "there are fewer bytes than the header needs",
+            Self::Short => "the header is truncated",
             Self::Version => "the version does not match this header",
             Self::Length => "a length field is below its minimum",
-            Self::Flags => "an unknown flag changes the layout",
-            Self::Options => "an option does not fit into the space for options",
+            Self::Flags => "an unknown flag could change the header layout",
+            Self::Options => "an option extends beyond the options area",
             Self::Value => "a value does not fit its field",
         }
     }

@@ -8,9 +8,11 @@ macro_rules! registry {
             ethernet { Ethernet = SPEC, "Ethernet II, 14 bytes."; }
             sll { Sll = SPEC, "Linux cooked capture, 16 bytes."; }
             sll2 { Sll2 = SPEC, "Linux cooked capture version 2, 20 bytes."; }
-            null { Null = SPEC, "BSD loopback, 4 bytes of address family in the capturing host's order."; }
+            null { Null = SPEC, "BSD loopback: a 4-byte address family in the capturing host's \
+                                 byte order."; }
             vlan { Vlan = SPEC, "An 802.1Q or 802.1ad tag, 4 bytes: tag control information and the next EtherType."; }
-            ppp { Ppp = SPEC, "A PPP protocol of 1 or 2 bytes, with or without 2 bytes of HDLC."; }
+            ppp { Ppp = SPEC, "A PPP protocol field of 1 or 2 bytes, with or without a 2-byte HDLC \
+                               header."; }
             pppoe { Pppoe = SPEC, "A PPPoE session header with its 2-byte PPP protocol: 8 bytes."; }
             mpls { Mpls = SPEC, "One MPLS label stack entry, 4 bytes."; }
             pseudowire { Pseudowire = SPEC, "The control word of Ethernet over MPLS, 4 bytes."; }
@@ -20,7 +22,7 @@ macro_rules! registry {
             ipv6_fragment { Ipv6Fragment = SPEC, "An IPv6 fragment header, 8 bytes."; }
             tcp { Tcp = SPEC, "TCP with its options."; }
             udp { Udp = SPEC, "UDP, 8 bytes."; }
-            icmp { Icmp = SPEC, "ICMP or ICMPv6: the 8 bytes that all messages share."; }
+            icmp { Icmp = SPEC, "ICMP or ICMPv6: the 8 bytes common to all messages."; }
             sctp { Sctp = SPEC, "The common header of SCTP, 12 bytes."; }
             udp_lite { UdpLite = SPEC, "UDP-Lite, 8 bytes."; }
             fou {}

@@ -131,7 +131,8 @@ fn lying_lengths_are_damage_with_an_offset() {
     pcap.record(0, 0, b"fine", 4).u32(0).u32(0).u32(0xffff_fff0).u32(60).raw(&[0; 64]);
     let (packets, error) = read(&pcap.bytes);
     assert_eq!(packets, 1);
-    let expected = "damaged: a record of 4294967280 bytes, more than 16777216 (offset 44)";
+    let expected =
+        "damaged: record length 4294967280 exceeds the maximum of 16777216 bytes (offset 44)";
     assert_eq!(error.unwrap().to_string(), expected);
 
     let damaged = |change: &dyn Fn(&mut [u8])| {
@@ -146,14 +147,14 @@ fn lying_lengths_are_damage_with_an_offset() {
         move |block: &mut [u8]| block[at..at + 4].copy_from_slice(&value.to_le_bytes())
     };
     let cases = [
-        (4, 8, "a block of type 0x6 with a length of 8 bytes"),
-        (4, 0, "a block of type 0x6 with a length of 0 bytes"),
-        (4, 35, "a block length of 35 bytes, which is not a multiple of 4"),
-        (4, 0x7fff_fffc, "a record of 2147483644 bytes, more than 16777216"),
-        (32, 40, "a block of 36 bytes whose trailing length is 40"),
-        (20, 5, "a packet of 5 bytes in a block with 4 bytes left"),
-        (20, u32::MAX, "a packet of 4294967295 bytes in a block with 4 bytes left"),
-        (8, 1, "a packet of interface 1, but the section declares only 1"),
+        (4, 8, "a block of type 0x6 cannot have a length of 8 bytes"),
+        (4, 0, "a block of type 0x6 cannot have a length of 0 bytes"),
+        (4, 35, "block length 35 is not a multiple of 4"),
+        (4, 0x7fff_fffc, "record length 2147483644 exceeds the maximum of 16777216 bytes"),
+        (32, 40, "the length fields of a block differ: 36 at its start, 40 at its end"),
+        (20, 5, "a packet of 5 bytes exceeds the 4 bytes left in its block"),
+        (20, u32::MAX, "a packet of 4294967295 bytes exceeds the 4 bytes left in its block"),
+        (8, 1, "a packet has interface number 1, but its section declares only 1"),
     ];
     for (at, value, expected) in cases {
         let expected = format!("damaged: {expected} (offset 48)");
@@ -166,7 +167,8 @@ fn section_headers_are_checked() {
     let mut file = File::new(ByteOrder::Little);
     file.section(|_| {});
     file.bytes[8] ^= 1;
-    let expected = "damaged: a section header with the byte order 0x4c3c2b1a (offset 0)";
+    let expected =
+        "damaged: a section header has the invalid byte-order magic 0x4c3c2b1a (offset 0)";
     assert_eq!(text(&file.bytes), expected);
     let mut file = File::new(ByteOrder::Big);
     file.block(0x0a0d_0d0a, |block| {

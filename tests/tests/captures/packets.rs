@@ -185,7 +185,7 @@ fn damaged_options_leave_the_packet_usable_and_warn() {
             warnings.push((packet.data[0], packet.warning().map(|damage| damage.to_string())));
         }
     }
-    let text = "option 2 of 400 bytes, but the block has 4 bytes left".to_owned();
+    let text = "option 2 has 400 bytes, but only 4 bytes are left in the block".to_owned();
     assert_eq!(warnings, [(b'x', Some(text)), (b'y', None)]);
 }
 

@@ -150,9 +150,9 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
         set_up(back, &guest, features::LOG_ALL, Way::ToGuest);
     };
     for (words, file, why) in [
-        ([LOG_BYTES, OFFSET + 1], &log_file(), "its file is too short"),
-        ([u64::MAX, OFFSET], &log_file(), "its file is too short"),
-        ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: memory reaches 0x200000"),
+        ([LOG_BYTES, OFFSET + 1], &log_file(), "the backing file is too short"),
+        ([u64::MAX, OFFSET], &log_file(), "the backing file is too short"),
+        ([LOG_BYTES - 1, OFFSET], &log_file(), "is too short: guest memory ends at 0x200000"),
         ([0, 0], &log_file(), "expected 1 to"),
         ([LOG_BYTES, OFFSET], &executable, "not in memory"),
     ] {
@@ -169,7 +169,9 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
     let said = say(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
-    assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
+    assert!(
+        back.refused_memory().unwrap().to_string().contains("is too short: guest memory ends at")
+    );
     // A back end that does not support logs in shared memory refuses a log, and so does a back end that receives no
     // file.
     let mut back = BackEnd::new(OFFERED).unwrap();
@@ -184,7 +186,9 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     let higher = [1, 0x1000, MEMORY_BYTES, 0, 0];
     let said = say(&mut back, request::SET_MEM_TABLE, &higher, file());
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
-    assert!(back.refused_memory().unwrap().to_string().contains("is too short: memory reaches"));
+    assert!(
+        back.refused_memory().unwrap().to_string().contains("is too short: guest memory ends at")
+    );
 }
 
 #[test]

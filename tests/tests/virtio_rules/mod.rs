@@ -42,7 +42,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
         };
         match prepare() {
             Ok(control) => test(&control).unwrap(),
-            Err(error) => skip(&format!("no private network namespace: {error}")),
+            Err(error) => skip(&format!("cannot create a private network namespace: {error}")),
         }
     };
     thread::scope(|scope| {

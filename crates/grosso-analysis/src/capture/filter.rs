@@ -97,6 +97,7 @@ impl Program {
 #[cfg(not(target_os = "linux"))]
 fn compile(text: &str, command: &str, _link_type: u32) -> Result<Program, Failure> {
     let message = format!("{command}: filter expressions work only on Linux: '{}'", harmless(text));
-    let hint = "filter with tcpdump first: tcpdump -r FILE -w - EXPRESSION | grosso COMMAND -";
+    let hint =
+        "filter the capture with tcpdump first: tcpdump -r FILE -w - EXPRESSION | grosso COMMAND -";
     Err(Failure::environment("environment.not_linux", message).hint(hint))
 }

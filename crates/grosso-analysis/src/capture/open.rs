@@ -74,7 +74,8 @@ impl Captures {
                 Ok(metadata) if metadata.is_dir() => found.extend(captures_in(path, &mut skipped)?),
                 Err(error) if index > 0 && !is_pipe(path) => {
                     let hint = format!(
-                        "pass a filter with -f: grosso {command} FILE -f EXPRESSION, or after -r FILE"
+                        "pass the filter with -f: grosso {command} FILE -f EXPRESSION, or use \
+                         grosso {command} -r FILE EXPRESSION"
                     );
                     return Err(io_failure(path, error).hint(hint));
                 }
@@ -313,7 +314,7 @@ fn opened<T>(
     reader.map_err(|error| match error {
         CaptureError::Io { source, .. } => io_failure(path, source),
         _ if session.interrupted.load(Ordering::Relaxed) => {
-            let message = format!("{}: interrupted before its first packet", name_of(path));
+            let message = format!("{}: interrupted before the first packet", name_of(path));
             Failure::interrupted(message)
         }
         other => Failure::capture(&name_of(path), &other),

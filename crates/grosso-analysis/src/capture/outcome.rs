@@ -102,15 +102,17 @@ pub(crate) struct EndWords {
 
 impl EndWords {
     /// Phrases for a command that writes a capture.
-    pub(crate) const WRITTEN: Self =
-        Self { done: "processed and written", unparsed: "Its packets pass through unchanged; " };
+    pub(crate) const WRITTEN: Self = Self {
+        done: "processed and written",
+        unparsed: "Packets of this type pass through unchanged; ",
+    };
     /// Phrases of a command that only reports.
     pub(crate) const PROCESSED: Self = Self { done: "processed", unparsed: "" };
     /// Phrases of a command that writes tables.
     #[cfg(feature = "tables")]
     pub(crate) const TABLES: Self = Self {
         done: "processed and written",
-        unparsed: "Its packets become rows without headers.\x20",
+        unparsed: "Packets of this type become rows without headers.\x20",
     };
 }
 

@@ -72,7 +72,7 @@ impl CaptureCommand for Coalesce {
         report.elapsed_s = session.elapsed_s();
         if let Some(&superframes) = report.passed.get(Pass::Superframe.name()) {
             let frames = units::count(superframes, "superframe");
-            session.note(format!("{frames} of the input did not merge further"));
+            session.note(format!("{frames} of the input could not be merged further"));
             session.hint("to start from single packets, run `grosso wire` first");
         }
         note_disorder(&replay, session);
@@ -142,9 +142,10 @@ fn note_cut(packets: u64, purpose: Purpose, session: &Session) {
     }
     let are = if packets == 1 { "packet is" } else { "packets are" };
     let fate = match purpose {
-        Purpose::Writes => "left unmerged, so that `segment` restores the input",
+        Purpose::Writes => "these packets are not merged, so that `segment` restores the input",
         Purpose::Counts | Purpose::Looks => {
-            "merged by their headers where possible, assuming correct checksums"
+            "these packets are merged if their headers match, and their checksums are assumed to \
+             be correct"
         }
     };
     session.note(format!("{packets} {are} truncated: {fate}"));
@@ -159,17 +160,18 @@ fn note_disorder(replay: &Replay, session: &Session) {
         return;
     }
     let packets = units::count(behind, "packet");
-    session.note(format!("{packets} arrived out of order and ended the trains of their flows"));
-    session.hint("--reorder batch restores their order; `grosso whatif` shows the gain");
+    session.note(format!(
+        "{packets} arrived out of order and therefore flushed the trains of their flows"
+    ));
+    session.hint("to restore the order, pass --reorder batch; `grosso whatif` shows the gain");
 }
 
 fn note_format(format: Format, is_pcapng_unasked: bool, profile: &Profile, session: &Session) {
     if !profile.rules.is_invertible() {
         let name = &profile.name;
-        session.note(format!(
-            "with profile {name}, later packets overwrite earlier ones, so `segment` cannot restore them"
-        ));
-        session.hint("--profile linux merges packets only if `segment` can restore them");
+        session.note(format!("profile {name} is lossy, so `segment` cannot restore the packets"));
+        session
+            .hint("use --profile linux, which merges packets only if `segment` can restore them");
     } else if format == Format::Pcap {
         session.note(
             "pcap cannot record how to split superframes, so `segment` cannot restore the packets",

@@ -122,8 +122,8 @@ fn note_cut(found: &Found, session: &Session) {
     let packets = units::count(found.cut_short, "packet");
     let are = if found.cut_short == 1 { "is" } else { "are" };
     session.note(format!(
-        "{packets} {are} truncated ({captured} of {original} bytes): checksums unverifiable, \
-         left unchanged"
+        "{packets} {are} truncated ({captured} of {original} bytes): the checksums cannot be \
+         verified and stay unchanged"
     ));
 }
 

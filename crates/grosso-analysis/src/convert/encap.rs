@@ -132,10 +132,10 @@ fn note(numbered: u64, not_ethernet: u64, session: &Session) {
     if numbered > 0 {
         let frames = units::count(numbered, "superframe");
         session.note(format!(
-            "{frames} left unchanged: each of their packets needs its own sequence \
-                           number"
+            "{frames} left unchanged: each packet split from a superframe needs a separate \
+             sequence number"
         ));
-        session.hint("grosso wire splits them into packets first");
+        session.hint("to split superframes into packets first, run `grosso wire`");
     }
     if not_ethernet > 0 {
         let packets = units::count(not_ethernet, "packet");

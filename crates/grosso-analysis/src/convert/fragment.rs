@@ -68,13 +68,15 @@ impl CaptureCommand for Fragment {
 fn note(left: &Counts, session: &Session) {
     if let Some(&count) = left.get(DONT_FRAGMENT) {
         let packets = units::count(count, "packet");
-        session.note(format!("{packets} left longer than the MTU: DF forbids fragmentation"));
-        session.hint("--ignore-df fragments them anyway");
+        session.note(format!(
+            "{packets} longer than the MTU not fragmented: DF forbids fragmentation"
+        ));
+        session.hint("to fragment such packets anyway, pass --ignore-df");
     }
     if let Some(&count) = left.get(SUPERFRAME) {
         let frames = units::count(count, "superframe");
-        session.note(format!("{frames} not fragmented: a superframe is several packets"));
-        session.hint("`grosso wire` splits them into packets first");
+        session.note(format!("{frames} not fragmented: a superframe consists of several packets"));
+        session.hint("to split superframes into packets first, run `grosso wire`");
     }
 }
 

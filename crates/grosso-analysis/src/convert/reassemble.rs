@@ -112,8 +112,8 @@ fn report(
     if survey.found.passed.contains_key(Pass::Ipv4Checksum.name()) {
         // Anonymized captures often have wrong header checksums everywhere. A receiver would drop such packets.
         session.hint(
-            "fragments with a wrong header checksum stay unchanged; if the capture was anonymized, `grosso csum \
-             fix --only bad` corrects the checksums",
+            "fragments with a wrong header checksum stay unchanged; if the capture was anonymized, \
+             correct the checksums with `grosso csum fix --only bad`",
         );
     }
     ReassembleReport {

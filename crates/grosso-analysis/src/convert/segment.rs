@@ -31,7 +31,8 @@ impl CaptureCommand for Segment {
         cut.tally.notes().for_each(|note| session.note(note));
         if cut.undescribed > 0 {
             let frames = units::count(cut.undescribed, "superframe");
-            session.note(format!("{frames} not split: this file records no segment size"));
+            session
+                .note(format!("{frames} not split: the capture does not record the segment size"));
             session.hint("`grosso wire` derives the segment size from the flow where possible");
         }
         let report = SegmentReport {

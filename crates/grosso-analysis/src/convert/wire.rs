@@ -72,7 +72,8 @@ fn note(work: &WireWork, session: &Session) {
         let frames = units::count(work.udp_left, "UDP superframe");
         let payload = work.udp_left_bytes;
         session.note(format!(
-            "{frames} ({payload} B payload) not split: this file records no segment size."
+            "{frames} ({payload} B payload) not split: the capture does not record the segment \
+             size."
         ));
         // A tunneled packet must not be segmented after the tunnel's UDP header.
         if work.suspicions.is_empty() {
@@ -99,8 +100,8 @@ fn note(work: &WireWork, session: &Session) {
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());
         session.note(format!(
-            "more than {known} flows: {packets} packets were classified without the state of \
-             their flow"
+            "the flow table is full ({known} flows): {packets} packets were classified without \
+             flow state"
         ));
     }
 }

@@ -386,7 +386,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         }
         Pass::ChecksumForm => "the checksum that segmentation would write",
         Pass::ChecksumNone => "a UDP checksum",
-        Pass::ChecksumPartial => "a partial checksum in its innermost header",
+        Pass::ChecksumPartial => "a partial checksum in the innermost header",
         Pass::RemoteChecksum => {
             "an outer checksum, and an offset that points to the inner checksum"
         }
@@ -398,20 +398,21 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::TcpOptions => "no options, or two NOPs and a timestamp",
         Pass::Congestion => "no congestion mark",
         Pass::TcpFinish | Pass::TcpPush => {
-            "a train of its flow that is held when it arrives: a longer --hold, a larger --batch"
+            "a train of the same flow that is held when the packet arrives (longer --hold, larger \
+             --batch)"
         }
-        Pass::TableFull => "a free slot: a larger --max-flows, or rules.full = \"evicts\"",
+        Pass::TableFull => "a free train slot (larger --max-flows, or rules.full = \"evicts\")",
         Pass::TcpLate | Pass::TcpOverlap => "the sequence number that follows the previous packet",
         Pass::GreFlags => "GRE without sequence numbers",
-        Pass::GeneveControl => "never: it is addressed to the tunnel endpoint",
+        Pass::GeneveControl => "never: the packet is addressed to the tunnel endpoint",
         Pass::Superframe => "packets instead of a superframe (grosso wire)",
         _ => return None,
     })
 }
 
 /// Remedy for an L2TPv3 session without a configured format.
-const TELL_L2TP: &str = "the format of its L2TPv3 sessions, which the packets do not state: --l2tp \
-                         4/default";
+const TELL_L2TP: &str = "the format of the L2TPv3 sessions, which packets do not contain (for \
+                         example --l2tp 4/default)";
 /// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
 /// preserves too.
 const FLAGS: u16 = 0x0fff;

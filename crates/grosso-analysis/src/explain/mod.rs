@@ -328,8 +328,8 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
             "waited",
             None,
             Some(
-                "It was examined later, with the rest of its flow or when its sequence number was due. \
-                 That decision is counted, but not recorded per packet.",
+                "The packet was examined later, at the end of the poll or when its sequence number \
+                 was due. That decision is counted, but not recorded per packet.",
             ),
         ),
         Fate::Engine(Verdict::Refused(reason)) => {
@@ -338,7 +338,7 @@ fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str
         Fate::Engine(Verdict::Passed(reason)) => {
             let is_end = matches!(reason, Pass::TcpPush | Pass::TcpFinish);
             let sentence = if is_end {
-                "It would end a train, but its flow has none (rule G37)."
+                "The packet would end a train, but its flow has no train (rule G37)."
             } else if reason == Pass::Superframe {
                 "It is already a superframe, which passes unchanged (rule G8). grosso wire shows its packets."
             } else {

@@ -60,8 +60,8 @@ impl<C: Columns> TableFile<C> {
     ) -> Result<Self, Failure> {
         let name = shown(path);
         if path.as_os_str() == "-" {
-            let message = "export: cannot write a table to a pipe, because its index is at the \
-                           end";
+            let message = "export: cannot write a table to a pipe, because a Parquet file ends \
+                           with an index of offsets";
             return Err(Failure::usage("usage.output", message).hint("pass a file name"));
         }
         refuse_input(input, path, &name)?;

@@ -69,7 +69,9 @@ fn read(path: &Path) -> Result<Share, Failure> {
         None => return Err(no_report("not a report: the field schema is missing".into())),
     }
     if report.get("input").is_some_and(|input| input.get("interrupted").is_some()) {
-        return Err(no_report("its run was interrupted, so the shard is incomplete".into()));
+        return Err(no_report(
+            "the run that wrote this report was interrupted, so the shard is incomplete".into(),
+        ));
     }
     let number = |key: &str| report.get("shard").and_then(|shard| shard.get(key)?.as_u64());
     let (Some(index), Some(of)) = (number("index"), number("of")) else {

@@ -105,7 +105,10 @@ impl Call {
         if self.command == command {
             return Ok(());
         }
-        Err(Failure::internal(format!("{} does not produce the table of {command}", self.command)))
+        Err(Failure::internal(format!(
+            "internal error: command {} was called for the table of {command}",
+            self.command
+        )))
     }
 
     /// Returns the result, or an interruption if there was one, because an interrupted capture may appear to end at any

@@ -37,8 +37,8 @@ pub fn find(word: &str, folder: &Path) -> Result<Profile, Failure> {
         return read(&folder.join(word));
     }
     named(word).map_err(|what| {
-        let hint = "grosso profiles lists the profiles; for your own file pass --profile \
-                    FILE.toml";
+        let hint = "grosso profiles lists the built-in profiles; to use a profile file, pass \
+                    --profile FILE.toml";
         Failure::usage("usage.profile", what).hint(hint)
     })
 }

@@ -93,11 +93,16 @@ impl Aside {
     /// Returns the sentence shown to users.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
-            Self::LinkType => "Its link type is not supported.",
-            Self::Options => "It has pcapng options that would be lost in a superframe.",
-            Self::Length => "Its headers are truncated, or its length field is wrong.",
-            Self::Time => "It has no timestamp, or one that does not fit into nanoseconds.",
-            Self::Interfaces => "Too many interfaces are active at once.",
+            Self::LinkType => "The link type is not supported.",
+            Self::Options => "The packet has pcapng options that would be lost in a superframe.",
+            Self::Length => "The headers are truncated, or a length field is wrong.",
+            Self::Time => {
+                "The packet has no timestamp, or a timestamp that exceeds the range of 64-bit \
+                 nanoseconds."
+            }
+            Self::Interfaces => {
+                "The capture has too many interfaces that are active at the same time."
+            }
         }
     }
 }

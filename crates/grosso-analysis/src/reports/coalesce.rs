@@ -115,7 +115,7 @@ impl Report for CoalesceReport {
         text.push_str(&count_lines("waits ended by", &self.waited));
         if self.filtered > 0 {
             let filtered = units::count(self.filtered, "acknowledgment");
-            text.push_str(&format!("  dropped {filtered} that later ones supersede\n"));
+            text.push_str(&format!("  dropped {filtered} superseded by later ones\n"));
         }
         text.push_str(&count_lines("acknowledgments kept", &self.kept));
         // Zeros are printed too, because it is useful to know that no descriptor was missing.

@@ -246,10 +246,10 @@ impl InspectReport {
         let known = superframes.packets - superframes.undecided;
         let about = units::about(superframes.wire_packets_estimate - superframes.undecided);
         let on_wire = match (known, superframes.undecided) {
-            (_, 0) => format!("about {about} on the wire"),
-            (0, _) => "number on the wire unknown".into(),
+            (_, 0) => format!("about {about} wire packets"),
+            (0, _) => "wire packet count unknown".into(),
             (_, undecided) => {
-                format!("about {about} on the wire, plus an unknown number from {undecided}")
+                format!("about {about} wire packets, plus an unknown number from {undecided}")
             }
         };
         let more =
@@ -301,7 +301,7 @@ impl InspectReport {
         if self.tunnels.iter().any(is_in_clear) {
             let recursive = if has_fragments { "--recursive " } else { "" };
             format!(
-                "Packets inside the tunnels: grosso decap {recursive}{input} -w \
+                "To decapsulate packets: grosso decap {recursive}{input} -w \
                      inner.pcapng\n"
             )
         } else if has_fragments {
@@ -318,8 +318,8 @@ impl InspectReport {
             "unknown" => "No IP packets, so there is nothing to classify.",
             "wire" => "These are wire packets: no superframes, no partial checksums.",
             "undecided" => {
-                "Headers only, so no checksum can be verified. The headers are consistent with a \
-                 wire capture: no superframes, no partial checksums."
+                "The capture has only headers, so no checksum can be verified. The headers are \
+                 consistent with a wire capture: no superframes, no partial checksums."
             }
             "sender-host" if has_superframes => {
                 "Captured on the sending host, before segmentation and checksum offload (or on a \
@@ -327,8 +327,8 @@ impl InspectReport {
             }
             "sender-host" if self.checksums.bad > 0 => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, where \
-                 it never happens). These are not wire packets, and some checksums are bad: grosso csum \
-                     verify."
+                 it never happens). These are not wire packets, and some checksums are bad. To list them, \
+                 run grosso csum verify."
             }
             "sender-host" => {
                 "Captured on the sending host, before checksum offload (or on a virtual link, \

@@ -95,7 +95,8 @@ impl Report for One {
         let family = if self.facts.invertible {
             "# Invertible: `segment` restores the original packets exactly."
         } else {
-            "# Lossy: later packets overwrite earlier ones. Use it only on a host that terminates TCP."
+            "# Lossy: the original packets cannot be restored. Use it only on a host that \
+             terminates TCP."
         };
         let _ = writeln!(text, "{}", style.faint(family));
         text + &self.file
@@ -127,7 +128,7 @@ pub const ONE: ReportForm = ReportForm::of::<Envelope<One>>("grosso.profile/1");
 /// A description of each built-in profile, in at most 53 columns.
 const ABOUT: &[(&str, &str)] = &[
     ("linux", "GRO of Linux 7.2, with a larger flow table (default)"),
-    ("linux-8x8", "GRO of Linux 7.2, with its own table of 8 x 8 flows"),
+    ("linux-8x8", "GRO of Linux 7.2, with the kernel's table of 8 x 8 flows"),
     ("linux-6.12", "GRO of Linux 6.12: linux-8x8 with an older IP ID rule"),
     ("inet-lro", "generic LRO of Linux 2.6.24 to 4.4"),
     ("inet-lro-2007", "inet-lro as submitted for review in 2007"),
@@ -135,8 +136,8 @@ const ABOUT: &[(&str, &str)] = &[
     ("freebsd-2011", "tcp_lro of FreeBSD from 2008 to 2012"),
     ("freebsd", "tcp_lro of FreeBSD today, with sorted batches"),
     ("rsc-82599", "receive side coalescing of Intel's 82599 NICs"),
-    ("ndis-rsc", "receive segment coalescing as Windows specifies it"),
-    ("ndis-uro", "UDP receive offload as Windows specifies it"),
+    ("ndis-rsc", "receive segment coalescing as specified for Windows"),
+    ("ndis-uro", "UDP receive offload as specified for Windows"),
     ("dpdk", "TCP in DPDK's GRO library"),
     ("wireguard", "coalescing in wireguard-go for its TUN device"),
 ];

@@ -250,7 +250,7 @@ impl Disorder {
     fn text(&self, style: Style) -> String {
         let Self { not_merged, packets_up, repaired, command, live } = self;
         let lead = format!(
-            "Out of order: {} did not continue their train. {}.",
+            "{} arrived out of order and did not continue a train. {}.",
             units::count(*not_merged, "packet"),
             repaired.text(*packets_up)
         );
@@ -408,10 +408,14 @@ impl WhatifReport {
         if lossy.is_empty() {
             let names = Setting::groups(&self.settings).filter_map(|group| group.first());
             let names: Vec<String> = names.map(Setting::name).collect();
-            return format!("No packets merge with any of the settings of {}", names.join("; "));
+            return format!(
+                "No packets merge with any of these profiles, at any hold time: {}",
+                names.join("; ")
+            );
         }
         format!(
-            "No packets merge with the invertible profiles; {}, but only on hosts that terminate TCP",
+            "No packets merge with the invertible profiles. Lossy profiles are suitable only for \
+             hosts that terminate TCP: {}",
             lossy.join(", ")
         )
     }

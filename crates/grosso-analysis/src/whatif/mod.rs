@@ -244,7 +244,8 @@ fn note_superframes(report: &WhatifReport, session: &Session) {
     }
     let superframes = units::count(superframes, "superframe");
     session.note(format!(
-        "the capture already has {superframes}: this host merged packets, or had not yet split superframes"
+        "the capture already has {superframes}: the capturing host merged received packets, or had \
+         not yet split its own superframes"
     ));
     let input = report.input.words();
     session.hint(&format!("grosso wire {input} -w - | grosso whatif -r -"));

@@ -111,9 +111,9 @@ pub(crate) struct Rules {
     /// End a poll after N packets, at each new timestamp ("stamp"), or before a gap longer than TIME, for example 5us
     #[arg(long, value_name = "N", default_value = replay::Rules::BATCH, value_parser = Batch::parse)]
     pub(crate) batch: Batch,
-    /// Hold trains across polls for this long in capture time: 20us, 1ms or auto [default: from the profile]
+    /// Hold trains across polls for this long in capture time, for example 20us, or auto [default: from the profile]
     ///
-    /// "auto" adapts per flow, up to 100us or auto:TIME.
+    /// "auto" adapts the time to each flow, up to 100us; auto:TIME adapts it up to TIME.
     #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
     /// Restore the order of TCP segments before merging: off, batch or holes [default: from the profile]
@@ -207,7 +207,7 @@ pub(crate) struct Reassemble {
 /// Limits for incomplete datagrams, and the policy for overlaps.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Wait this long in capture time for the rest of a datagram: 500ms, 30s
+    /// Wait this long in capture time for the rest of a datagram, for example 500ms
     #[arg(long, value_name = "TIME", default_value = fragments::Waiting::TIMEOUT, value_parser = parse_time_ns)]
     pub(crate) timeout: u64,
     /// Resolve overlapping fragments with this policy
@@ -302,7 +302,7 @@ pub(crate) struct CsumFix {
 pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) captures: Captures,
-    /// Select the packet by its number, from 1; may also be the last argument
+    /// Select the packet by its number, counted from 1; the number may also be the last argument
     #[arg(
         short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)
     )]

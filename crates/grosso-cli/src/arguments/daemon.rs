@@ -13,17 +13,19 @@ use super::{own::Detail, values::parse_time_ns};
 
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
-    /// First port: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE], fd:N; for a VM unix:PATH or
-    /// vhost-user:PATH, with comma-separated options: connect, offloads=csum+tso4+tso6+uso, mode=660; unix also takes
-    /// dgram, vnet, local=PATH; vhost-user also takes memory=4G (the most memory that a VM may share) and driver (the
-    /// peer is the device)
+    /// First port: IFACE, packet:IFACE, tap:NAME, tun:NAME, xdp:IFACE[:QUEUE] or fd:N; for a VM unix:PATH or
+    /// vhost-user:PATH
+    ///
+    /// Options follow PATH, separated by commas. unix and vhost-user accept connect, offloads=csum+tso4+tso6+uso and
+    /// mode=660. unix also accepts dgram, vnet and local=PATH. vhost-user also accepts memory=4G, which limits the
+    /// memory that a VM can share, and driver, which connects to a device instead of a VM.
     #[arg(value_name = "A")]
     pub(crate) left: String,
     /// Second port
     #[arg(value_name = "B")]
     pub(crate) right: String,
-    /// Hold trains across polls for this long: 0, 20us, 1ms. "auto" adapts per flow, up to 100us or auto:TIME
-    /// [default: from the profile]
+    /// Hold trains across polls for this long, for example 20us or 1ms; "auto" adapts the time to each flow, up to
+    /// 100us, and auto:TIME up to TIME [default: from the profile]
     #[arg(long, value_name = "TIME", value_parser = HoldTime::parse)]
     pub(crate) hold: Option<HoldTime>,
     /// Restore the order of TCP segments before merging: off, batch, holes, or holes:TIME [default: from the profile]
@@ -35,7 +37,7 @@ pub(crate) struct Bridge {
     /// Allow lossy profiles: this host terminates all TCP from its TUN or TAP device
     #[arg(long)]
     pub(crate) terminates: bool,
-    /// Expand each acknowledgment of merged packets into one per two packets
+    /// Expand each acknowledgment of merged packets into one acknowledgment per two packets
     #[arg(long, requires = "terminates")]
     pub(crate) expand_acks: bool,
     /// Merge nothing; still split superframes for ports without segmentation offload
@@ -51,7 +53,7 @@ pub(crate) struct Bridge {
     /// Read at most this many frames per poll [default: 64]
     #[arg(long, value_name = "FRAMES", hide_short_help = true)]
     pub(crate) poll_budget: Option<u16>,
-    /// Poll for frames this long before sleeping, as net.core.busy_poll does: 50us [default: 0]
+    /// Poll for frames this long before sleeping, for example 50us; like net.core.busy_poll [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time_ns, hide_short_help = true)]
     pub(crate) busy_poll: Option<u64>,
     /// Impair frames in both directions, for example 'delay 5ms jitter 1ms loss 0.1%'

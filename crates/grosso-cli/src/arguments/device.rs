@@ -1,4 +1,4 @@
-//! Commands on devices of this machine.
+//! Commands for devices on this machine.
 
 use std::{
     net::SocketAddr,
@@ -183,11 +183,11 @@ pub(crate) struct Doctor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {
-    /// `grosso capture` on interfaces of this machine
+    /// `grosso capture` with interfaces on this machine
     Capture,
-    /// `grosso bridge` and `grosso run` on interfaces, TUN and TAP devices of this machine
+    /// `grosso bridge` and `grosso run` with interfaces, TUN and TAP devices on this machine
     Bridge,
-    /// `grosso tunnel` with TUN and TAP devices of this machine
+    /// `grosso tunnel` with TUN and TAP devices on this machine
     Tunnel,
     /// `grosso lab` in private network namespaces
     Lab,

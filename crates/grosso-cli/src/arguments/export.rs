@@ -21,7 +21,7 @@ pub(crate) struct Export {
     /// Write one row per train to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trains: Option<PathBuf>,
-    /// Write one row per direction of a flow to this file
+    /// Write one row per flow direction to this file
     #[arg(long, value_name = "FILE", value_parser = parse_flow_file)]
     pub(crate) flows: Option<PathBuf>,
     /// Write only the flows of shard I of N, for example 2/4

@@ -53,7 +53,7 @@ pub(crate) enum PacketsOf {
 }
 
 pub(crate) const EXTCAP_HELP: &str = "\
-Adds each interface of this machine to Wireshark's capture sources, with packets
+Adds each interface on this machine to Wireshark's capture sources, with packets
 as on the wire. Wireshark runs the programs in its extcap directory, so link grosso
 there:
 

@@ -142,7 +142,7 @@ pub(crate) struct LabOptions {
     /// Set the congestion control of the lab's sockets
     #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
     pub(crate) congestion: String,
-    /// Hold trains across polls for this long: 0, 20us, 1ms
+    /// Hold trains across polls for this long, for example 20us or 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
     /// Send from a file, without a copy in the sender
@@ -168,10 +168,10 @@ pub(crate) struct LabOptions {
 pub(crate) struct LabLro {
     #[command(flatten)]
     pub(crate) measuring: LabOptions,
-    /// Send TCP segments without timestamps, as in 2007
+    /// Send TCP segments without timestamps, as in the 2007 measurement
     #[arg(long, hide_short_help = true)]
     pub(crate) no_timestamps: bool,
-    /// Set the maximum size of TCP socket buffers; 16777216 in 2007
+    /// Set the maximum size of TCP socket buffers; the 2007 measurement used 16777216
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(65_536..=67_108_864))]
     pub(crate) buffers: Option<u32>,
@@ -392,13 +392,13 @@ pub(crate) struct LabRun {
     /// Set the maximum packet size, counted from the IP header
     #[arg(long, value_name = "N", default_value = "1500", value_parser = clap::value_parser!(u16).range(1280..=65521))]
     pub(crate) mtu: u16,
-    /// Impair the link in both directions: 'delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7'
+    /// Impair the link in both directions, for example 'delay 5ms jitter 1ms loss 0.1% seed 7'
     #[arg(long, value_name = "IMPAIRMENTS")]
     pub(crate) impair: Option<Impairment>,
     /// Merge nothing: forward every packet unchanged
     #[arg(long)]
     pub(crate) no_coalesce: bool,
-    /// Hold trains across polls for this long: 0, 20us, 1ms
+    /// Hold trains across polls for this long, for example 20us or 1ms
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time_ns)]
     pub(crate) hold: u64,
     /// Start a server on host a or b first, and wait until it listens

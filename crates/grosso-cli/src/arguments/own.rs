@@ -14,7 +14,7 @@ use super::{Export, Merge};
 /// Options for reading a capture.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
-    /// Override the link type: ethernet, raw, null, sll, sll2, or a number
+    /// Override the link type: ethernet, raw, null, sll, sll2, ppp, pppoe, or a number
     #[arg(long, value_name = "TYPE", value_parser = parse_link, hide_short_help = true)]
     pub(crate) linktype: Option<LinkType>,
     /// Exit 0 even if the input ends inside a packet

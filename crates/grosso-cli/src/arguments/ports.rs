@@ -23,7 +23,8 @@ impl TunnelPorts {
 /// Values of `--port`, one by one, and the value of `--l2tp`.
 #[derive(Args, Debug)]
 struct PortWords {
-    /// Set the UDP port of a tunnel: vxlan=8472, geneve=PORT, gue=PORT, vxlan-gpe=PORT, fou=PORT/PROTOCOL
+    /// Set the UDP port of a tunnel, for example vxlan=8472; the tunnels are vxlan, vxlan-gpe, geneve, gue and
+    /// fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
     ports: Vec<TunnelPort>,
     /// Set the L2TPv3 session format: cookie size in bytes and sublayer, for example 4/default or 0/none

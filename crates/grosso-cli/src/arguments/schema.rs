@@ -5,7 +5,7 @@ use clap::Args;
 /// Without a command, lists the commands and their JSON schemas
 #[derive(Args, Debug)]
 pub(crate) struct Schema {
-    /// Command name, for example csum verify; "error" is the report of a failed command
+    /// Command name, for example csum verify; or "error" for the report of a failure
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }

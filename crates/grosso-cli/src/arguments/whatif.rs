@@ -30,7 +30,7 @@ pub(crate) struct Whatif {
         default_value = whatif::Whatif::PROFILES
     )]
     pub(crate) profile: Vec<String>,
-    /// Compare these hold times (capture time), separated by commas; "auto" adapts per flow
+    /// Compare these hold times (capture time), separated by commas; "auto" adapts the time to each flow
     #[arg(
         long,
         value_name = "TIMES",

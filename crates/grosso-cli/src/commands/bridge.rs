@@ -96,7 +96,7 @@ fn spec(options: &Bridge) -> Result<PathSpec, Failure> {
     let (left, right) = (port(&options.left)?, port(&options.right)?);
     if options.expand_acks && !left.expands_acks() && !right.expands_acks() {
         return Err(usage(format!(
-            "--expand-acks: neither {left} nor {right} leads to a host",
+            "--expand-acks requires a tap, tun or fd port, but the ports are {left} and {right}",
             left = left.device,
             right = right.device
         )));

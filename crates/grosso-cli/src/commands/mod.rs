@@ -250,7 +250,8 @@ fn absent(command: &str, fits: bool, feature: &str) -> Failure {
             "commands that read captures work on this system: grosso inspect, wire, csum, ...";
         return Failure::environment("environment.not_linux", message).hint(hint);
     }
-    let message = format!("{command}: not in this build, which lacks the feature {feature}");
+    let message =
+        format!("{command}: not included in this build, because the feature {feature} is disabled");
     let hint = format!("cargo install --locked --path crates/grosso-cli --features {feature}");
     Failure::environment("environment.left_out", message).hint(hint)
 }

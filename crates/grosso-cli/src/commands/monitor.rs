@@ -45,8 +45,8 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
         return print(options, session);
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() || session.talk.json {
-        let message = "monitor: the full screen needs a terminal";
-        let hint = "for text: grosso monitor --once, or -b for repeated output";
+        let message = "monitor: full-screen mode needs a terminal";
+        let hint = "to print text, use grosso monitor --once, or -b for repeated output";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
     // Errors are reported before the screen is switched.

@@ -179,7 +179,7 @@ impl Daemon<'_> {
             }
         }
         if self.options.user.is_none() && config.user != self.config.user {
-            session.talk.note("user: a change takes effect at the next start");
+            session.talk.note("user: the change takes effect at the next start of grosso run");
         }
         self.observe(&config, session);
         self.config = config;
@@ -211,8 +211,10 @@ impl Daemon<'_> {
     /// Restarts a path that panicked, or returns its failure if it must not be restarted.
     fn start_again(&mut self, name: &str, defect: Failure, session: &Session) -> Option<Failure> {
         if !self.restarts.allow(name, Instant::now()) {
-            let hint =
-                format!("restarted {RESTARTS_MAX} times within a minute; SIGHUP starts it again");
+            let hint = format!(
+                "the path was restarted {RESTARTS_MAX} times within a minute; to start it again, \
+                 send SIGHUP"
+            );
             return Some(defect.hint(hint));
         }
         let spec = self.config.paths.iter().find(|spec| spec.name == name);

@@ -34,7 +34,8 @@ pub(super) const FORMS: [ReportForm; 2] = [StatsReport::FORM, DeviceLine::FORM];
 /// Runs the command.
 pub(crate) fn run(options: &Stats, session: &mut Session) -> Result<Exit, Failure> {
     if session.talk.json && options.interval.is_some() && options.count != Some(1) {
-        let message = "stats: --json prints a single object, but --interval asks for a series";
+        let message = "stats: --json and --interval cannot be combined, because --json prints a \
+                       single object";
         return Err(Failure::usage("usage.json", message).hint("use --jsonl instead of --json"));
     }
     let result = series(options, session);
@@ -96,7 +97,7 @@ pub(crate) fn running(
         let message = format!("{command}: no running data path uses the device {missing}");
         let hint = match there.is_empty() {
             true => "the running data paths have no devices".to_owned(),
-            false => format!("devices of data paths: {}", harmless(&there.join(", "))),
+            false => format!("the data paths use these devices: {}", harmless(&there.join(", "))),
         };
         return Err(Failure::environment("environment.no_device", message).hint(hint));
     }

@@ -69,8 +69,8 @@ pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),
         Broken::Stuck { .. } => {
-            let hint = "the thread waits in a system call (for example on a frozen file system), \
-                        or a debugger stopped it; see /proc/PID/task/*/stack";
+            let hint = "the thread may be blocked in a system call (for example, on a frozen file \
+                        system) or stopped by a debugger; see /proc/PID/task/*/stack";
             return Failure::stuck(format!("{command}: {error}")).hint(hint);
         }
         Broken::Port(PortError::Gone { .. }) => "environment.device_gone",
@@ -102,10 +102,10 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
         let shed = reading.counters.value("drop_rx_ring_share");
         (lost + shed > 0).then(|| {
             format!(
-                "{0}: {lost} frames dropped because the receive ring was full, and {shed} dropped early because \
-                 their flows exceeded their share of the ring; use a larger ring: --rx PACKETS for bridge, or \
-                 rx = PACKETS in the configuration file; if the device itself drops packets \
-                 (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
+                "{0}: {lost} frames dropped because the receive ring was full, and {shed} dropped \
+                 early because their flows exceeded their share of the ring. Use a larger ring: \
+                 --rx PACKETS for bridge, or rx = PACKETS in the configuration file. If the device \
+                 itself drops packets (ethtool -S {0}), run ethtool -G {0} rx PACKETS",
                 reading.device
             )
         })
@@ -119,8 +119,8 @@ fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
         let lost = reading.counters.value("drop_tx_service_tag");
         (lost > 0).then(|| {
             format!(
-                "{0}: {1} dropped: on packet sockets, the MTU leaves no room for their 802.1ad tag; \
-                 raise the MTU by 4 bytes per tag: ip link set {0} mtu 1504 instead of 1500",
+                "{0}: {1} dropped, because packet sockets count an 802.1ad tag as part of the MTU. Raise \
+                 the MTU by 4 bytes per tag, for example from 1500 to 1504: ip link set {0} mtu 1504",
                 reading.device,
                 units::count(lost, "frame")
             )
@@ -192,8 +192,8 @@ mod tests {
         let notes =
             tag_notes(&[reading("e0", "drop_tx_too_long"), reading("e1", "drop_tx_service_tag")]);
         let [note] = &notes[..] else { panic!("{notes:?}") };
-        assert!(note.starts_with("e1: 5 frames dropped: on packet sockets, the MTU"), "{note}");
-        assert!(note.contains("no room for their 802.1ad tag"), "{note}");
+        assert!(note.starts_with("e1: 5 frames dropped, because packet sockets"), "{note}");
+        assert!(note.contains("an 802.1ad tag as part of the MTU"), "{note}");
         assert!(note.contains("ip link set e1 mtu 1504"), "{note}");
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
     match made {
         Ok(networks) => networks.try_into().ok(),
         Err(error) => {
-            skip(&format!("no private network namespace: {error}"));
+            skip(&format!("cannot create a private network namespace: {error}"));
             None
         }
     }

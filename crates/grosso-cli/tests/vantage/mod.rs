@@ -100,7 +100,8 @@ impl Chain {
         }
         pin();
         let made = Self::make(has_router);
-        made.map_err(|error| skip(&format!("no private network namespace: {error}"))).ok()
+        made.map_err(|error| skip(&format!("cannot create a private network namespace: {error}")))
+            .ok()
     }
 
     fn make(has_router: bool) -> io::Result<Self> {

@@ -283,7 +283,7 @@ fn ask_one(path: &Path, ask: &Ask) -> io::Result<Answer> {
         };
         reply.extend_from_slice(&buffer[..count]);
         if reply.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is incomplete"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply is incomplete"));
         }
     }
     understand(&reply)

@@ -70,7 +70,9 @@ pub(super) fn refused(refusal: Refusal) -> Vec<u8> {
         Refusal::TooLong => {
             ("431 Request Header Fields Too Large", "", "the request is too long\n")
         }
-        Refusal::NotFound { .. } => ("404 Not Found", "", "the pages are /metrics and /healthz\n"),
+        Refusal::NotFound { .. } => {
+            ("404 Not Found", "", "available pages: /metrics and /healthz\n")
+        }
         Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "use GET\n"),
     };
     let head = matches!(refusal, Refusal::NotFound { head: true });

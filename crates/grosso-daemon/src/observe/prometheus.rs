@@ -33,8 +33,8 @@ fn print_stuck(page: &mut String, readings: &[DeviceReading]) {
     if paths.is_empty() {
         return;
     }
-    let help = "1 if a thread of the path did not answer in time; the counters are then the last known \
-                ones.";
+    let help = "1 if a thread of the path did not answer in time; the counters then have their \
+                last known values.";
     let _ = writeln!(page, "# HELP grosso_path_stuck {help}\n# TYPE grosso_path_stuck gauge");
     for (path, is_stuck) in paths {
         let stuck = u8::from(is_stuck);

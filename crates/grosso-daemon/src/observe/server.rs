@@ -282,7 +282,7 @@ fn answer_line(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
     }
     let asked = match end {
         Some(end) => serde_json::from_slice(&bytes[..end]).map_err(|error| error.to_string()),
-        None => Err(format!("a line of more than {ASK_BYTES_MAX} bytes")),
+        None => Err(format!("the line is longer than {ASK_BYTES_MAX} bytes")),
     };
     let answer = match asked {
         Ok(Ask::Counters { per_queue }) => {

@@ -215,7 +215,7 @@ fn traffic() -> Vec<Counter> {
             "Bytes of the wire packets received, headers included.",
             |side| side.rx.rx_wire.bytes,
         ),
-        plain("rx_frames", "frames", "Frames received, as the device delivered them.", |side| {
+        plain("rx_frames", "frames", "Frames received, as delivered by the device.", |side| {
             side.rx.rx_frames
         }),
         plain(
@@ -234,7 +234,7 @@ fn traffic() -> Vec<Counter> {
         plain(
             "tx_no_room",
             "times",
-            "Number of times that the device queue was full and frames waited.",
+            "Number of times that frames waited because the device queue was full.",
             |side| side.tx.no_room,
         ),
     ]
@@ -294,7 +294,8 @@ fn held() -> Vec<Counter> {
         Counter::new(
             "rx_gro_held",
             "trains",
-            "Trains currently held to wait for more packets from the device, including trains of one packet.",
+            "Trains currently held until more packets arrive from the device; trains of one packet \
+             are included.",
             CounterSource::Held,
         )
         .gauge(),
@@ -408,7 +409,7 @@ fn flushes() -> Vec<Counter> {
     let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
     let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
     let metric = "rx_gro_flush_total";
-    let all = "Flushed trains of packets from the device, by reason.";
+    let all = "Trains of received packets that were flushed, by reason.";
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {
@@ -423,10 +424,10 @@ fn flushes() -> Vec<Counter> {
 
 /// Returns the counters for the reasons why packets were not part of a train.
 fn passes() -> Vec<Counter> {
-    let all = "Frames from the device that cannot be in a train, by reason.";
+    let all = "Frames from the device that cannot be part of a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
         let name = reason.name();
-        let help = format!("Frames that cannot be in a train: {}", lower(reason.sentence()));
+        let help = format!("Frames that cannot be part of a train: {}", lower(reason.sentence()));
         let source = CounterSource::Coalescer(|stats, index| stats.passed[index], index);
         Counter::new(format!("rx_gro_pass_{name}"), "frames", &help, source)
             .of("rx_gro_pass_total", all, Label::Value("reason", name.to_owned()))
@@ -462,20 +463,20 @@ fn lro() -> Vec<Counter> {
         counter(
             "aggregated",
             "packets",
-            "Packets added to trains, including the first of each, as inet_lro counted them \
-             (rule L4).",
+            "Packets added to trains, including the first packet of each train, as counted by \
+             inet_lro (rule L4).",
             |stats, _| stats.lro().aggregated,
         ),
         counter(
             "flushed",
             "trains",
-            "Trains flushed, including trains of one packet, as inet_lro counted them (rule L4).",
+            "Trains flushed, including trains of one packet, as counted by inet_lro (rule L4).",
             |stats, _| stats.lro().flushed,
         ),
         counter(
             "no_desc",
             "times",
-            "Number of times that no slot for a train was free, as inet_lro counted them (rule L4).",
+            "Number of times that no train slot was free, as counted by inet_lro (rule L4).",
             |stats, _| stats.lro().no_descriptor,
         ),
     ]

@@ -412,7 +412,7 @@ fn requests_that_are_too_long_are_answered_and_read_up_to_a_bound() {
     stream.write_all(cookie.as_bytes()).unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
-    assert!(reply.contains("invalid request: a line of more than 8192 bytes"), "{reply}");
+    assert!(reply.contains("invalid request: the line is longer than 8192 bytes"), "{reply}");
     // The server must close this connection.
     let mut endless = TcpStream::connect(service.metrics().unwrap()).unwrap();
     while endless.write_all(cookie.as_bytes()).is_ok() {}

@@ -40,7 +40,7 @@ fn row(name: &str) -> String {
 const COMMON: &str = "\
 | `features` | all | ethtool's names or `sg`, `tx`, `gso`, `tso`, each `true` or `false`: offloads that Grosso uses \
 and, at a TUN or TAP device, offers to the stack | all that the device has; `unix`, `vhost-user`: those in `offloads` |
-| `fragments` | all | reassemble and make [IP fragments](#fragments) | fragments pass unchanged |
+| `fragments` | all | reassemble and create [IP fragments](#fragments) | fragments pass unchanged |
 | `esp` | all | encrypt and decrypt with [ESP](#esp) | packets pass unchanged |
 ";
 

@@ -138,7 +138,7 @@ impl LinkSettings {
         match self.mtu.filter(|mtu| !(ipv4::MTU_MIN..=longest).contains(mtu)) {
             Some(mtu) => {
                 let least = ipv4::MTU_MIN;
-                Err(format!("mtu {mtu}: {device} accepts {least} to {longest}"))
+                Err(format!("mtu {mtu} is out of range: {device} accepts {least} to {longest}"))
             }
             None => Ok(()),
         }
@@ -159,7 +159,7 @@ pub(super) const fn mtu<D: HasLink>() -> PortSetting<D> {
 /// Returns the state of a port with an interface.
 pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
     let set: fn(&mut D, bool) = |device, up| device.link_mut().up = Some(up);
-    PortSetting::new("up", "set the device up or down", default, Set::Switch(set))
+    PortSetting::new("up", "bring the device up or down", default, Set::Switch(set))
 }
 
 /// Settings of a host behind a TUN or TAP device.

@@ -38,9 +38,9 @@ use super::{
 };
 
 registry::devices! {
-    packet: PacketDevice { Packet = KIND, "An interface, through packet sockets."; }
+    packet: PacketDevice { Packet = KIND, "An interface, accessed through packet sockets."; }
     tap: TapDevice { Tap = TAP, "A TAP device."; Tun = TUN, "A TUN device."; }
-    xdp: XdpDevice { Xdp = KIND, "An interface, through AF_XDP."; }
+    xdp: XdpDevice { Xdp = KIND, "An interface, accessed through AF_XDP."; }
     unix: Unix { Unix = KIND, "A Unix socket."; }
     vhost: Vhost { Vhost = KIND, "The device of a VM."; }
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
@@ -95,7 +95,7 @@ impl PortSpec {
     pub fn set(&mut self, name: &str, value: SettingValue) -> Result<(), String> {
         self.device.set(name, value).unwrap_or_else(|| {
             let ports = registry::ports_with(name);
-            Err(format!("{name} applies to {ports}, not to {}", self.device))
+            Err(format!("option `{name}` applies only to {ports}, not to {}", self.device))
         })
     }
 
@@ -114,12 +114,15 @@ impl PortSpec {
     pub fn check(&self) -> Result<(), String> {
         let device = self.device.port();
         if device.tunnel().is_some() && self.features != Features::ALL {
-            return Err(format!("features applies to devices, not to {}", self.device));
+            return Err(format!(
+                "option `features` applies only to devices, not to {}",
+                self.device
+            ));
         }
         if self.terminates() && self.has_stages() {
             return Err(
-                "terminates cannot be combined with fragments or esp: such a port forwards packets and does not \
-                 terminate TCP"
+                "`terminates` cannot be combined with `fragments` or `esp`, because a port with \
+                 either of these options forwards packets and does not terminate TCP"
                     .into(),
             );
         }
@@ -153,7 +156,8 @@ impl PortSpec {
         (!names.is_empty()).then(|| {
             let names = names.join(", ");
             format!(
-                "{}: also disabled, because they depend on disabled features: {names}",
+                "{}: these features are also disabled, because they depend on disabled features: \
+                 {names}",
                 self.device
             )
         })
@@ -224,15 +228,27 @@ mod tests {
         };
         assert_eq!(
             refused("eth1", &[("persist", Switch(true))]).as_deref(),
-            Some("persist applies to tap, tun and fd ports, not to eth1")
+            Some("option `persist` applies only to tap, tun and fd ports, not to eth1")
         );
         let expands = [("terminates", Switch(true)), ("expand-acks", Switch(true))];
         for (word, settings, why) in [
-            ("tap:t", &[("promisc", Switch(false))][..], "promisc applies to packet ports, not to"),
-            ("fd:3", &[("mtu", Bytes(1500))], "mtu applies to packet, tap, tun and xdp ports"),
-            ("xdp:e", &[("rx", Count(64))], "rx applies to packet ports"),
-            ("e", &[("partial-checksums", Switch(true))], "partial-checksums applies to xdp ports"),
-            ("e", &expands, "terminates applies to tap, tun and fd ports"),
+            (
+                "tap:t",
+                &[("promisc", Switch(false))][..],
+                "option `promisc` applies only to packet ports, not to",
+            ),
+            (
+                "fd:3",
+                &[("mtu", Bytes(1500))],
+                "option `mtu` applies only to packet, tap, tun and xdp ports",
+            ),
+            ("xdp:e", &[("rx", Count(64))], "option `rx` applies only to packet ports"),
+            (
+                "e",
+                &[("partial-checksums", Switch(true))],
+                "option `partial-checksums` applies only to xdp ports",
+            ),
+            ("e", &expands, "option `terminates` applies only to tap, tun and fd ports"),
             ("tap:t", &expands[1..], "expand-acks needs a port with terminates = true"),
             ("e", &[("rx", Count(100))], "invalid ring of 100 slots"),
             ("e", &[("rx-buf-len", Count(128))], "invalid ring of 4096 slots of 128 bytes"),
@@ -241,12 +257,24 @@ mod tests {
             ("e", &[("tx", Count(1))], "tx: "),
             ("e", &[("tx", Count(100))], "tx: "),
             ("e", &[("tx", Count(16384))], "tx: "),
-            ("tap:t", &[("tx", Count(64))], "tx applies to packet ports"),
-            ("tap:t", &[("mtu", Bytes(65522))], "mtu 65522: tap:t accepts 68 to 65521"),
-            ("tun:t", &[("mtu", Bytes(67))], "mtu 67: tun:t accepts 68 to 65535"),
-            ("unix:/s", &[("mtu", Bytes(9000))], "mtu applies to"),
-            ("vhost-user:/s", &[("vnet_hdr", Count(10))], "vnet_hdr applies to tap, tun, unix and"),
-            ("unix:/s,offloads=csum", &[], "unix:/s,offloads=csum: offloads need virtio headers"),
+            ("tap:t", &[("tx", Count(64))], "option `tx` applies only to packet ports"),
+            (
+                "tap:t",
+                &[("mtu", Bytes(65522))],
+                "mtu 65522 is out of range: tap:t accepts 68 to 65521",
+            ),
+            ("tun:t", &[("mtu", Bytes(67))], "mtu 67 is out of range: tun:t accepts 68 to 65535"),
+            ("unix:/s", &[("mtu", Bytes(9000))], "option `mtu` applies only to"),
+            (
+                "vhost-user:/s",
+                &[("vnet_hdr", Count(10))],
+                "option `vnet_hdr` applies only to tap, tun, unix and",
+            ),
+            (
+                "unix:/s,offloads=csum",
+                &[],
+                "unix:/s,offloads=csum: offloads require virtio headers",
+            ),
         ] {
             let found = refused(word, settings).unwrap();
             assert!(found.starts_with(why), "{word}: {found}");

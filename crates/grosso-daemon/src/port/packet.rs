@@ -33,7 +33,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
     word: "packet",
     forms: &["IFACE", "packet:IFACE"],
     examples: "`eth1`, `packet:eth1`",
-    meaning: "an interface, through packet sockets",
+    meaning: "an interface, accessed through packet sockets",
     parse: |name| Ok(PacketDevice { interface: interface(name)?, ..PacketDevice::default() }),
     settings: &[
         mtu(),
@@ -58,7 +58,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
             "bytes of a slot: a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB. Longer \
              frames wait in the socket's queue; if that is full, or they exceed 66 KiB, they are \
              dropped and counted. BIG TCP needs 131072 or more",
-            "for packets of the MTU; without `CAP_NET_ADMIN` of the host, 64 KiB and a page",
+            "one packet of MTU size; without `CAP_NET_ADMIN` on the host, 64 KiB plus one page",
             Set::Count(|device, bytes| {
                 device.slot_bytes = Some(bytes);
                 Ok(())
@@ -66,8 +66,8 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "tx",
-            "slots of the transmit ring, a power of two from 2 to 8192, each for a packet of the \
-             MTU; `--tx` of `grosso bridge`",
+            "slots of the transmit ring, a power of two from 2 to 8192, each for one packet of MTU \
+             size; `--tx` of `grosso bridge`",
             "256",
             Set::Count(|device, slots| {
                 device.transmit_slots = Some(slots);
@@ -115,8 +115,8 @@ impl PortDevice for PacketDevice {
         if !slots.is_power_of_two() || (RingLayout { slot_bytes, slots }).checked().is_err() {
             return Err(format!(
                 "invalid ring of {slots} slots of {slot_bytes} bytes: rx must be a power of two; \
-                 rx-buf-len a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB; \
-                 the whole ring at most 1 GiB",
+                 rx-buf-len must be a multiple of 64 from 256 to 16384, or of the page size up to \
+                 1 MiB; the whole ring must not exceed 1 GiB",
             ));
         }
         match self.transmit_slots {

@@ -23,7 +23,7 @@ pub(super) const KIND: PortKind<PassedDevice> = PortKind {
     word: "fd",
     forms: &["fd:NUMBER"],
     examples: "`fd:3`",
-    meaning: "a queue of a TUN or TAP device that another program opened and passed on",
+    meaning: "a queue of a TUN or TAP device that another program opened and passed to Grosso",
     parse: |number| match number.parse() {
         Ok(number @ 3..) => Ok(PassedDevice { number, queue: QueueSettings::default() }),
         _ => Err(format!("\"fd:{number}\": expected a descriptor number of at least 3")),

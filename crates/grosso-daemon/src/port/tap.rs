@@ -42,8 +42,8 @@ pub(super) const TAP: PortKind<TapDevice> = PortKind {
     word: "tap",
     forms: &["tap:NAME"],
     examples: "`tap:NAME`",
-    meaning: "a TAP device, created or attached to; the kernel replaces `%d` in the name with a \
-              number",
+    meaning: "a TAP device, which is created if it does not exist; the kernel replaces `%d` in the \
+              name with a number",
     parse: |name| Ok(TapDevice::new(interface(name)?, Layer::Ethernet)),
     settings: SETTINGS,
 };
@@ -52,7 +52,7 @@ pub(super) const TUN: PortKind<TapDevice> = PortKind {
     word: "tun",
     forms: &["tun:NAME"],
     examples: "`tun:NAME`",
-    meaning: "a TUN device, created or attached to",
+    meaning: "a TUN device, which is created if it does not exist",
     parse: |name| Ok(TapDevice::new(interface(name)?, Layer::Ip)),
     settings: SETTINGS,
 };
@@ -76,7 +76,7 @@ pub(super) const fn vnet_hdr<D: HasQueue>() -> PortSetting<D> {
 
 pub(super) const fn terminates<D: HasQueue>() -> PortSetting<D> {
     let set: fn(&mut D, bool) = |device, is_on| device.queue_mut().host.terminates = is_on;
-    let meaning = "the host behind the device terminates all TCP that reaches it and forwards none";
+    let meaning = "the host terminates all TCP that it receives from the device, and forwards none";
     PortSetting::new("terminates", meaning, "`false`", Set::Switch(set))
 }
 

@@ -44,8 +44,8 @@ impl PortDevice for Description {
         }
         if self.senders(queues) == Some(0) {
             return Err(format!(
-                "{name} has too few source ports for {queues} queues, each of which needs its own: \
-                 use fewer queues, or more ports with {}",
+                "{name} has too few source ports: each of the {queues} queues needs a separate \
+                 port; use fewer queues, or more ports with {}",
                 if self.kind.has_port() { "srcport" } else { "encap-sport auto" }
             ));
         }

@@ -71,10 +71,11 @@ impl Unix {
     fn check_options(&self) -> Result<(), &'static str> {
         let has_own_file = !self.connects || self.kind == UnixKind::Datagram;
         match (&self.local, self.connects && self.kind == UnixKind::Datagram) {
-            (None, true) => Err("dgram with connect needs local=PATH, for the replies"),
-            (Some(_), false) => Err("local requires dgram and connect"),
+            (None, true) => Err("dgram with connect also needs local=PATH, a path for the replies"),
+            (Some(_), false) => Err("`local` requires dgram and connect"),
             _ if self.mode.is_some() && !has_own_file => {
-                Err("mode applies to a socket that Grosso creates, not to a stream that connects")
+                Err("`mode` is valid only for a socket that Grosso creates; with connect, another \
+                     program creates the socket")
             }
             _ => Ok(()),
         }
@@ -130,7 +131,7 @@ impl PortDevice for Unix {
 
     fn check(&self) -> Result<(), String> {
         if self.offloads.is_some() && self.header.is_none() {
-            return Err(format!("{self}: offloads need virtio headers: add vnet"));
+            return Err(format!("{self}: offloads require virtio headers: add vnet"));
         }
         Ok(())
     }
@@ -225,7 +226,7 @@ pub(super) fn socket(kind: &str, path: &str) -> Result<String, String> {
 /// Parses the permissions of a file.
 pub(super) fn mode(digits: &str) -> Result<u32, &'static str> {
     let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or("mode is octal, for example mode=660")
+    mode.ok_or("expected an octal mode, for example mode=660")
 }
 
 /// Options after the path.
@@ -260,8 +261,8 @@ mod tests {
             ("s,dgrm", "options are dgram, connect"),
             ("s,dgram=1", "no option"),
             ("s,dgram,connect", "local=PATH"),
-            ("s,connect,local=p", "local requires dgram"),
-            ("s,connect,mode=600", "not to a stream that connects"),
+            ("s,connect,local=p", "`local` requires dgram"),
+            ("s,connect,mode=600", "with connect, another program creates the socket"),
             ("s,vnet=11", "10, 12, 20 or 24"),
             ("s,vnet,offloads=tso", "csum, tso4"),
             ("s,vnet,offloads=", "csum, tso4"),

@@ -56,14 +56,13 @@ impl FromStr for Vhost {
         }
         if vhost.connects && vhost.mode.is_some() {
             return Err(wrong(
-                "mode applies to a socket that Grosso creates, not to one that it \
-                              connects to",
+                "`mode` is valid only for a socket that Grosso creates; with connect, another \
+                 program creates the socket",
             ));
         }
         if vhost.is_driver && vhost.memory.is_some() {
             return Err(wrong(
-                "memory limits what a VM shares; with driver, Grosso shares its own \
-                              memory",
+                "`memory` limits the memory that a VM shares; with driver, no VM shares memory",
             ));
         }
         Ok(vhost)
@@ -208,14 +207,14 @@ mod tests {
             ("", "1 to 107 bytes"),
             ("s,dgram", "options are driver, connect"),
             ("s,vnet", "options are driver, connect"),
-            ("s,connect,mode=600", "not to one that it connects to"),
+            ("s,connect,mode=600", "with connect, another program creates the socket"),
             ("s,mode=9", "octal"),
             ("s,memory=", "a size such as 512M"),
             ("s,memory=0", "a size such as 512M"),
             ("s,memory=2T", "at most 1T"),
             ("s,memory=4GB", "a size such as 512M"),
             ("s,memory=99999999999G", "at most 1T"),
-            ("s,driver,memory=1G", "with driver, Grosso shares its own memory"),
+            ("s,driver,memory=1G", "with driver, no VM shares memory"),
             ("s,offloads=tso", "csum, tso4"),
         ] {
             let error = word.parse::<Vhost>().unwrap_err();

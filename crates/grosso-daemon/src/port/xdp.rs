@@ -28,7 +28,8 @@ pub(super) const KIND: PortKind<XdpDevice> = PortKind {
     word: "xdp",
     forms: &["xdp:IFACE[:QUEUE]"],
     examples: "`xdp:eth1`, `xdp:eth1:2`",
-    meaning: "queues of an interface through AF_XDP, starting at the given queue or at 0",
+    meaning: "queues of an interface, accessed through AF_XDP; the first queue is QUEUE (default: \
+              0)",
     parse: |name| {
         let (interface_name, queue) = name.split_once(':').unwrap_or((name, "0"));
         let queue = queue.parse().ok().filter(|queue| *queue < QUEUES_MAX);
@@ -91,7 +92,8 @@ impl PortDevice for XdpDevice {
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         if self.queue as usize + queues > QUEUES_MAX as usize {
             return Err(format!(
-                "{}: {queues} queues starting at this number exceed the maximum of {QUEUES_MAX}",
+                "{}: the first queue number plus the number of queues ({queues}) exceeds the limit \
+                 of {QUEUES_MAX}",
                 self.spelling()
             ));
         }

@@ -38,7 +38,7 @@ pub fn ip(definition: &Definition) -> Exported {
             ("local" | "srcport", Kind::Geneve) => "ip does not have this option for geneve",
             ("gbp", _) if spelt != "gbp" => {
                 words.push("gbp".to_owned());
-                "the kernel takes the policy of a packet from its mark"
+                "the kernel derives the group policy of a packet from its mark"
             }
             ("gpe", _) => {
                 words.push("external gpe".to_owned());
@@ -46,7 +46,7 @@ pub fn ip(definition: &Definition) -> Exported {
             }
             // The kernel supports GPE devices only with `external`.
             ("id" | "remote", _) if is_generic(&description.endpoint) => {
-                "the kernel supports gpe only with external, per route and not per tunnel"
+                "the kernel supports gpe only with external, and then takes this value from routes"
             }
             // iproute2 prints `encap-csum6`, but reads `encap-udp6-csum`.
             ("encap-csum6", _) => {
@@ -73,7 +73,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 continue;
             }
         };
-        notes.push(format!("{why}: {} is left out", word.spell(value)));
+        notes.push(format!("omitted {}: {why}", word.spell(value)));
     }
     let mut text = String::new();
     if let Some((port, encapsulation)) = receiver(&description.endpoint, description.kind) {
@@ -109,7 +109,8 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     if description.kind != Kind::Vxlan {
         let (kind, remote) = (description.kind.name(), description.endpoint.remote);
         notes.push(format!(
-            "the kernel's {kind} has only one remote: all but {remote} are left out"
+            "kernel tunnels of type {kind} have only one remote: all remotes except {remote} are \
+             omitted"
         ));
         return Vec::new();
     }
@@ -149,7 +150,7 @@ pub fn networkd(definition: &Definition) -> Exported {
     header(&mut section, description, &mut notes);
     outer(&mut section, description.kind, endpoint);
     if let Some(mtu_min) = description.mtu_min {
-        notes.push(format!("networkd has no key for mtu-min: {mtu_min} is left out"));
+        notes.push(format!("omitted mtu-min {mtu_min}: networkd has no key for it"));
     }
     if description.kind.has_port() {
         udp(&mut section, description.kind, endpoint, &mut notes);
@@ -216,14 +217,15 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
             if *generic_protocol {
                 section.put("GenericProtocolExtension", true);
                 notes.push(
-                    "the kernel supports gpe only with external, and rejects this configuration"
+                    "the kernel rejects this configuration, because it supports gpe only with \
+                     external"
                         .to_owned(),
                 );
             }
             if policy.is_some_and(|policy| policy > 0) {
                 notes.push(
-                    "the kernel takes the policy of a packet from its mark: the value of gbp is \
-                            left out"
+                    "omitted the value of gbp: the kernel derives the group policy of a packet \
+                     from its mark"
                         .to_owned(),
                 );
             }
@@ -234,7 +236,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
                 section.put("InheritInnerProtocol", true);
             }
             if !options.is_empty() {
-                notes.push("networkd has no key for Geneve options: they are left out".to_owned());
+                notes.push("omitted the Geneve options: networkd has no key for them".to_owned());
             }
         }
         Header::Gre { key, checksum, sequence, .. } => {
@@ -243,7 +245,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
             }
             for (name, is_on) in [("csum", checksum), ("seq", sequence)] {
                 if *is_on {
-                    notes.push(format!("networkd has no key for {name} of GRE: it is left out"));
+                    notes.push(format!("omitted {name}: networkd has no key for this GRE option"));
                 }
             }
         }
@@ -324,7 +326,7 @@ fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<S
         section.put("RemoteChecksumRx", udp.remote_checksum.receive);
     }
     if udp.remote_checksum.complete {
-        notes.push("networkd has no key for noremcsumpartial: it is left out".to_owned());
+        notes.push("omitted noremcsumpartial: networkd has no key for it".to_owned());
     }
 }
 
@@ -343,9 +345,9 @@ fn encapsulation(section: &mut Section, endpoint: &Endpoint, notes: &mut Vec<Str
             _ => "GenericUDPEncapsulation",
         },
     );
-    notes.push("networkd has no key for encap-csum: it is disabled".to_owned());
+    notes.push("networkd has no key for encap-csum: the outer UDP checksum is disabled".to_owned());
     if remote_checksum.transmit {
-        notes.push("networkd has no key for encap-remcsum: it is left out".to_owned());
+        notes.push("omitted encap-remcsum: networkd has no key for it".to_owned());
     }
 }
 
@@ -372,7 +374,7 @@ mod tests {
              tos inherit df unset srcport 49152 65535 dstport 4789 udpcsum remcsumtx gbp\n\
              ip link set t0 up\n"
         );
-        let note = "the kernel takes the policy of a packet from its mark: gbp 7 is left out";
+        let note = "omitted gbp 7: the kernel derives the group policy of a packet from its mark";
         assert_eq!(exported.notes, [note]);
         let gue = ip(&definition("ip6tnl local fd00::1 remote fd00::2 encap gue"));
         assert!(gue.text.starts_with("ip -6 fou add port 6080 gue\nip link add t0 "), "{gue:?}");
@@ -392,7 +394,7 @@ mod tests {
         for kind in ["ipip", "sit"] {
             let exported = ip(&definition(&format!("{kind} {ends}")));
             assert!(!exported.text.contains("ttl"), "{exported:?}");
-            let note = "ip does not accept ttl together with nopmtudisc: ttl 64 is left out";
+            let note = "omitted ttl 64: ip does not accept ttl together with nopmtudisc";
             assert_eq!(exported.notes, [note]);
         }
         let same = ip(&definition(&format!("ipip {ends} ttl inherit")));
@@ -409,13 +411,14 @@ mod tests {
             "ip link add t0 mtu 1400 type vxlan local 192.0.2.1 ttl 64 tos inherit df unset \
              srcport 49152 65535 dstport 4790 udpcsum external gpe\nip link set t0 up\n"
         );
-        let why = "the kernel supports gpe only with external, per route and not per tunnel";
-        let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("{why}: {word} is left out"));
+        let why =
+            "the kernel supports gpe only with external, and then takes this value from routes";
+        let left = ["id 42", "remote 192.0.2.2"].map(|word| format!("omitted {word}: {why}"));
         assert_eq!(exported.notes, left);
         let units = networkd(&definition("vxlan id 42 local 192.0.2.1 remote 192.0.2.2 gpe"));
         assert_eq!(
             units.notes,
-            ["the kernel supports gpe only with external, and rejects this configuration"]
+            ["the kernel rejects this configuration, because it supports gpe only with external"]
         );
     }
 
@@ -435,7 +438,8 @@ mod tests {
         );
         for exported in [ip, networkd] {
             let gretap = exported(&definition(&format!("gretap {more}")));
-            let note = "the kernel's gretap has only one remote: all but 192.0.2.2 are left out";
+            let note = "kernel tunnels of type gretap have only one remote: all remotes except \
+                        192.0.2.2 are omitted";
             assert!(gretap.notes.contains(&note.to_owned()), "{gretap:?}");
             for word in ["192.0.2.3", "fdb", "ageing", "learning", "BridgeFDB"] {
                 assert!(!gretap.text.contains(word), "{gretap:?}");

@@ -54,7 +54,11 @@ impl Words {
             return Ok(());
         }
         let kinds: Vec<&str> = word.kinds.iter().map(|kind| kind.name()).collect();
-        Err(format!("{text} applies to {}, not to {}", kinds.join(", "), self.kind.name()))
+        Err(format!(
+            "option `{text}` applies only to {}, not to {}",
+            kinds.join(", "),
+            self.kind.name()
+        ))
     }
 
     fn unknown(&self, text: &str) -> String {
@@ -182,7 +186,7 @@ pub(super) fn no_such_key(name: &str) -> String {
     }
     match similar(name, word_names().chain(["type"])) {
         Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
-        None => format!("no key \"{name}\" of a tunnel; keys are the options of ip link"),
+        None => format!("tunnels have no key \"{name}\"; keys are the options of ip link"),
     }
 }
 
@@ -198,11 +202,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("external", "not supported: the options apply to the tunnel, not to single packets"),
     ("vnifilter", "not supported: a tunnel has one id"),
-    ("proxy", "not supported: the peer answers address resolution"),
+    ("proxy", "not supported: address resolution is left to the peer"),
     ("rsc", "not supported: packets are not routed"),
     ("l2miss", "not supported: packets to unknown addresses go to all peers"),
     ("l3miss", "not supported: packets to unknown addresses go to all peers"),
-    ("fwmark", "not supported: packets get no mark"),
+    ("fwmark", "not supported: packets are not marked"),
     ("6rd-prefix", "6rd derives peers from addresses, which is not supported: set remote"),
     ("isatap", "ISATAP derives peers from addresses, which is not supported: set remote"),
 ];

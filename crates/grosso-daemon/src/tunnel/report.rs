@@ -173,7 +173,7 @@ impl TunnelFacts {
     /// Formats the MTU with its parts: `1460 (1500 - ip 20 - udp 8 - gue 4)`.
     fn mtu_text(&self) -> String {
         let Some(path) = self.path_mtu else {
-            return format!("{} (no route to {} now)", self.mtu, self.remote);
+            return format!("{} (currently no route to {})", self.mtu, self.remote);
         };
         let overhead: usize = self.overhead.iter().map(|part| part.bytes).sum();
         let sum = self
@@ -251,7 +251,7 @@ impl TunnelFacts {
                 format!("from {source_min}")
             }
             Some(Ports { source_min, source_max, .. }) => {
-                format!("from {source_min}-{source_max} by flow")
+                format!("from {source_min}-{source_max}, chosen per flow")
             }
         }
     }
@@ -371,7 +371,7 @@ mod tests {
             "interface: gue0  (ipip over gue, remcsum)\n\
              \x20 state:    up, process 7\n\
              \x20 endpoint: 192.0.2.2:6080      local: 192.0.2.1\n\
-             \x20 ports:    from 49152-65535 by flow\n\
+             \x20 ports:    from 49152-65535, chosen per flow\n\
              \x20 mtu:      1460 (1500 - ip 20 - udp 8 - gue 4 - private flags 4 - remcsum 4)\n\
              \x20 transfer: 9.31 GiB received, 1.00 KiB sent, last packet: 2 seconds ago\n\
              \x20 offload:  rx 21.4 packets per read, tx 38.0 per send\n\
@@ -434,6 +434,6 @@ mod tests {
         assert!(text.contains("  path:     1280 bytes according to ICMP; "), "{text}");
         assert!(text.contains("  endpoint: [fd00::2]:4789 "), "{text}");
         assert!(text.contains("  ports:    from 9\n"), "{text}");
-        assert!(text.contains("  mtu:      1430 (no route to fd00::2 now)\n"), "{text}");
+        assert!(text.contains("  mtu:      1430 (currently no route to fd00::2)\n"), "{text}");
     }
 }

@@ -86,10 +86,9 @@ impl Opening {
                 Ok(vec![LivePort::Vhost(Box::new(VhostPort::open(options)?))])
             }
             #[cfg(feature = "vhost")]
-            Self::Vhost(_) => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the device of a VM has only one queue",
-            )),
+            Self::Vhost(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a VM device has only one queue"))
+            }
             Self::Packet { name, options } => open_packet(name, *options, queues),
             #[cfg(all(target_os = "linux", feature = "xdp"))]
             Self::Xdp { name, options } => {

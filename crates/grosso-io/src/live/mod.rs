@@ -3,7 +3,7 @@
 //! | port | frames come from and go to |
 //! |---|---|
 //! | [`TapPort`] | this host's network stack, through a TUN or TAP device |
-//! | [`PacketPort`] | an interface, through packet sockets and a mapped ring |
+//! | [`PacketPort`] | an interface, accessed through packet sockets and a mapped ring |
 //! | `XdpPort` | an interface, through an AF_XDP socket (feature `xdp`) |
 //! | [`UnixPort`] | a VM or another program, through a Unix socket |
 //! | `VhostPort` | a VM, through shared memory (feature `vhost`) |

@@ -273,9 +273,9 @@ fn attach(name: &str) -> io::Result<(Redirect, InterfaceName)> {
 pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
     let counter = |name, is_loss, sentence| PortCounter { name, is_loss, sentence };
     let too_long =
-        "The kernel dropped a frame that was too long for a chunk, or for another reason.";
+        "The kernel dropped a frame because it was longer than a chunk, or for another reason.";
     let ring_full = "The kernel dropped a frame because the receive ring was full.";
-    let no_chunk = "The kernel dropped a frame because it had no chunk to store it in.";
+    let no_chunk = "The kernel dropped a frame because no free chunk was available.";
     let implausible = "The kernel returned a chunk that it did not own.";
     [
         (counter("xdp_rx_dropped", true, too_long), kernel.receive_dropped),

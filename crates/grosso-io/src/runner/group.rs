@@ -264,7 +264,7 @@ impl<F: FnOnce()> Drop for AtEnd<F> {
 fn check(paths: usize, processors: &[usize]) -> io::Result<()> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if paths == 0 || paths > QUEUES_MAX {
-        return invalid(format!("{paths} queues; expected 1 to {QUEUES_MAX}"));
+        return invalid(format!("invalid number of queues: {paths}; expected 1 to {QUEUES_MAX}"));
     }
     if processors.is_empty() {
         return Ok(());

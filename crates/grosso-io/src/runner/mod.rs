@@ -140,7 +140,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
             let why = format!(
-                "cannot connect a port of {} frames to a port of {} frames",
+                "cannot connect a port with {} frames to a port with {} frames",
                 left.link(),
                 right.link()
             );

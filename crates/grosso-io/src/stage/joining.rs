@@ -109,7 +109,10 @@ pub(super) fn counters_of_joining(
         (event("ip_reasm_oks", "A datagram was reassembled from its fragments."), stats.datagrams),
         (event("ip_reasm_fails", "An incomplete datagram was dropped."), discarded),
         (
-            event("ip_reasm_timeout", "An incomplete datagram was dropped because it was too old."),
+            event(
+                "ip_reasm_timeout",
+                "An incomplete datagram was dropped because the reassembly timeout expired.",
+            ),
             timeouts,
         ),
         (event("reasm_duplicate", "A duplicate fragment was ignored."), stats.duplicates),

@@ -86,7 +86,7 @@ impl SequenceRecorder {
             (RecordState::Idle, _) => Ok(recorder),
             (RecordState::Waiting, _) => Err(io::Error::new(io::ErrorKind::TimedOut, FROZEN)),
             (RecordState::Failed, Err(kind)) => Err(kind.into()),
-            (RecordState::Failed, Ok(_)) => Err(io::Error::other("the file cannot be written")),
+            (RecordState::Failed, Ok(_)) => Err(io::Error::other("cannot write the file")),
         }
     }
 

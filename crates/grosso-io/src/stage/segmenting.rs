@@ -65,7 +65,10 @@ impl SegmentingStats {
                 self.refused(),
             ),
             (
-                event("frag_superframes", "A superframe of packets longer than the MTU was split."),
+                event(
+                    "frag_superframes",
+                    "A superframe whose packets are longer than the MTU was split.",
+                ),
                 self.superframes,
             ),
         ];
@@ -343,7 +346,7 @@ const REFUSALS: [(&str, &str); 9] = [
         "frag_headers",
         "The headers of a packet longer than the MTU are too long, or not contiguous.",
     ),
-    ("frag_too_long", "A packet is longer than fragment offsets can express."),
+    ("frag_too_long", "A packet is too long for the fragment offset field."),
     (
         "frag_checksum_outside",
         "The partial checksum of a packet is outside the part that is \
@@ -351,5 +354,5 @@ const REFUSALS: [(&str, &str); 9] = [
     ),
     ("frag_ipv4_checksum", "The IPv4 header checksum of a packet longer than the MTU is wrong."),
     ("frag_bytes_missing", "A packet is shorter than its header says."),
-    ("frag_superframe", "A superframe of packets longer than the MTU cannot be split."),
+    ("frag_superframe", "A superframe whose packets are longer than the MTU could not be split."),
 ];

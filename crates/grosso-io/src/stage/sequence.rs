@@ -121,7 +121,10 @@ fn lock(file: &File) -> io::Result<()> {
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
             Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another program uses it"));
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    "another program is using the file",
+                ));
             }
         }
     }
@@ -143,12 +146,12 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     file.rewind()?;
     file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
     if text.is_empty() {
-        return Err(wrong("it is empty, so the sequence numbers of these keys are lost"));
+        return Err(wrong("the file is empty, so the sequence numbers of these keys are lost"));
     }
     match parse(&text) {
         Some((found, numbers)) if found == keys => Ok(numbers),
-        Some(_) => Err(wrong("it belongs to other keys")),
-        None => Err(wrong("it contains no sequence numbers")),
+        Some(_) => Err(wrong("the file belongs to different keys")),
+        None => Err(wrong("the file contains no sequence numbers")),
     }
 }
 
@@ -218,13 +221,13 @@ mod tests {
         assert!(SequenceFile::check(&path, KEYS).is_ok());
         let good = "grosso-esp-sequences/2\nkeys feed\nout 1\nin 2\n";
         for (text, expected) in [
-            ("", "it is empty"),
-            ("hello", "it contains no"),
-            ("grosso-esp-sequences/1\nout 1\nin 2\n", "it contains no"),
-            (&good[..good.len() - 3], "it contains no"),
-            (&good.replace("in 2\n", "in 20")[..good.len()], "it contains no"),
-            (&good.replace("in 2\n", "in 2\nin 3\n"), "it contains no"),
-            (&good.replace("feed", "feee"), "it belongs to other keys"),
+            ("", "the file is empty"),
+            ("hello", "the file contains no"),
+            ("grosso-esp-sequences/1\nout 1\nin 2\n", "the file contains no"),
+            (&good[..good.len() - 3], "the file contains no"),
+            (&good.replace("in 2\n", "in 20")[..good.len()], "the file contains no"),
+            (&good.replace("in 2\n", "in 2\nin 3\n"), "the file contains no"),
+            (&good.replace("feed", "feee"), "the file belongs to different keys"),
         ] {
             std::fs::write(&path, text).unwrap();
             let opened = SequenceFile::open(&path, KEYS).map(|_| ());

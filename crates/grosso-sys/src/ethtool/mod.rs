@@ -115,7 +115,7 @@ pub fn set_feature(
         return Ok(());
     }
     let state = if on { "on" } else { "off" };
-    let why = format!("{name} cannot turn {feature} {state}");
+    let why = format!("{name}: cannot turn {feature} {state}");
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 

@@ -61,7 +61,7 @@ fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize>
     let count = if info[2] == 0 && info[3] == 0 { 0 } else { info[4] as usize };
     if count > NAMES_MAX {
         return Err(io::Error::other(format!(
-            "the driver reports {count} names, which is implausible"
+            "implausible number of names from the driver: {count}"
         )));
     }
     Ok(count)
@@ -72,7 +72,10 @@ fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     if answer.bytes(at..at + 4) == (count as u32).to_ne_bytes() {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::Interrupted, "the device changed while it was read"))
+    Err(io::Error::new(
+        io::ErrorKind::Interrupted,
+        "the device changed while its names were being read",
+    ))
 }
 
 /// Returns the text of a fixed-length field, up to its first zero.

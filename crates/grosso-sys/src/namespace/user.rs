@@ -108,7 +108,9 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
     match child.spawn() {
         Ok(mut started) => {
             started.wait()?;
-            Err(io::Error::other("a process was started that should not have been"))
+            Err(io::Error::other(
+                "internal error: the probe started a program, which it must never do",
+            ))
         }
         Err(error) => match error.raw_os_error() {
             Some(libc::ECANCELED) => Ok(None),

@@ -95,7 +95,10 @@ impl Netlink {
                 result => result?.1,
             };
             let Some(part) = answer.get(..length) else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is too long"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the netlink reply is too long",
+                ));
             };
             // Messages left from a request that failed halfway have another number.
             for message in Messages::new(part).filter(|m| m.sequence == *sequence) {

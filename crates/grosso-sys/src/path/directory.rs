@@ -84,7 +84,7 @@ pub fn prepare_private(path: &Path) -> io::Result<()> {
     if is_directory && facts.st_uid == geteuid().as_raw() && facts.st_mode & 0o022 == 0 {
         return Ok(());
     }
-    let why = "it exists but is not a directory that only this user can write";
+    let why = "the path exists, but is not a directory that only this user can write to";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 

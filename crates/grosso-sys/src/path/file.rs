@@ -211,7 +211,7 @@ fn writable(file: File, place: &Place) -> io::Result<File> {
     let facts = file.metadata()?;
     let is_linked = facts.is_file() && facts.nlink() > 1;
     if is_linked && control_of(place.directory.as_fd())? != Controller::Own {
-        let why = "the file has several hard links, one of them in a directory of another user";
+        let why = "the file has several hard links, and another user can replace one of them";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(file)

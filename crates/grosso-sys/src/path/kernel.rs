@@ -96,7 +96,10 @@ fn checked(path: &Path) -> io::Result<&Path> {
     let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
     match is_plain && TREES.iter().any(|tree| path.starts_with(tree)) {
         true => Ok(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file of the kernel")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path is not in a directory that only root and the kernel control",
+        )),
     }
 }
 

@@ -248,7 +248,7 @@ fn check_link(
         return Ok(());
     }
     let why = format!(
-        "{} contains a symbolic link that user {} owns, or that is in a directory of another \
+        "{}: a symbolic link in this path belongs to user {}, or is in a directory of another \
          user; Grosso follows only links of root, and links of the caller in the caller's \
          directories",
         path.display(),

@@ -47,7 +47,7 @@ impl Pinned {
         }
         if facts.st_nlink > 1 && control_of(place.directory.as_fd())? != Controller::Own {
             return denied(
-                "the socket has several hard links, one of them in a directory of another user",
+                "the socket has several hard links, and another user can replace one of them",
             );
         }
         Ok(Self(file))
@@ -140,7 +140,7 @@ fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
         return Ok(unsafe { OwnedFd::from_raw_fd(number) });
     }
     let replaced = || {
-        let why = "another user replaced the socket while it was created";
+        let why = "another user replaced the socket while it was being created";
         io::Error::new(io::ErrorKind::PermissionDenied, why)
     };
     let file = place.pin().map_err(|_| replaced())?;

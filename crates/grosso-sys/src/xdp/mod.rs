@@ -218,7 +218,7 @@ impl XdpSocket {
     /// not read are sent by the next [`XdpSocket::flush`].
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
-            let why = "the frame belongs to another socket's memory";
+            let why = "the frame is in the memory of a different socket";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         self.reap();

@@ -111,7 +111,7 @@ pub struct TooLong {
 
 impl core::fmt::Display for TooLong {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(formatter, "longer than a chunk of {} bytes", self.chunk_bytes)
+        write!(formatter, "the data does not fit into a chunk of {} bytes", self.chunk_bytes)
     }
 }
 

@@ -227,7 +227,7 @@ fn isolated(test: impl FnOnce(&Control) -> io::Result<()> + Send) {
     thread::scope(|scope| {
         let run = || {
             if let Err(error) = isolate_thread_network() {
-                return skip(&format!("no private network namespace: {error}"));
+                return skip(&format!("cannot create a private network namespace: {error}"));
             }
             // A kernel without IPv6 has no neighbor discovery to silence.
             let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");

@@ -111,20 +111,23 @@ fn conflict(name: &InterfaceName, options: &TunOptions) -> String {
     let driver = Control::new().and_then(|control| ethtool::driver(&control, name));
     let Ok(driver) = driver else { return "the kernel rejects the options".to_owned() };
     if driver.name != "tun" {
-        return format!("it is a device of the driver {}: choose another name", driver.name);
+        return format!("the existing device uses the driver {}: choose another name", driver.name);
     }
     match (driver.bus.as_str(), options.layer, options.queues) {
         ("tap", Layer::Ip, _) => {
-            "it is a TAP device: use Layer::Ethernet, or choose another name".to_owned()
+            "the existing device is a TAP device: use Layer::Ethernet, or choose another name"
+                .to_owned()
         }
         ("tun", Layer::Ethernet, _) => {
-            "it is a TUN device: use Layer::Ip, or choose another name".to_owned()
+            "the existing device is a TUN device: use Layer::Ip, or choose another name".to_owned()
         }
         (_, _, Queues::One) => {
-            "it is a multi-queue device: use Queues::Several, or choose another name".to_owned()
+            "the existing device has several queues: use Queues::Several, or choose another name"
+                .to_owned()
         }
         (_, _, Queues::Several) => {
-            "it is a single-queue device: use Queues::One, or choose another name".to_owned()
+            "the existing device has only one queue: use Queues::One, or choose another name"
+                .to_owned()
         }
     }
 }

@@ -170,8 +170,8 @@ impl<'a> Datagram<'a> {
         let (count, bytes) = (self.count(), self.payload.len());
         if count > 1 && (count > DATAGRAMS_MAX || bytes > BYTES_MAX) {
             let why = format!(
-                "{count} segments of {bytes} bytes in one message: at most {DATAGRAMS_MAX} segments and {BYTES_MAX} \
-                 bytes are possible"
+                "{count} segments of {bytes} bytes do not fit into one message: the limit is \
+                 {DATAGRAMS_MAX} segments and {BYTES_MAX} bytes"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }

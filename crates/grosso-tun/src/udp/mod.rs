@@ -143,8 +143,10 @@ impl Udp {
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         let socket = self.sender.socket_mut();
         if !socket.reaches(peer) {
-            let why =
-                format!("{peer}: the socket at {} has another address family", socket.local());
+            let why = format!(
+                "cannot send to {peer}: the socket at {} has a different address family",
+                socket.local()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         socket.connect(peer)

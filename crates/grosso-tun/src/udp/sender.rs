@@ -83,7 +83,8 @@ impl UdpSender {
             if !self.socket.reaches(datagram.to()) {
                 let (to, local) = (datagram.to(), self.local());
                 let family = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-                let why = format!("{to}: the socket at {local} sends only {family}");
+                let why =
+                    format!("cannot send to {to}: the socket at {local} supports only {family}");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         }

@@ -113,9 +113,7 @@ pub struct OverlapNeedsCoalesce;
 
 impl core::fmt::Display for OverlapNeedsCoalesce {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(
-            "the bytes of overlapping fragments can be combined only in the mode that copies them",
-        )
+        f.write_str("overlapping fragments can be combined only in the mode that copies fragments")
     }
 }
 

@@ -84,17 +84,17 @@ impl NoSegments {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::NotSuperframe => "its segment size is unknown",
-            Self::Whole => "its payload fits into one packet",
-            Self::Headers => "its headers do not end with TCP or UDP",
-            Self::HeadersSplit => "its headers are not contiguous",
-            Self::HeaderTooLong => "its headers are longer than supported",
-            Self::TooManyIpHeaders => "it has more than five IP headers",
-            Self::ChecksumStart => "its partial checksum is not in its TCP or UDP header",
-            Self::GreSequence => "each packet would need its own GRE sequence number",
-            Self::Fragments => "it is an IP fragment, or it must be fragmented instead",
+            Self::NotSuperframe => "the segment size is unknown",
+            Self::Whole => "the payload fits into one packet",
+            Self::Headers => "the innermost header is neither TCP nor UDP",
+            Self::HeadersSplit => "the headers are not contiguous",
+            Self::HeaderTooLong => "the headers are longer than supported",
+            Self::TooManyIpHeaders => "the frame has more than five IP headers",
+            Self::ChecksumStart => "the partial checksum is outside the TCP or UDP header",
+            Self::GreSequence => "each packet would need a separate GRE sequence number",
+            Self::Fragments => "the frame is an IP fragment, or requires IP fragmentation instead",
             Self::TooLong => {
-                "it or one of its packets exceeds the maximum length of an IP datagram"
+                "the frame, or a packet split from it, exceeds the maximum length of an IP datagram"
             }
         }
     }
@@ -117,7 +117,7 @@ pub struct BufferTooSmall {
 
 impl core::fmt::Display for BufferTooSmall {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the next packet needs {} bytes", self.needed)
+        write!(f, "the buffer is too small: the next packet needs {} bytes", self.needed)
     }
 }
 

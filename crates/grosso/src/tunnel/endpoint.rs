@@ -381,8 +381,8 @@ pub enum Contradiction {
 impl fmt::Display for Contradiction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Families => "local and remote address have different families",
-            Self::Carrier => "this header cannot be carried by this protocol",
+            Self::Families => "the local and the remote address must both be IPv4 or both be IPv6",
+            Self::Carrier => "the carrier protocol does not support this header",
             Self::Identifier => "an identifier must be below 2^24",
             Self::PolicyAndProtocol => "group policy and generic protocol cannot be combined",
             Self::Options => "the options are incomplete or longer than 252 bytes",

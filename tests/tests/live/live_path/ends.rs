@@ -263,6 +263,6 @@ fn ports_whose_frames_start_differently_are_not_joined() {
     let refused = DataPath::new(wire, tun, RunOptions::new(1)).err().unwrap();
     assert_eq!(
         refused.to_string(),
-        "cannot connect a port of Ethernet frames to a port of RAW frames"
+        "cannot connect a port with Ethernet frames to a port with RAW frames"
     );
 }

@@ -92,7 +92,7 @@ impl World {
         let [a, engine, b] = match namespaces {
             Ok(namespaces) => namespaces,
             Err(error) => {
-                skip(&format!("no private network namespace: {error}"));
+                skip(&format!("cannot create a private network namespace: {error}"));
                 return None;
             }
         };

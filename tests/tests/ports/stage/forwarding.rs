@@ -188,7 +188,7 @@ fn ends_that_cannot_be_are_refused() {
     };
     let with = |remotes: Vec<IpAddr>| refused(options(Forwarding::new(remotes)));
     assert!(with(vec![REMOTES[0].into()]).contains("configured twice"));
-    assert!(with(vec!["2001:db8::1".parse().unwrap()]).contains("different families"));
+    assert!(with(vec!["2001:db8::1".parse().unwrap()]).contains("both be IPv4 or both be IPv6"));
     let many = (0..REMOTES_MAX as u8).map(|last| [10, 0, 0, last].into()).collect();
     assert!(with(many).contains("at most 64"));
     let mut packets = options(forwarding());

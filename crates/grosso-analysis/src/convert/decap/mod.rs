@@ -159,8 +159,10 @@ fn finish(
     let fragments = tally.refused.count(FRAGMENT);
     if fragments > 0 && !recursive {
         let packets = units::count(fragments, "packet");
-        session.note(format!("{packets} left unchanged: fragments, possibly of tunnel packets"));
-        session.hint("--recursive reassembles the fragments");
+        session.note(format!(
+            "{packets} left unchanged: IP fragments that may belong to tunnel packets"
+        ));
+        session.hint("to reassemble the fragments, pass --recursive");
     }
     let report = DecapReport {
         input: input.facts(done.bytes),

@@ -294,7 +294,8 @@ impl Running {
             CaptureEnd::Interrupted => Ok(Exit::Interrupted),
             CaptureEnd::InterfaceGone => {
                 let message = format!(
-                    "capture: {} was removed; the {packets} packets before that are in {}",
+                    "capture: {} was removed; {packets} packets were captured before that and are \
+                     in {}",
                     source.name(),
                     outputs.name()
                 );

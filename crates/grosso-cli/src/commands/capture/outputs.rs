@@ -126,7 +126,10 @@ impl Outputs {
             && self.monitors.iter().all(|monitor| monitor.gone > 0)
         {
             let (name, packets) = (&monitor.name, units::count(self.packets, "packet"));
-            let message = format!("capture: {name} was removed; dropped {packets} for it");
+            let message = format!(
+                "capture: {name} was removed; the capture ended after {packets}, because it has no \
+                 other output"
+            );
             return Err(Failure::environment("environment.device_gone", message));
         }
         self.servers.iter_mut().try_for_each(PcapServer::flush)?;
@@ -149,7 +152,7 @@ impl Outputs {
     pub(super) fn gone(&self) -> impl Iterator<Item = String> {
         self.monitors.iter().filter(|monitor| monitor.gone > 0).map(|monitor| {
             let packets = units::count(monitor.gone, "packet");
-            format!("{} was removed; dropped {packets} for it", monitor.name)
+            format!("{} was removed; {packets} could not be sent to it", monitor.name)
         })
     }
 

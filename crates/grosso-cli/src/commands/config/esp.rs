@@ -28,16 +28,16 @@ pub(crate) fn esp(options: &ConfigEsp, session: &mut Session) -> Result<Exit, Fa
     let pair = read(options)?;
     write_keys(&options.key_file, &pair)?;
     if pair.is_used {
-        let note = "these keys have been used: the peer rejects sequence numbers that it has \
-                    seen; make new keys for both endpoints, or restart both with sequence number \
-                    0";
+        let note = "these keys have been used before, and the peer rejects sequence numbers that \
+                    it has already received; make new keys for both endpoints, or restart both \
+                    endpoints with sequence number 0";
         session.talk.note(note.to_owned());
     }
     if pair.policies > 0 {
         let s = if pair.policies == 1 { "y" } else { "ies" };
         let note = format!(
-            "{} polic{s} skipped: the port encrypts every packet that sel selects, and level = \"use\" \
-             accepts cleartext",
+            "{} polic{s} skipped, because ports have no policies: a port encrypts every packet \
+             that sel selects, and accepts cleartext only with level = \"use\"",
             pair.policies
         );
         session.talk.note(note);

@@ -94,7 +94,7 @@ pub(super) fn capture() -> Finding {
 /// Checks whether devices of the host can be created and configured.
 pub(super) fn devices(host: &Host) -> Finding {
     if host.capabilities.contains(&"net_admin") {
-        Finding::ok("devices", "TUN, TAP and other devices of this machine can be configured")
+        Finding::ok("devices", "TUN, TAP and other devices on this machine can be configured")
     } else {
         Finding::fail("devices", "needs CAP_NET_ADMIN").needs(&["net_admin"])
     }

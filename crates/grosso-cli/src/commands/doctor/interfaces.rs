@@ -12,13 +12,13 @@ use super::{finding::Finding, host::Host};
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     let links = Netlink::new().and_then(|netlink| netlink.links());
     let (Ok(links), Ok(control)) = (links, Control::new()) else {
-        return vec![Finding::warn("interfaces", "the kernel does not list the interfaces")];
+        return vec![Finding::warn("interfaces", "cannot list the network interfaces")];
     };
     let real = links.iter().filter(|link| link.kind.is_none() && link.hardware_type == ETHERNET);
     let look = |link: &Link| match ethtool::features(&control, &link.name) {
         Ok(features) => finding(host, link.name.as_str(), &features),
         Err(error) => {
-            Finding::warn(link.name.as_str(), format!("cannot read its features: {error}"))
+            Finding::warn(link.name.as_str(), format!("cannot read the offload features: {error}"))
         }
     };
     real.map(look).collect()
@@ -30,14 +30,10 @@ fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
         |feature: &&Feature| feature.active && MERGING.contains(&feature.name.as_str());
     let on: Vec<&Feature> = features.iter().filter(is_merging).collect();
     if on.is_empty() {
-        return Finding::ok(
-            name,
-            "merges no packets in hardware: captures show packets as they \
-                                  arrive",
-        );
+        return Finding::ok(name, "no merging in hardware: captures show packets as they arrive");
     }
     let names: Vec<&str> = on.iter().map(|feature| feature.name.as_str()).collect();
-    let what = format!("{} on: captures here show merged packets", names.join(", "));
+    let what = format!("{} on: captures on this interface show merged packets", names.join(", "));
     let off = on.iter().filter(|feature| !feature.fixed);
     let off: String = off.map(|feature| format!(" {} off", feature.name)).collect();
     if off.is_empty() {

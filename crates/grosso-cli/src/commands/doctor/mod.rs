@@ -40,7 +40,8 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     let confined = confined::findings();
     let network = userns::enter().map_err(|refusal| refusal.to_string());
     let network = network.and_then(|()| {
-        NetworkNamespace::new().map_err(|error| format!("no private network namespace: {error}"))
+        NetworkNamespace::new()
+            .map_err(|error| format!("cannot create a private network namespace: {error}"))
     });
     let mut checks = vec![kernel::finding(&host.release)];
     match &network {
@@ -104,7 +105,8 @@ fn rootless(host: &Host) -> Finding {
             Finding::ok("rootless", "user namespaces allowed: `grosso lab` works without sudo")
         }
         Ok(Some(refusal)) => {
-            let finding = Finding::fail("rootless", format!("no user namespaces: {refusal}"));
+            let finding =
+                Finding::fail("rootless", format!("user namespaces are not available: {refusal}"));
             match refusal.remedy() {
                 Some(command) => finding.fix(host.sudo(command)),
                 None => finding.fix("run `grosso lab` as root, and outside of a container"),

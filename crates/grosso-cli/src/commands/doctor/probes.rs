@@ -133,10 +133,10 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let name = "packet sockets";
     match network.run(attempt).and_then(|tried| tried) {
         Ok(Some(true)) => {
-            Finding::ok(name, "sent a superframe over veth and received it whole in a ring")
+            Finding::ok(name, "a superframe sent over veth was received whole in a ring")
         }
         Ok(Some(false)) => {
-            Finding::warn(name, "a superframe sent over veth was received in pieces")
+            Finding::warn(name, "a superframe sent over veth was split before it was received")
         }
         Ok(None) => Finding::fail(name, "a superframe sent over veth was not received"),
         Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
@@ -155,7 +155,11 @@ pub(super) fn xdp(network: &NetworkNamespace) -> Finding {
         XdpPort::open(far.as_str(), &XdpPortOptions::default()).map(drop)
     };
     match network.run(attempt).and_then(|tried| tried) {
-        Ok(()) => Finding::ok("af_xdp", "bound to a queue of a veth, fed by a BPF program"),
+        Ok(()) => Finding::ok(
+            "af_xdp",
+            "a socket was opened on a queue of a veth device, with a BPF program that redirects \
+             packets",
+        ),
         Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
             let what = "BPF programs need CAP_BPF and CAP_NET_ADMIN; packet sockets work without \
                         them";
@@ -191,10 +195,18 @@ pub(super) fn udp(network: Option<&NetworkNamespace>) -> Finding {
     let name = "udp gso/gro";
     match tried {
         Ok(Datagrams { length: 3600, segment_bytes: Some(1200) }) => {
-            Finding::ok(name, "sent 3 x 1200 B on lo in one call, received in one call")
+            Finding::ok(name, "3 datagrams of 1200 B on lo: sent in one call, received in one call")
         }
-        Ok(_) => Finding::warn(name, "sent 3 x 1200 B on lo in one call, received one by one"),
-        Err(error) => Finding::warn(name, format!("3 x 1200 B on lo in one call: {error}")),
+        Ok(_) => Finding::warn(
+            name,
+            "3 datagrams of 1200 B on lo: sent in one call, received one by one",
+        ),
+        Err(error) => Finding::warn(
+            name,
+            format!(
+                "3 datagrams of 1200 B on lo: cannot send or receive them in one call: {error}"
+            ),
+        ),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn finding(host: &Host, network: &NetworkNamespace) -> Finding {
     if list(Presence::Absent).is_empty() {
         return Finding::ok(NAME, what);
     }
-    Finding::warn(NAME, format!("{what}; grosso tunnel works without the kernel's tunnels"))
+    Finding::warn(NAME, format!("{what}; grosso tunnel does not need kernel tunnels"))
 }
 
 fn presence((kind, module): (&str, &str), modules: &str) -> Presence {

@@ -159,7 +159,7 @@ fn wait_at_most(
 /// Runs the built-in stream from a to b.
 fn stream(network: &Network, options: &LabRun, session: &mut Session) -> Result<Measured, Failure> {
     let time = options.time.map_or(STREAM, Duration::from_nanos);
-    session.talk.remark(&format!("lab run: a stream from a to b for {time:?}"));
+    session.talk.remark(&format!("lab run: measuring a stream from a to b for {time:?}"));
     match network.stream(time, &options.congestion, &session.reading.interrupted) {
         Ok(measured) => Ok(measured),
         Err(TrialError::Interrupted) => Ok(Measured::default()),

@@ -43,7 +43,7 @@ pub(super) fn run_experiment<E: Experiment>(
     let trials = experiment.trials();
     let measured = experiment.plan().measured;
     session.talk.remark(&format!(
-        "lab: {} of at most {measured:?} each, plus startup and shutdown",
+        "lab: {} of at most {measured:?} each, not counting startup and shutdown",
         units::count(trials as u64, "trial")
     ));
     let started = Instant::now();
@@ -93,7 +93,10 @@ pub(super) fn processors<const COUNT: usize>(
     chosen: Option<[usize; COUNT]>,
 ) -> Result<Option<[usize; COUNT]>, Failure> {
     let failed = |error: io::Error| {
-        Failure::environment("environment.lab", format!("lab: cannot read its CPUs: {error}"))
+        Failure::environment(
+            "environment.lab",
+            format!("lab: cannot read the list of allowed CPUs: {error}"),
+        )
     };
     let allowed = allowed_processors().map_err(failed)?;
     let mut of_all = chosen.into_iter().flatten();
@@ -143,7 +146,7 @@ fn write_page(
     match path::write(&path, page(&session.reading.command_line).as_bytes(), OUTPUT_MODE) {
         Ok(()) => Ok(Some(path)),
         Err(error) if wanted.html.is_none() => {
-            session.talk.note(format!("page not written: {}: {error}", path.display()));
+            session.talk.note(format!("cannot write the page {}: {error}", path.display()));
             Ok(None)
         }
         Err(error) => {

@@ -116,9 +116,10 @@ fn refuse_same(description: &Description) -> Result<(), Failure> {
     let Some(TunnelFiles { name, .. }) = TunnelFiles::all().into_iter().find(is_same) else {
         return Ok(());
     };
-    let message = format!("{COMMAND}: tunnel {name} already receives these packets");
+    let message = format!("{COMMAND}: the existing tunnel {name} would receive the same packets");
     let hint = format!(
-        "see grosso tunnel show {name}; for GRE, use different keys between the same addresses"
+        "compare it with grosso tunnel show {name}; for GRE between the same addresses, use \
+         different keys"
     );
     Err(Failure::environment("environment.busy", message).hint(hint))
 }
@@ -133,7 +134,7 @@ fn check_local(local: IpAddr) -> Result<(), Failure> {
 
 fn unreachable(remote: IpAddr, error: &io::Error) -> Failure {
     let message = format!("{COMMAND}: no route to remote {remote}: {error}");
-    let hint = format!("see ip route get {remote}");
+    let hint = format!("show the route with ip route get {remote}");
     Failure::environment("environment.unreachable", message).hint(hint)
 }
 

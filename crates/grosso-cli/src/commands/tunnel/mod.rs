@@ -92,7 +92,7 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
     if !remove_device(command, &place.name)? {
         let name = &place.name;
         session.talk.note(format!(
-            "device {name} does not exist; if it was renamed: sudo ip link del NAME"
+            "device {name} does not exist; if it was renamed, delete it: sudo ip link del NAME"
         ));
     }
     place.remove().map_err(|error| {

@@ -244,8 +244,8 @@ pub fn clock(ts_ns: u64) -> String {
 
 const HELP: &str = "\
 up, down   select a device
-s          sort by the next column, or not at all
-d          csum bad and drops: total, or per interval
+s          sort by the next column
+d          csum bad and drops: totals, or last interval
 space      pause or continue
 ?          help
 q          quit

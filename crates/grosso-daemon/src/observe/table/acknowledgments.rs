@@ -64,7 +64,7 @@ fn expanded() -> Vec<Counter> {
         ),
         counter(
             "rx_acks_expanded_into",
-            "Acknowledgments sent by expansion, including the original ones.",
+            "Acknowledgments that resulted from expansion, including the original acknowledgments.",
             |stats, _| stats.acknowledgments_expanded_into,
         ),
     ]

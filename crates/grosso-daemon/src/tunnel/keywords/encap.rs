@@ -190,9 +190,11 @@ fn check_offload(tunnel: &Description, value: &Value, _: &Words) -> Result<(), S
         return Err(format!("encap-remcsum requires a GUE header, and {what} has none"));
     }
     if tunnel.endpoint.udp().is_some_and(|udp| !udp.checksum) {
-        return Err("noencap-csum and encap-remcsum cannot be combined: packets would have no \
-                    checksum, inside or outside"
-            .to_owned());
+        return Err(
+            "noencap-csum and encap-remcsum cannot be combined: neither the inner nor the \
+             outer packet would have a checksum"
+                .to_owned(),
+        );
     }
     Ok(())
 }

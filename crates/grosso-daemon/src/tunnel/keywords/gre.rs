@@ -59,7 +59,10 @@ fn check_key(_: &Description, _: &Value, words: &Words) -> Result<(), String> {
     let shown =
         |key: Option<&Value>| key.map_or_else(|| "no key".to_owned(), |key| format!("key {key}"));
     let (inward, outward) = (shown(inward), shown(outward));
-    Err(format!("{inward} for receiving and {outward} for sending, but key sets both directions"))
+    Err(format!(
+        "{inward} for receiving and {outward} for sending, but both directions must use the same \
+         key"
+    ))
 }
 
 fn check_checksum(_: &Description, _: &Value, words: &Words) -> Result<(), String> {
@@ -76,5 +79,7 @@ fn check_both_ways(words: &Words, [both, inward, outward]: [&str; 3]) -> Result<
     if is_on(inward) == is_on(outward) {
         return Ok(());
     }
-    Err(format!("{inward} and {outward} differ, but {both} sets both directions"))
+    Err(format!(
+        "{inward} and {outward} differ, but both directions must use the same setting: use {both}"
+    ))
 }

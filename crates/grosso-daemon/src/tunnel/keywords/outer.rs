@@ -63,9 +63,9 @@ pub(super) const ROWS: &[Keyword] = &[
     .synonyms(&["flow"])
     .hexadecimal()
     .check(|tunnel, value, _| match (tunnel.endpoint.remote, value.number::<u32>()) {
-        (remote, Some(label)) if remote.is_ipv4() => {
-            Err(format!("flowlabel {label:#x} applies to IPv6 only, but remote is {remote}"))
-        }
+        (remote, Some(label)) if remote.is_ipv4() => Err(format!(
+            "option `flowlabel {label:#x}` applies only to IPv6, but remote is {remote}"
+        )),
         _ => Ok(()),
     }),
     Keyword::new(
@@ -107,7 +107,7 @@ pub(super) const ROWS: &[Keyword] = &[
     )
     .check(|tunnel, value, _| match tunnel.endpoint.remote {
         remote if remote.is_ipv6() => {
-            Err(format!("df {value} applies to IPv4 only, but remote is {remote}"))
+            Err(format!("option `df {value}` applies only to IPv4, but remote is {remote}"))
         }
         _ => Ok(()),
     }),

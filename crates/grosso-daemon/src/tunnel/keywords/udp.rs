@@ -49,7 +49,9 @@ pub(super) const ROWS: &[Keyword] = &[
     .check(|tunnel, value, words| {
         let is_zero = words.switch("udp6zerocsumtx") == Some(true);
         if tunnel.endpoint.remote.is_ipv6() && !value.is_on() && !is_zero {
-            return Err("noudpcsum applies to IPv4 only; for IPv6 use udp6zerocsumtx".to_owned());
+            return Err(
+                "option `noudpcsum` applies only to IPv4; for IPv6 use udp6zerocsumtx".to_owned()
+            );
         }
         Ok(())
     }),
@@ -144,7 +146,7 @@ pub(super) fn destination(tunnel: &Description) -> Option<Value> {
 
 fn check_over_ipv6(name: &str, tunnel: &Description, value: &Value) -> Result<(), String> {
     if value.is_on() && tunnel.endpoint.remote.is_ipv4() {
-        return Err(format!("{name} applies to IPv6 only; for IPv4 use noudpcsum"));
+        return Err(format!("option `{name}` applies only to IPv6; for IPv4 use noudpcsum"));
     }
     Ok(())
 }
@@ -160,8 +162,8 @@ fn check_offload(name: &str, tunnel: &Description, value: &Value) -> Result<(), 
     if tunnel.endpoint.udp().is_some_and(|udp| !udp.checksum) {
         let off = if tunnel.endpoint.remote.is_ipv4() { "noudpcsum" } else { "udp6zerocsumtx" };
         return Err(format!(
-            "{off} and {name} cannot be combined: packets would have no checksum, inside or \
-             outside"
+            "{off} and {name} cannot be combined: neither the inner nor the outer packet would \
+             have a checksum"
         ));
     }
     Ok(())

@@ -148,7 +148,10 @@ impl IpPort {
     fn with_fanout(options: &IpOptions, fanout: Option<Fanout>) -> io::Result<Self> {
         let local = options.local;
         if options.protocols.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no IP protocol to receive"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the list of IP protocols to receive is empty",
+            ));
         }
         // The raw sockets are opened first, so that the kernel does not report the protocol as
         // unreachable.

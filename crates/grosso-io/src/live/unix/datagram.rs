@@ -45,7 +45,7 @@ impl DatagramEnd {
         let (own, mode, peer) = match &options.role {
             UnixRole::Listen { mode } => (address, *mode, Other::Unknown),
             UnixRole::Connect { local, mode } => {
-                let why = "a datagram socket that connects needs its own path for the replies";
+                let why = "a connecting datagram socket needs a local path for replies";
                 let none = || io::Error::new(io::ErrorKind::InvalidInput, why);
                 let own = UnixAddress::new(local.as_ref().ok_or_else(none)?)?;
                 (own, *mode, Other::Fixed { address, is_there: false })

@@ -141,7 +141,8 @@ fn front(
             Ok(EthernetLink { destination, ..link }.header(is_ipv4))
         }
         (LinkType::Ethernet, None) => {
-            Err("a tunnel over Ethernet needs the Ethernet addresses of its link".into())
+            Err("a tunnel over Ethernet needs the source and destination MAC addresses of its link"
+                .into())
         }
         (link, _) => Err(format!("a tunnel cannot run over {link:?}")),
     }

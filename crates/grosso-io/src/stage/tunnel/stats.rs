@@ -101,14 +101,14 @@ impl TunnelStageStats {
             (
                 loss(
                     "tunnel_out_too_big",
-                    "Dropped: longer than the tunnel's MTU; reported by ICMP.",
+                    "Dropped: a packet exceeds the tunnel's MTU; an ICMP error was sent.",
                 ),
                 self.told,
             ),
             (
                 loss(
                     "tunnel_out_too_big_untold",
-                    "Dropped: longer than the tunnel's MTU; not reported.",
+                    "Dropped: a packet exceeds the tunnel's MTU; no ICMP error was sent.",
                 ),
                 self.untold,
             ),
@@ -125,15 +125,24 @@ impl TunnelStageStats {
                 self.flooded,
             ),
             (
-                event("tunnel_in_unlearned", "A source was not learned: the table is full."),
+                event(
+                    "tunnel_in_unlearned",
+                    "A source address was not learned because the address table is full.",
+                ),
                 self.unlearned,
             ),
             (
-                loss("tunnel_in_no_device", "Dropped: its source is not a unicast address."),
+                loss(
+                    "tunnel_in_no_device",
+                    "Dropped: the source address is not a unicast address.",
+                ),
                 self.no_device,
             ),
             (
-                loss("tunnel_in_moved", "Dropped: its source is configured at another peer."),
+                loss(
+                    "tunnel_in_moved",
+                    "Dropped: the source address is configured for another peer.",
+                ),
                 self.moved,
             ),
             (event("tunnel_in_packets", "A packet was decapsulated."), taken_out.packets),
@@ -147,21 +156,24 @@ impl TunnelStageStats {
             (
                 event(
                     "tunnel_in_left_open",
-                    "An inner checksum that no device had computed was completed; on the sender, \
-                     ethtool -K DEV tx off makes it compute checksums.",
+                    "An inner packet had a partial checksum, which was completed. To have the \
+                     sender compute checksums, run ethtool -K DEV tx off on it.",
                 ),
                 self.left_open,
             ),
             (
                 event(
                     "tunnel_in_left_whole",
-                    "An inner TCP superframe that no device had split was split to fit the tunnel's MTU; on the \
-                     sender, ethtool -K DEV tx off makes it split superframes.",
+                    "An inner TCP superframe was split to fit the tunnel's MTU. To have the sender \
+                     split superframes, run ethtool -K DEV tx off on it.",
                 ),
                 self.left_whole,
             ),
             (
-                loss("tunnel_in_own_address", "Dropped: it has the tunnel device's own address."),
+                loss(
+                    "tunnel_in_own_address",
+                    "Dropped: the source address is the address of the tunnel device.",
+                ),
                 self.own_address,
             ),
         ];

@@ -208,7 +208,7 @@ impl DatagramSocketBuilder {
         };
         let local = SocketAddr::try_from(rustix::net::getsockname(&file)?);
         let (Ok(local), true) = (local, sockopt::socket_type(&file)? == kind) else {
-            let why = "the descriptor is a socket of another type";
+            let why = "the descriptor refers to a socket of a different type";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
         rustix::io::ioctl_fionbio(&file, true)?;

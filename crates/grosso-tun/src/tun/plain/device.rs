@@ -57,19 +57,23 @@ pub(crate) fn open(name: &str, options: &TunOptions) -> io::Result<Opened> {
 /// Returns `Unsupported`: a safe function cannot adopt a descriptor of this system.
 #[cfg(unix)]
 pub(crate) fn adopt(_: OwnedFd, _: &TunOptions) -> io::Result<Opened> {
-    Err(unsupported("queues of other programs cannot be adopted"))
+    Err(unsupported("cannot use a queue that another program opened: not supported on this system"))
 }
 
 /// Rejects options that macOS and Windows do not have.
 fn check(options: &TunOptions) -> io::Result<()> {
     if options.layer == Layer::Ethernet {
-        return Err(unsupported("the devices carry IP packets only: use Layer::Ip"));
+        return Err(unsupported("TAP devices are not supported on this system: use Layer::Ip"));
     }
     if options.queues == Queues::Several {
-        return Err(unsupported("a device has one queue: use Queues::One"));
+        return Err(unsupported(
+            "multi-queue devices are not supported on this system: use Queues::One",
+        ));
     }
     if options.persistence == Persistence::Persistent {
-        return Err(unsupported("a device cannot outlive its program: use Persistence::Temporary"));
+        return Err(unsupported(
+            "persistent devices are not supported on this system: use Persistence::Temporary",
+        ));
     }
     Ok(())
 }

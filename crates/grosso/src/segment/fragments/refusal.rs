@@ -39,18 +39,18 @@ impl NoFragments {
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Whole => "it fits the MTU",
-            Self::DontFragment { .. } => "it exceeds the MTU and forbids fragmentation",
-            Self::MtuTooSmall => "the MTU leaves no room for data after its headers",
-            Self::NotIp => "it has no IP header",
-            Self::AlreadyFragment => "it is already an IPv6 fragment",
-            Self::Superframe => "it is a superframe and must be segmented first",
-            Self::HeadersSplit => "its headers are not contiguous",
-            Self::HeaderTooLong => "its headers are longer than supported",
-            Self::BytesMissing => "it is shorter than its header declares",
-            Self::TooLong => "it exceeds the maximum length of an IP datagram",
-            Self::Ipv4Checksum => "its IPv4 header checksum is wrong",
-            Self::ChecksumOutside => "its partial checksum is outside its data",
+            Self::Whole => "the packet fits into the MTU",
+            Self::DontFragment { .. } => "the packet exceeds the MTU, but DF forbids fragmentation",
+            Self::MtuTooSmall => "the MTU leaves no room for data after the headers",
+            Self::NotIp => "the packet has no IP header",
+            Self::AlreadyFragment => "the packet is already an IPv6 fragment",
+            Self::Superframe => "the frame is a superframe and must be segmented first",
+            Self::HeadersSplit => "the headers are not contiguous",
+            Self::HeaderTooLong => "the headers are longer than supported",
+            Self::BytesMissing => "the packet is shorter than its IP header declares",
+            Self::TooLong => "the packet exceeds the maximum length of an IP datagram",
+            Self::Ipv4Checksum => "the IPv4 header checksum is wrong",
+            Self::ChecksumOutside => "the partial checksum is outside the data to be fragmented",
         }
     }
 }
