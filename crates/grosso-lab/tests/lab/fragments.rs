@@ -21,7 +21,7 @@ use grosso_sys::scheduling::allowed_processors;
 use super::linux::skip;
 
 pub(super) fn few_buffers_do_for_who_gives_them_back(device: Device) {
-    let measured = trial(&setting(device, Receiver::Coalesces, Some(32)));
+    let measured = trial(&patient(device, Receiver::Coalesces, Some(32)));
     assert!(measured.arrived > 0 && measured.sent > 0, "{measured:?}");
     assert_eq!((measured.no_buffer, measured.lost, measured.died), (0, 0, 0), "{measured:?}");
     assert!(measured.buffers_max <= 32, "{measured:?}");
@@ -32,7 +32,7 @@ pub(super) fn few_buffers_do_for_who_gives_them_back(device: Device) {
 pub(super) fn it_is_the_same_over_ipv4_with_datagrams_of_any_size(device: Device) {
     let small = |receiver, buffers| {
         let (family, datagram_bytes) = (Family::V4, 20_000);
-        trial(&FragmentSetting { family, datagram_bytes, ..setting(device, receiver, buffers) })
+        trial(&FragmentSetting { family, datagram_bytes, ..patient(device, receiver, buffers) })
     };
     let joined = small(Receiver::Coalesces, Some(10));
     assert!(joined.arrived > 0, "20000 bytes: {joined:?}");
@@ -59,10 +59,8 @@ pub(super) fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device:
 }
 
 pub(super) fn who_evicts_always_has_buffers_left(device: Device) {
-    let timeout = Duration::from_secs(60);
-    let lossy = |receiver| {
-        trial(&FragmentSetting { loss: 0.02, timeout, ..setting(device, receiver, Some(256)) })
-    };
+    let lossy =
+        |receiver| trial(&FragmentSetting { loss: 0.02, ..patient(device, receiver, Some(256)) });
     let evicting = lossy(Receiver::Evicts);
     assert_eq!(evicting.no_buffer, 0, "{evicting:?}");
     assert!(evicting.arrived > 0 && evicting.died > 0, "{evicting:?}");
@@ -135,6 +133,11 @@ fn trial(setting: &FragmentSetting) -> FragmentRun {
     let measured = measure(setting, &AtomicBool::new(false)).unwrap();
     assert_eq!(measured.wire_full, 0, "{measured:?}");
     measured
+}
+
+/// Returns a setting in which no datagram times out, even if the receiver does not get the CPU for a while.
+fn patient(device: Device, receiver: Receiver, buffers: Option<usize>) -> FragmentSetting {
+    FragmentSetting { timeout: Duration::from_secs(60), ..setting(device, receiver, buffers) }
 }
 
 fn setting(device: Device, receiver: Receiver, buffers: Option<usize>) -> FragmentSetting {
