@@ -8,6 +8,7 @@ use crate::{
     page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
     statistics::{Spread, digits, thousands},
+    table::{self, Column},
 };
 
 impl Findings for CostFindings {
@@ -36,13 +37,14 @@ impl Findings for CostFindings {
                 row.paths[side].write_parts(&row.name(), text);
             }
         }
-        let _ = writeln!(text, "\n{}", CALLS.join("\n"));
-        for row in &self.rows {
-            for (path, letter) in row.paths.iter().zip(["a", "b"]) {
-                let _ = write!(text, "{:<11}{letter}", row.name());
-                path.write_calls(row.gigabits_a_second, text);
-            }
-        }
+        let named = self.rows.iter().flat_map(|row| {
+            let paths = row.paths.into_iter().zip(["a", "b"]);
+            paths.map(|(path, letter)| {
+                (format!("{:<11}{letter}", row.name()), path, row.gigabits_a_second)
+            })
+        });
+        text.push('\n');
+        table::write(&CALLS, &named.collect::<Vec<_>>(), text);
         text.push('\n');
         for row in self.rows.iter().filter(|row| row.offloads == Offloads::On) {
             for (path, letter) in row.paths.iter().zip(["a", "b"]) {
@@ -95,23 +97,6 @@ impl PathCost {
             let _ = write!(text, "{:>6.0}", self.percent(part));
         }
         let _ = writeln!(text, "{:>8}", 100);
-    }
-
-    fn write_calls(&self, gigabits: Spread, text: &mut String) {
-        let columns = [
-            (self.receive_calls_a_packet, self.packets_a_receive_call, self.bytes_a_receive_call),
-            (self.send_calls_a_packet, self.packets_a_send_call, self.bytes_a_send_call),
-        ];
-        for (a_packet, packets, bytes) in columns {
-            let _ = write!(text, "{a_packet:>8.3}{:>8}{:>8}", short(packets), thousands(bytes));
-        }
-        let _ = writeln!(
-            text,
-            "{:>6}{:>7}{:>6}",
-            short(self.packets_a_frame),
-            thousands(self.frame_ns),
-            digits(gigabits.median),
-        );
     }
 
     /// Writes the cost of software segmentation into slots, which publication R3 names as the reason for its small
@@ -195,15 +180,28 @@ const PATHS: [&str; 2] = [
 
 /// Heading of the columns of [`PathCost::write_parts`].
 const HEADING: [&str; 2] = [
-    "              receive engine  sums    send  ACKs  wait  loop     ?     all",
+    "               receive engine  sums      send    ACKs  wait  loop other     all",
     "wire         call  port              call  port",
 ];
 
-/// Heading of the columns of [`PathCost::write_calls`].
-const CALLS: [&str; 3] = [
-    "System calls         receive                    send      packets  frame",
-    "wire    path a pack- packets   bytes a pack- packets   bytes  a     ns  Gb/s",
-    "                  et  a call  a call      et  a call  a call frame",
+/// A path with its name, and the throughput of its row.
+type NamedPath = (String, PathCost, Spread);
+
+const CALLS: [Column<NamedPath>; 10] = [
+    Column::left(&["System calls", "", "wire    path"], 12, |(name, ..)| name.clone()),
+    Column::right(&["   receive calls", "per", "packet"], 8, |(_, path, _)| {
+        format!("{:.3}", path.receive_calls_a_packet)
+    }),
+    Column::right(&["", "packets", "/call"], 8, |(_, path, _)| short(path.packets_a_receive_call)),
+    Column::right(&["", "bytes", "/call"], 8, |(_, path, _)| thousands(path.bytes_a_receive_call)),
+    Column::right(&["      send calls", "per", "packet"], 8, |(_, path, _)| {
+        format!("{:.3}", path.send_calls_a_packet)
+    }),
+    Column::right(&["", "packets", "/call"], 8, |(_, path, _)| short(path.packets_a_send_call)),
+    Column::right(&["", "bytes", "/call"], 8, |(_, path, _)| thousands(path.bytes_a_send_call)),
+    Column::right(&["   per frame", "pkts"], 6, |(_, path, _)| short(path.packets_a_frame)),
+    Column::right(&["", "ns"], 7, |(_, path, _)| thousands(path.frame_ns)),
+    Column::right(&["", "Gb/s"], 6, |(.., gigabits)| digits(gigabits.median)),
 ];
 
 #[cfg(test)]

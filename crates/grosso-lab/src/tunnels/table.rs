@@ -3,8 +3,8 @@
 use core::fmt::Write;
 
 use super::{
-    PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings, TunnelParameters,
-    TunnelRow, TunnelTrial,
+    Costs, PublishedTunnel, Roles, TunnelCarrier, TunnelComparison, TunnelFindings,
+    TunnelParameters, TunnelRow, TunnelTrial,
 };
 use crate::{
     beside::BesideRow,
@@ -46,8 +46,8 @@ impl Findings for TunnelFindings {
         *text += &format!("\n{PUBLISHED}\n");
         table::write(&PublishedTunnel::COLUMNS, &self.published, text);
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "\nCPU seconds per GB of stream data\n{}", COSTS.join("\n"));
-        self.rows().for_each(|row| row.write_costs(text));
+        *text += "\nCPU seconds per GB of stream data\n";
+        table::write(&COSTS, self.rows(), text);
         text.push('\n');
         self.paired.iter().for_each(|paired| paired.write(text));
         self.comparisons.iter().for_each(|compared| compared.write(text));
@@ -238,24 +238,11 @@ impl TunnelRow {
         Bar::parts(&costs, format!("{:.2}", self.roles_s_per_gb.total()))
     }
 
-    fn write_costs(&self, text: &mut String) {
-        let Roles { sender, path_a, path_b, receiver, kernel } = self.roles_s_per_gb;
-        let _ = write!(
-            text,
-            "{:<9}{:<4}{sender:>6.3} {path_a:>6.3} {path_b:>6.3} {receiver:>6.3} {kernel:>6.3} {:>6.3}",
-            self.name(),
-            on_or_off(self.remote_checksum),
-            self.cpu_s_per_gb.median,
-        );
-        if let Some([path_a, path_b]) = self.costs {
-            let shares = [path_a.checksums_percent, path_b.checksums_percent];
-            let _ = write!(
-                text,
-                " {:>5.2} {:>5.2} {:>6.4} {:>6.4}",
-                shares[0], shares[1], path_a.tunnel_s_per_gb, path_b.tunnel_s_per_gb
-            );
-        }
-        text.push('\n');
+    /// Returns a figure of path a (0) or path b (1) with this number of decimals, or nothing for the kernel's tunnel.
+    fn of_path(&self, path: usize, figure: fn(&Costs) -> f64, decimals: usize) -> String {
+        self.costs
+            .as_ref()
+            .map_or_else(String::new, |costs| format!("{:.decimals$}", figure(&costs[path])))
     }
 }
 
@@ -340,11 +327,27 @@ const BARS: [BarColumn<TunnelRow>; 2] = [
     BarColumn::new("CPU seconds per GB", |row| row.roles_s_per_gb.total(), TunnelRow::cost_bar),
 ];
 
-/// Heading of the columns of [`TunnelRow::write_costs`].
-const COSTS: [&str; 2] = [
-    "                    path   path                      checksums %    tunnel",
-    "tunnel   RCO sender    a      b   recv kernel    all  in a  in b      a      b",
+const COSTS: [Column<TunnelRow>; 12] = [
+    Column::left(&["", "tunnel"], 9, TunnelRow::name),
+    Column::left(&["", "RCO"], 4, |row| on_or_off(row.remote_checksum).to_owned()),
+    Column::right(&["", "sender"], 6, |row| seconds(row.roles_s_per_gb.sender)),
+    Column::right(&["path", "a"], 7, |row| seconds(row.roles_s_per_gb.path_a)),
+    Column::right(&["path", "b"], 7, |row| seconds(row.roles_s_per_gb.path_b)),
+    Column::right(&["", "recv"], 7, |row| seconds(row.roles_s_per_gb.receiver)),
+    Column::right(&["", "kernel"], 7, |row| seconds(row.roles_s_per_gb.kernel)),
+    Column::right(&["", "all"], 7, |row| seconds(row.cpu_s_per_gb.median)),
+    Column::right(&[" checksums %", "in a"], 6, |row| {
+        row.of_path(0, |path| path.checksums_percent, 2)
+    }),
+    Column::right(&["", "in b"], 6, |row| row.of_path(1, |path| path.checksums_percent, 2)),
+    Column::right(&["   tunnel in", "a"], 7, |row| row.of_path(0, |path| path.tunnel_s_per_gb, 4)),
+    Column::right(&["", "b"], 7, |row| row.of_path(1, |path| path.tunnel_s_per_gb, 4)),
 ];
+
+/// Formats seconds per gigabyte.
+fn seconds(cost: f64) -> String {
+    format!("{cost:.3}")
+}
 
 /// Published shares of checksums, TX and RX: the share with remote checksum offload, divided by the share without it.
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
