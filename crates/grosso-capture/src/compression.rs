@@ -29,7 +29,7 @@ impl Compression {
     /// Detects the compression by the magic number at the start of a file.
     ///
     /// # Errors
-    /// `UnsupportedFormat` for compressions that are recognized but not supported.
+    /// Returns `UnsupportedFormat` for compressions that are recognized but not supported.
     fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let unsupported =
             |what: &str, remedy| Err(CaptureError::UnsupportedFormat { what: what.into(), remedy });
@@ -73,7 +73,7 @@ impl<R: Read> Decompressor<R> {
     /// Detects the compression of `reader`. Errors name the file as `path`.
     ///
     /// # Errors
-    /// `Io` when reading fails, `UnsupportedFormat` when the compression is not supported.
+    /// Returns `Io` when reading fails, or `UnsupportedFormat` when the compression is not supported.
     pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
         let mut source = CountingReader::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;

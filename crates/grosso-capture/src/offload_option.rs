@@ -95,7 +95,7 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// Appends the value of the custom binary option.
 ///
 /// # Errors
-/// `OptionTooLong` when the lists make the value longer than one option holds (65,535 bytes).
+/// Returns `OptionTooLong` when the lists make the value longer than one option holds (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
     let (checksum, levels, start, offset) = match offload.meta.checksum {

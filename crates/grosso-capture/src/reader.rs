@@ -50,7 +50,7 @@ impl CaptureReader<Input> {
     /// Opens a file, or standard input if `path` is `-`.
     ///
     /// # Errors
-    /// See [`CaptureReader::new`]; also `Io` if the file cannot be opened.
+    /// Returns the same errors as [`CaptureReader::new`]; also `Io` if the file cannot be opened.
     ///
     /// ```no_run
     /// use grosso_capture::CaptureReader;
@@ -90,7 +90,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads the file header, which determines the format.
     ///
     /// # Errors
-    /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a read error.
+    /// Returns `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a read error.
     ///
     /// ```
     /// use grosso_capture::{CaptureReader, CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -122,8 +122,8 @@ impl<R: Read> CaptureReader<R> {
     /// Returns the next packet or block; `None` at the end of the file.
     ///
     /// # Errors
-    /// `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error. All entries before the
-    /// error were returned.
+    /// Returns `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error. All entries before
+    /// the error were returned.
     #[expect(clippy::should_implement_trait, reason = "entries borrow the reader")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, CaptureError> {

@@ -174,7 +174,7 @@ impl CaptureWriter<Output> {
     /// An existing file is overwritten; see [`same_file`](super::same_file).
     ///
     /// # Errors
-    /// `Io` if the file cannot be created.
+    /// Returns `Io` if the file cannot be created.
     ///
     /// ```no_run
     /// use grosso_capture::{CaptureWriter, Format, WriterOptions};
@@ -242,7 +242,8 @@ impl<W: Write> CaptureWriter<W> {
     /// Classic pcap has one interface: the first packet's.
     ///
     /// # Errors
-    /// `Unwritable` if the link type needs more than 16 bits or there are too many interfaces; also write errors.
+    /// Returns `Unwritable` if the link type needs more than 16 bits or there are too many interfaces, or a write
+    /// error.
     ///
     /// ```
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -284,7 +285,7 @@ impl<W: Write> CaptureWriter<W> {
     /// for the [link type](WriterOptions::link_type) if this writer sets one.
     ///
     /// # Errors
-    /// `Unwritable` if a packet does not fit into the output format; also write errors.
+    /// Returns `Unwritable` if a packet does not fit into the output format, or a write error.
     ///
     /// ```no_run
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -338,7 +339,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// `Unwritable` if the packet does not fit into the output format; also write errors.
+    /// Returns `Unwritable` if the packet does not fit into the output format, or a write error.
     ///
     /// ```
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -360,7 +361,7 @@ impl<W: Write> CaptureWriter<W> {
     /// comments are kept.
     ///
     /// # Errors
-    /// See [`write_packet`](Self::write_packet).
+    /// Returns the same errors as [`write_packet`](Self::write_packet).
     pub fn write_packet_with(
         &mut self,
         meta: &PacketMeta,

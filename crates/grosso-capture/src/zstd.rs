@@ -252,7 +252,7 @@ impl WindowMemory {
     ///
     /// # Errors
     ///
-    /// [`NoWindowMemory`] if the windows of all readers together would exceed [`WINDOWS_BYTES_MAX`].
+    /// Returns [`NoWindowMemory`] if the windows of all readers together would exceed [`WINDOWS_BYTES_MAX`].
     fn take(bytes: u64) -> io::Result<Self> {
         let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)

@@ -73,7 +73,7 @@ impl Deframer {
     /// supplies buffers of at least `frame_bytes_max` bytes. `None` means that the caller must [read](Self::room) more.
     ///
     /// # Errors
-    /// [`TooLong`] for a length above the maximum; the stream is then unusable.
+    /// Returns [`TooLong`] for a length above the maximum; the stream is then unusable.
     pub fn next(
         &mut self,
         mut buffer: impl FnMut() -> Vec<u8>,

@@ -122,13 +122,13 @@ pub trait Transmit {
     /// Transmits a frame, see [`Port::transmit`].
     ///
     /// # Errors
-    /// See [`Port::transmit`].
+    /// Returns the same errors as [`Port::transmit`].
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
     /// Sends accepted frames, see [`Port::flush`].
     ///
     /// # Errors
-    /// See [`Port::flush`].
+    /// Returns the same errors as [`Port::flush`].
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 }
 

@@ -59,7 +59,7 @@ impl StackDevice {
     /// unsegmented.
     ///
     /// # Errors
-    /// Fails like [`Tun::open`].
+    /// Returns the same errors as [`Tun::open`].
     ///
     /// ```no_run
     /// use grosso_tun::{Layer, StackDevice};
@@ -130,7 +130,7 @@ impl StackDevice {
     /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
+    /// Returns the same errors as [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
     /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
     ///
     /// ```no_run

@@ -90,7 +90,7 @@ impl BackEnd {
     /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
+    /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
@@ -134,8 +134,8 @@ impl BackEnd {
     /// otherwise.
     ///
     /// # Errors
-    /// [`Refused`] for a malformed message, for a message that failed and requested no reply, and if system resources
-    /// are exhausted.
+    /// Returns [`Refused`] for a malformed message, for a message that failed and requested no reply, and if system
+    /// resources are exhausted.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));

@@ -19,8 +19,8 @@ impl DirtyLog {
     /// Maps `bytes` bytes of a file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM or is too short, and for more than
-    /// [`MAPPED_BYTES_MAX`]; errors from `mmap(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM or is too short, and for more than
+    /// [`MAPPED_BYTES_MAX`], or any error from `mmap(2)`.
     pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("invalid dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;

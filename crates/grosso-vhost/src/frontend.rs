@@ -53,7 +53,7 @@ impl FrontEnd {
     /// Creates a front end whose driver uses these features if a device offers them.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
+    /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
     pub fn new(wanted: u64) -> io::Result<Self> {
         Ok(Self {
             wanted,
@@ -82,8 +82,8 @@ impl FrontEnd {
     /// Handles a reply; returns the messages to send.
     ///
     /// # Errors
-    /// [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports versions
-    /// before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
+    /// Returns [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports
+    /// versions before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;

@@ -28,7 +28,7 @@ unsafe impl Sync for Mapping {}
 /// whole.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
+/// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. With other files, querying the length or accessing a page may block without
     // limit.

@@ -105,7 +105,7 @@ impl Memory {
     /// Sets the dirty log for subsequent writes, or disables logging.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
     pub(crate) fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);

@@ -103,8 +103,8 @@ impl Message {
     /// Returns the payload as memory regions.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`] regions, [`io::ErrorKind::UnexpectedEof`] for
-    /// fewer than declared.
+    /// Returns [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`] regions, or
+    /// [`io::ErrorKind::UnexpectedEof`] for fewer than declared.
     pub fn regions(&self) -> io::Result<Vec<RegionPlace>> {
         let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let count = self.long(0).ok_or_else(short)?;
@@ -194,8 +194,8 @@ impl Inbox {
     /// Returns the next message; `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another protocol
-    /// version, a payload that is too long, or too many files; errors from `recvmsg(2)`.
+    /// Returns [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another
+    /// protocol version, a payload that is too long, or too many files, or any error from `recvmsg(2)`.
     pub fn next(&mut self, socket: &UnixSocket) -> io::Result<Option<Message>> {
         loop {
             let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {

@@ -32,7 +32,7 @@ impl Watched {
     /// Registers a mapping with the handler.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; errors from `sigaction(2)`.
+    /// Returns [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`], or any error from `sigaction(2)`.
     pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> io::Result<Self> {
         install()?;
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);

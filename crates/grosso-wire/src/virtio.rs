@@ -143,7 +143,7 @@ impl Form {
     /// Returns the format with this length in bytes.
     ///
     /// # Errors
-    /// [`Malformed`] if no format has this length.
+    /// Returns [`Malformed`] if no format has this length.
     pub fn from_len(len: usize) -> Result<Self, Malformed> {
         let form = Self::ALL.into_iter().find(|form| form.len() == len);
         form.ok_or_else(|| Malformed::new(NAME, Reason::Length))

@@ -86,7 +86,7 @@ impl core::error::Error for OutsidePacket {}
 /// distinguishes them. Superframes are never completed; their segments are.
 ///
 /// # Errors
-/// [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
+/// Returns [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
 pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), OutsidePacket> {
     let at = usize::from(start) + usize::from(offset);
     if at + 2 > packet.len() {

@@ -63,7 +63,8 @@ impl Opening {
     /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited descriptor.
+    /// Returns any error from the ports, and [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited
+    /// descriptor.
     pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
@@ -144,7 +145,7 @@ impl LivePort {
     /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         match self {
             Self::Tun(port) => Ok(port.stats()),

@@ -166,7 +166,7 @@ impl PacketPort {
     /// Returns the number of the fanout group that shares the interface's frames; `None` without fanout.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         self.ring.ring.fanout_group()
     }
@@ -174,7 +174,7 @@ impl PacketPort {
     /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         let drops = u64::from(self.ring.ring.take_statistics()?.drops);
         let malformed = self.ring.ring.malformed();

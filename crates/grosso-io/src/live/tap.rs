@@ -104,7 +104,7 @@ impl TapPort {
     /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
     ///
     /// # Errors
-    /// Errors from [`TunBuilder::open`].
+    /// Returns any error from [`TunBuilder::open`].
     pub fn open(name: &str, layer: Layer, options: &TapOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let builder = match layer {
@@ -119,7 +119,7 @@ impl TapPort {
     /// and are set from the options.
     ///
     /// # Errors
-    /// Errors from [`Tun::adopt`].
+    /// Returns any error from [`Tun::adopt`].
     pub fn adopt(file: OwnedFd, options: &TapOptions) -> io::Result<Self> {
         Self::new(Tun::adopt(file)?, options)
     }
@@ -223,7 +223,7 @@ impl TapReader {
     /// Receives at most `max` frames, see [`Port::receive`].
     ///
     /// # Errors
-    /// See [`Port::receive`].
+    /// Returns the same errors as [`Port::receive`].
     pub fn receive(
         &mut self,
         max: usize,

@@ -71,7 +71,7 @@ impl XdpPort {
     /// it, otherwise in generic mode.
     ///
     /// # Errors
-    /// Errors from [`Redirect::attach`] and [`XdpSocket::bind`].
+    /// Returns any error from [`Redirect::attach`] or [`XdpSocket::bind`].
     pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
         let (program, name) = attach(name)?;
         Self::bind(Arc::new(program), name, options)
@@ -80,7 +80,7 @@ impl XdpPort {
     /// Opens `queues` consecutive queues of an interface, starting with `options.queue`.
     ///
     /// # Errors
-    /// See [`XdpPort::open`].
+    /// Returns the same errors as [`XdpPort::open`].
     pub fn open_queues(name: &str, options: &XdpPortOptions, queues: u32) -> io::Result<Vec<Self>> {
         let (program, name) = attach(name)?;
         let program = Arc::new(program);
@@ -136,7 +136,7 @@ impl XdpPort {
     /// Returns the kernel's counters.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn kernel_stats(&self) -> io::Result<XdpStatistics> {
         self.socket.statistics()
     }

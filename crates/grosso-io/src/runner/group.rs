@@ -78,8 +78,8 @@ impl Group {
     /// paths have ended, by themselves or by [`Group::stop`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a CPU that the caller may not
-    /// use; errors of starting or pinning a thread; the error of [`ThreadOptions::prepare`].
+    /// Returns [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a CPU that the caller
+    /// may not use; errors of starting or pinning a thread; the error of [`ThreadOptions::prepare`].
     pub fn start<L, R>(
         name: &str,
         paths: Vec<DataPath<L, R>>,

@@ -136,7 +136,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Connects two ports.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the link types of the ports differ; errors from `eventfd(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the link types of the ports differ, or any error from `eventfd(2)`.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
             let why = format!(

@@ -102,7 +102,8 @@ impl<P: Port> Fragmentation<P> {
     /// Wraps a port in the stage.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the rules contradict each other, or the MTU is below the 68 bytes of RFC 791.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the rules contradict each other, or the MTU is below the 68 bytes of
+    /// RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
         let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, forwards, ports, seed } =
             *options;

@@ -63,8 +63,8 @@ impl SequenceRecorder {
     /// recorded.
     ///
     /// # Errors
-    /// Errors from `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for
-    /// example on a frozen file system; errors from the file system.
+    /// Returns any error from `start`, and [`io::ErrorKind::TimedOut`] if the file cannot be written within
+    /// [`ANSWER_WAIT`], for example on a frozen file system, or any error from the file system.
     #[cfg(unix)]
     pub fn apart(
         file: SequenceFile,

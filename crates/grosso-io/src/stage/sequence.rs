@@ -38,9 +38,9 @@ impl SequenceFile {
     /// The fingerprint must reveal nothing about the keys: use a digest.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if it is
-    /// empty, belongs to other keys or has other content, [`io::ErrorKind::InvalidInput`] if it is not a regular file;
-    /// errors from the file system.
+    /// Returns [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if it
+    /// is empty, belongs to other keys or has other content, [`io::ErrorKind::InvalidInput`] if it is not a regular
+    /// file, or any error from the file system.
     pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
         let file = match path::open_for_update(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -56,7 +56,7 @@ impl SequenceFile {
     /// Checks that the file, if it exists, belongs to the keys with this fingerprint.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it does not; errors from the file system.
+    /// Returns [`io::ErrorKind::InvalidData`] if it does not, or any error from the file system.
     pub fn check(path: &Path, keys: u128) -> io::Result<()> {
         match path::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -27,7 +27,7 @@ impl<P: Port> Stages<P> {
     /// Wraps a port in the stages. On Linux, ESP keys are locked in memory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the options contradict each other; errors from `mlock(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the options contradict each other, or any error from `mlock(2)`.
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,

@@ -95,7 +95,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -110,7 +110,7 @@ impl AsyncTunReceiver {
     /// Receives like [`TunReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<usize> {
@@ -132,7 +132,7 @@ impl AsyncTunReceiver {
     /// A dropped future has received no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -156,7 +156,7 @@ impl AsyncTunReceiver {
     /// If the future is dropped, the call has received no frame and has not called `make`.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv_into`].
+    /// Returns the same errors as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::Room;
@@ -229,7 +229,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -246,7 +246,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -270,7 +270,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// A dropped future has not accepted the frame.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send_frame`].
+    /// Returns the same errors as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::Meta;
@@ -292,7 +292,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the next call sends the remaining segments.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {

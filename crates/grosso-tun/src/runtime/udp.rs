@@ -101,7 +101,7 @@ impl AsyncUdpReceiver {
     /// A dropped future has received no datagram.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<()> {
@@ -116,7 +116,7 @@ impl AsyncUdpReceiver {
     /// Receives like [`UdpReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<usize> {
@@ -168,7 +168,7 @@ impl AsyncUdpSender {
     /// If the future is dropped, the list holds exactly the datagrams that were not sent.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::Datagram;
@@ -185,7 +185,7 @@ impl AsyncUdpSender {
     /// the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncUdpSender, Datagram};

@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Opens `queues` queues of one device, at least one. The kernel keeps each flow in one queue.
     ///
     /// # Errors
-    /// Fails like [`Tun::open`], and returns `E2BIG` for more queues than the kernel allows per device.
+    /// Returns the same errors as [`Tun::open`], and `E2BIG` for more queues than the kernel allows per device.
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -167,7 +167,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Waits for frames, see [`TunReceiver::recv`].
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -182,7 +182,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Receives without blocking, see [`TunReceiver::try_recv`].
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -198,7 +198,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends a batch, see [`TunSender::send`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -214,7 +214,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends a batch without blocking, see [`TunSender::try_send`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -230,7 +230,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// Sends one frame as `meta` describes it, see [`TunSender::send_frame`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send_frame`].
+    /// Returns the same errors as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};

@@ -74,7 +74,7 @@ impl TunReceiver {
     /// packets. With 1, the packets of the first frame can be sent before the next frame is read.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -98,7 +98,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -114,7 +114,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_up_to`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -142,8 +142,8 @@ impl TunReceiver {
     /// at least the requested number of bytes; `out` receives each filled buffer. Returns the number of frames.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is
-    /// then lost.
+    /// Returns the same errors as [`TunReceiver::recv`], and `InvalidInput` if a buffer is too short; the rest of its
+    /// frame is then lost.
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -169,7 +169,7 @@ impl TunReceiver {
     /// Receives like [`TunReceiver::recv_into`] without blocking; returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv_into`].
+    /// Returns the same errors as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};

@@ -71,7 +71,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// the others did not fit into the device's queue.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// device does not support is segmented or completed first.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -110,7 +110,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// device's queue until [`TunSender::try_flush`].
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise fails like
+    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise returns the same errors as
     /// [`TunSender::send`].
     ///
     /// ```no_run
@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// Sends queued segments of an earlier frame; returns true once no segment is queued.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};

@@ -109,7 +109,7 @@ impl Udp {
     /// sharing are kept; the other options apply.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for a socket of another type; otherwise fails like [`Udp::bind`].
+    /// Returns `InvalidInput` for a socket of another type; otherwise the same errors as [`Udp::bind`].
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -166,7 +166,7 @@ impl Udp {
     /// Sends datagrams, see [`UdpSender::send`].
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -182,7 +182,7 @@ impl Udp {
     /// Sends without blocking, see [`UdpSender::try_send`].
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -198,7 +198,7 @@ impl Udp {
     /// Waits for datagrams, see [`UdpReceiver::recv`].
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -213,7 +213,7 @@ impl Udp {
     /// Receives without blocking, see [`UdpReceiver::try_recv`].
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};

@@ -89,7 +89,7 @@ impl UdpReceiver {
     /// Receives like [`UdpReceiver::recv`] without blocking; returns 0 if no datagram is available.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};

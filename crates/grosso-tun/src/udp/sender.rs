@@ -67,7 +67,7 @@ impl UdpSender {
     /// the others did not fit into the socket buffer.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};

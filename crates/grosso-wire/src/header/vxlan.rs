@@ -166,8 +166,8 @@ impl VxlanHeader {
     /// Sets or removes remote checksum offload.
     ///
     /// # Errors
-    /// [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset other than
-    /// 6 and 16.
+    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset
+    /// other than 6 and 16.
     pub fn set_remote_checksum(
         &mut self,
         remote: Option<VxlanRemoteChecksum>,

@@ -112,7 +112,7 @@ impl AckFilter {
     /// of dropped acknowledgments are not examined again.
     ///
     /// # Errors
-    /// [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
+    /// Returns [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
     pub fn push(&mut self, header: &[u8]) -> Result<(), Full> {
         if self.waiting.len() >= RECORDS_MAX {
             return Err(Full);

@@ -185,7 +185,7 @@ impl Records {
     /// Appends a record.
     ///
     /// # Errors
-    /// [`Full`] if [`RECORDS_MAX`] records are stored.
+    /// Returns [`Full`] if [`RECORDS_MAX`] records are stored.
     pub fn push(&mut self, record: Record) -> Result<(), Full> {
         if self.0.len() >= RECORDS_MAX {
             return Err(Full);
@@ -201,7 +201,7 @@ impl Records {
     /// never append across a queued entry of another kind.
     ///
     /// # Errors
-    /// [`Full`] if the sum exceeds [`RECORDS_MAX`].
+    /// Returns [`Full`] if the sum exceeds [`RECORDS_MAX`].
     pub fn append(&mut self, later: &[Record]) -> Result<(), Full> {
         if self.0.len() + later.len() > RECORDS_MAX {
             return Err(Full);

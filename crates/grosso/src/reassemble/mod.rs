@@ -145,7 +145,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     /// attacker cannot choose datagrams that share a bucket (P50).
     ///
     /// # Errors
-    /// [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
+    /// Returns [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
     pub fn new(
         rules: ReassemblyRules,
         link: LinkType,

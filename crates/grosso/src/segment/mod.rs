@@ -257,7 +257,7 @@ impl<'a> Segments<'a> {
     /// packet.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
@@ -277,7 +277,7 @@ impl<'a> Segments<'a> {
     /// copying; returns `None` after the last packet.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `header` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `header` is too short; call again with a larger buffer.
     #[inline]
     pub fn scatter_next(
         &mut self,

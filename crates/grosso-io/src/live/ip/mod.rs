@@ -117,8 +117,8 @@ impl IpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::open`] and from
-    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip);
+    /// Returns any error from [`DatagramSocketBuilder::open`] or from
+    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip), and
     /// [`io::ErrorKind::InvalidInput`] without a protocol.
     pub fn open(options: &IpOptions) -> io::Result<Self> {
         Self::with_fanout(options, None)
@@ -127,7 +127,7 @@ impl IpPort {
     /// Opens `queues` ports at the same address, which share the flows.
     ///
     /// # Errors
-    /// See [`IpPort::open`].
+    /// Returns the same errors as [`IpPort::open`].
     pub fn open_queues(options: &IpOptions, queues: usize) -> io::Result<Vec<Self>> {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);

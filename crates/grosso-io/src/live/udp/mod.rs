@@ -155,7 +155,7 @@ impl UdpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::open`].
+    /// Returns any error from [`DatagramSocketBuilder::open`].
     pub fn open(options: &UdpOptions) -> io::Result<Self> {
         let receiver = receiver(options).open()?;
         Self::new(receiver, options)
@@ -164,7 +164,7 @@ impl UdpPort {
     /// Receives with a UDP socket that another program bound, for example a service manager.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::adopt`].
+    /// Returns any error from [`DatagramSocketBuilder::adopt`].
     pub fn adopt(file: std::os::fd::OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         Self::new(receiver(options).adopt(file)?, options)
     }

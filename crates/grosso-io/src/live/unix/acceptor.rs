@@ -54,8 +54,8 @@ impl Acceptor {
     /// Returns the peer's connection, if there is one and an attempt is due.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
-    /// `connect(2)`.
+    /// Returns [`io::ErrorKind::WouldBlock`] before the time of the next attempt, or any error from `accept(2)`,
+    /// `socket(2)` or `connect(2)`.
     pub(in crate::live) fn connect(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
         if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
             return Err(io::ErrorKind::WouldBlock.into());

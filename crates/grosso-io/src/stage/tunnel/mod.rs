@@ -155,8 +155,8 @@ impl<P: Port> TunnelStage<P> {
     /// Wraps a port in the tunnel.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames are
-    /// neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames
+    /// are neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
     pub fn new(port: P, options: TunnelOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;

@@ -185,7 +185,7 @@ impl<'a> Fragments<'a> {
     /// Writes the next fragment to `out`; returns `None` after the last fragment.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let left = self.data_len - self.before;
         if left == 0 {

@@ -142,7 +142,7 @@ impl IcvLength {
     /// Returns the length for this number of bits, the unit of `ip xfrm` and IKE.
     ///
     /// # Errors
-    /// [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
+    /// Returns [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
     pub const fn from_bits(bits: u32) -> Result<Self, NoAssociation> {
         match bits {
             64 => Ok(Self::Eight),
@@ -171,7 +171,7 @@ impl KeyMaterial {
     /// Creates key material from a key of 16 or 32 bytes followed by a salt of 4 bytes, as IKE derives them.
     ///
     /// # Errors
-    /// [`NoAssociation::KeyLength`] unless the length is 20 or 36 bytes.
+    /// Returns [`NoAssociation::KeyLength`] unless the length is 20 or 36 bytes.
     pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         match key_and_salt.len().checked_sub(SALT_BYTES) {
             Some(16 | 32) => Ok(Self(Zeroizing::new(key_and_salt.to_vec()))),

@@ -128,8 +128,8 @@ impl Encryptor {
     /// padding and ICV (rule S46).
     ///
     /// # Errors
-    /// [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; no packet is
-    /// sent.
+    /// Returns [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; no
+    /// packet is sent.
     pub fn encrypt_segments<'e, 'a>(
         &'e mut self,
         segments: Segments<'a>,
