@@ -28,7 +28,7 @@ impl PortCoalescer {
         self.0.push(frame, now_ns, sink)
     }
 
-    /// Delivers the held trains that `packet` must not overtake, see [`Coalescer::flush_before`].
+    /// Delivers the held trains that `packet` must not overtake; see [`Coalescer::flush_before`].
     pub fn flush_before(
         &mut self,
         packet: &[u8],
@@ -38,17 +38,17 @@ impl PortCoalescer {
         self.0.flush_before(packet, device_hash, sink);
     }
 
-    /// Ends a poll, see [`Coalescer::poll_end`].
+    /// Ends a poll; see [`Coalescer::poll_end`].
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end(now_ns, sink);
     }
 
-    /// Ends a poll that used its whole budget, see [`Coalescer::poll_end_full`].
+    /// Ends a poll that used its whole budget; see [`Coalescer::poll_end_full`].
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end_full(now_ns, sink);
     }
 
-    /// Delivers the trains whose hold time is over, see [`Coalescer::expire`].
+    /// Delivers the trains whose hold time is over; see [`Coalescer::expire`].
     pub fn expire(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.expire(now_ns, sink);
     }
@@ -58,12 +58,12 @@ impl PortCoalescer {
         self.0.finish(sink);
     }
 
-    /// Reports a measured round-trip time of the packet's flow in nanoseconds, see [`Coalescer::learn_round_trip`].
+    /// Reports a measured round-trip time of the packet's flow in nanoseconds; see [`Coalescer::learn_round_trip`].
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         self.0.learn_round_trip(packet, round_trip_ns, now_ns);
     }
 
-    /// Returns the number of tracked flows without a round-trip time, see [`Coalescer::flows_without_round_trip`].
+    /// Returns the number of tracked flows without a round-trip time; see [`Coalescer::flows_without_round_trip`].
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.0.flows_without_round_trip()
@@ -76,7 +76,7 @@ impl PortCoalescer {
         self.0.deadline()
     }
 
-    /// Returns the number of held trains, see [`Coalescer::trains_held`].
+    /// Returns the number of held trains; see [`Coalescer::trains_held`].
     #[must_use]
     pub fn trains_held(&self) -> usize {
         self.0.trains_held()

@@ -116,16 +116,16 @@ pub trait Port {
 /// The transmit side of a port, independent of its buffer type; every [`Port`] implements it. Code that transmits to
 /// any port is compiled once.
 pub trait Transmit {
-    /// Returns the features of the receiver, see [`Port::device`].
+    /// Returns the features of the receiver; see [`Port::device`].
     fn device(&self) -> Device;
 
-    /// Transmits a frame, see [`Port::transmit`].
+    /// Transmits a frame; see [`Port::transmit`].
     ///
     /// # Errors
     /// Returns the same errors as [`Port::transmit`].
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends accepted frames, see [`Port::flush`].
+    /// Sends accepted frames; see [`Port::flush`].
     ///
     /// # Errors
     /// Returns the same errors as [`Port::flush`].

@@ -35,7 +35,7 @@
 //! Neither endpoint trusts its peer. A peer that violates the protocol is disconnected; a peer that corrupts a ring
 //! loses its own frames, each with a [`ChainFault`](ring::ChainFault).
 //!
-//! Shared eventfds are never read or written, because the peer could make either call block forever, see
+//! Shared eventfds are never read or written, because the peer could make either call block forever; see
 //! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.
 //!
 //! Requires Linux on a little-endian CPU, because virtio 1 is little-endian. The crate `grosso-io` wraps it as a port.

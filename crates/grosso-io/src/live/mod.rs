@@ -13,7 +13,7 @@
 //!
 //! The features of a port are probed when it is opened, and again in use: a superframe that the kernel rejects is sent
 //! as its packets, and if these are accepted, the port reports fewer features from then on (B31). Frames that cannot be
-//! sent or parsed are dropped and counted by reason, see [`LiveStats`].
+//! sent or parsed are dropped and counted by reason; see [`LiveStats`].
 
 mod any;
 mod fair_ring;

@@ -208,7 +208,7 @@ impl TapReader {
         self.receiver.incoming.form
     }
 
-    /// Returns the offloads of received frames, see [`TapPort::receive_features`].
+    /// Returns the offloads of received frames; see [`TapPort::receive_features`].
     #[must_use]
     pub fn features(&self) -> Features {
         self.receive
@@ -220,7 +220,7 @@ impl TapReader {
         &self.stats
     }
 
-    /// Receives at most `max` frames, see [`Port::receive`].
+    /// Receives at most `max` frames; see [`Port::receive`].
     ///
     /// # Errors
     /// Returns the same errors as [`Port::receive`].

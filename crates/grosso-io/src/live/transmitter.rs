@@ -89,7 +89,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends packets through the socket if it has room, see [`PacketSocket::send_batch`].
+    /// Sends packets through the socket if it has room; see [`PacketSocket::send_batch`].
     fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         if self.careful_sends > 0 {
             if !self.socket.wait_for_room(Duration::ZERO)? {

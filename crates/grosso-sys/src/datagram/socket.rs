@@ -72,7 +72,7 @@ pub struct ReceivedMessage {
     pub hop_limit: u8,
     /// Length in bytes of each datagram except the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
-    /// Local address, see [`DatagramSocketBuilder::reports_local`].
+    /// Local address; see [`DatagramSocketBuilder::reports_local`].
     pub local: Option<IpAddr>,
 }
 

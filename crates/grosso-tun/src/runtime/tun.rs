@@ -89,10 +89,10 @@ pub struct AsyncTunReceiver {
 }
 
 impl AsyncTunReceiver {
-    /// Receives like [`TunReceiver::recv`].
+    /// Receives frames as [`TunReceiver::recv`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// A dropped future has received no frame.
+    /// If the future is dropped, the call has received no frame.
     ///
     /// # Errors
     /// Returns the same errors as [`TunReceiver::recv`].
@@ -107,7 +107,8 @@ impl AsyncTunReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`TunReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
+    /// Receives frames as [`AsyncTunReceiver::recv`] does; use this function to implement poll-based traits. Only the
+    /// task of the last call is woken.
     ///
     /// # Errors
     /// Returns the same errors as [`TunReceiver::recv`].
@@ -126,10 +127,10 @@ impl AsyncTunReceiver {
         readiness.poll(cx, || Ok(Attempt::received(receiver.try_recv(&mut each)?, FRAMES_MAX)))
     }
 
-    /// Receives at most `frames` frames, see [`TunReceiver::recv_up_to`].
+    /// Receives at most `frames` frames; see [`TunReceiver::recv_up_to`].
     ///
     /// # Cancellation
-    /// A dropped future has received no frame.
+    /// If the future is dropped, the call has received no frame.
     ///
     /// # Errors
     /// Returns the same errors as [`TunReceiver::recv`].
@@ -150,7 +151,7 @@ impl AsyncTunReceiver {
         readiness.wait(attempt).await
     }
 
-    /// Receives into the caller's buffers, see [`TunReceiver::recv_into`].
+    /// Receives into the caller's buffers; see [`TunReceiver::recv_into`].
     ///
     /// # Cancellation
     /// If the future is dropped, the call has received no frame and has not called `make`.
@@ -223,7 +224,7 @@ pub struct AsyncTunSender<B = Vec<u8>> {
 }
 
 impl<B: AsRef<[u8]>> AsyncTunSender<B> {
-    /// Sends like [`TunSender::send`].
+    /// Sends a batch as [`TunSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
     /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
@@ -242,8 +243,8 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         poll_fn(|cx| self.poll_send(cx, batch)).await
     }
 
-    /// Sends like [`TunSender::send`], for poll-based traits. Returns `Ready` once the batch is empty. Only the task of
-    /// the last call is woken.
+    /// Sends a batch as [`AsyncTunSender::send`] does; use this function to implement poll-based traits. Returns
+    /// `Ready` once the batch is empty. Only the task of the last call is woken.
     ///
     /// # Errors
     /// Returns the same errors as [`TunSender::send`].
@@ -263,11 +264,11 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         readiness.poll(cx, || sender.merger.try_send_all(batch).map(Attempt::from).map_err(failed))
     }
 
-    /// Accepts one frame, see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
+    /// Accepts one frame; see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
     /// the next call, or by [`AsyncTunSender::flush`].
     ///
     /// # Cancellation
-    /// A dropped future has not accepted the frame.
+    /// If the future is dropped, the call has not accepted the frame.
     ///
     /// # Errors
     /// Returns the same errors as [`TunSender::send_frame`].

@@ -95,10 +95,10 @@ pub struct AsyncUdpReceiver {
 }
 
 impl AsyncUdpReceiver {
-    /// Receives like [`UdpReceiver::recv`].
+    /// Receives datagrams as [`UdpReceiver::recv`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// A dropped future has received no datagram.
+    /// If the future is dropped, the call has received no datagram.
     ///
     /// # Errors
     /// Returns the same errors as [`UdpReceiver::recv`].
@@ -113,7 +113,8 @@ impl AsyncUdpReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`UdpReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
+    /// Receives datagrams as [`AsyncUdpReceiver::recv`] does; use this function to implement poll-based traits. Only
+    /// the task of the last call is woken.
     ///
     /// # Errors
     /// Returns the same errors as [`UdpReceiver::recv`].
@@ -129,7 +130,7 @@ impl AsyncUdpReceiver {
         mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        // Even if few datagrams were received, more may be waiting, because a pending error ends a call early.
+        // More datagrams may be waiting even if few were received, because a pending error ends a call early.
         readiness.poll(cx, || Ok(some(receiver.try_recv(&mut each)?).into()))
     }
 
@@ -162,7 +163,7 @@ pub struct AsyncUdpSender {
 }
 
 impl AsyncUdpSender {
-    /// Sends like [`UdpSender::send`].
+    /// Sends datagrams as [`UdpSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
     /// If the future is dropped, the list holds exactly the datagrams that were not sent.
@@ -181,8 +182,8 @@ impl AsyncUdpSender {
         poll_fn(|cx| self.poll_send(cx, datagrams)).await
     }
 
-    /// Sends like [`UdpSender::send`], for poll-based traits. Returns `Ready` once the list is empty. Only the task of
-    /// the last call is woken.
+    /// Sends datagrams as [`AsyncUdpSender::send`] does; use this function to implement poll-based traits. Returns
+    /// `Ready` once the list is empty. Only the task of the last call is woken.
     ///
     /// # Errors
     /// Returns the same errors as [`UdpSender::send`].

@@ -146,7 +146,7 @@ impl Ring {
         of!(&self.form, ring => ring.is_broken())
     }
 
-    /// Returns the position of the next entry, encoded as in messages, see [`Base`].
+    /// Returns the position of the next entry, encoded as in messages; see [`Base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         of!(&self.form, ring => ring.base())

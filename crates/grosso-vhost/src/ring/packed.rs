@@ -1,7 +1,7 @@
 //! The device's side of a packed virtqueue (virtio 1.3 section 2.8): one ring of descriptors, to which the driver
 //! writes entries; the device writes the same entries back in order when it has used them.
 //!
-//! The ring itself always records how far it was used, so that another device can continue if one dies, see [`locate`].
+//! The ring itself always records how far it was used, so that another device can continue if one dies; see [`locate`].
 //! For this reason, the device marks descriptors as used only after it has written their lengths, and in reverse order:
 //! the first descriptor of an entry is marked last, and the first entry of a frame is marked last. The driver sees
 //! whole frames only, and a device that finds some of these marks can complete them.

@@ -49,7 +49,7 @@ pub struct TunnelOptions {
     /// Address of the tunnel's own device, if the tunnel carries Ethernet: received frames with this source are dropped
     /// (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Visibility of the UDP checksum of received frames, see
+    /// Visibility of the UDP checksum of received frames; see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
     /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. `None` sets no
