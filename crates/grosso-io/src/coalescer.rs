@@ -1,10 +1,10 @@
-//! The coalescer for packets in ports' buffers.
+//! The coalescer for packets in the buffers of ports.
 
 use grosso::{CoalesceOptions, Coalescer, Frame, Profile, Sink, Verdict, stats::CoalesceStats};
 
 use crate::buffer::PortBuffer;
 
-/// A [`Coalescer`] for packets in ports' buffers, which delivers to a `dyn Sink`.
+/// A [`Coalescer`] for packets in the buffers of ports. It delivers to a `dyn Sink`.
 ///
 /// The merge path is compiled once here, for all data paths and all other users of [`PortBuffer`]. A user with its own
 /// buffer or sink type compiles its own copy.
@@ -53,7 +53,7 @@ impl PortCoalescer {
         self.0.expire(now_ns, sink);
     }
 
-    /// Delivers everything held, oldest train first.
+    /// Delivers all held trains, oldest first.
     pub fn finish(&mut self, sink: &mut dyn Sink<PortBuffer>) {
         self.0.finish(sink);
     }
@@ -88,7 +88,7 @@ impl PortCoalescer {
         self.0.stats()
     }
 
-    /// Returns the profile: rules and limits.
+    /// Returns the profile with the rules and limits in use.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         self.0.profile()
