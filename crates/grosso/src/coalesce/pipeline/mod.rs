@@ -198,14 +198,14 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
-    /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
+    /// Returns whether a predicted packet may belong to the first flow of the batch and skip the batch.
     #[inline(always)]
     fn may_bypass_batch(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
-    /// Returns whether a packet of this flow skips the batch: it arrived at the start time of the batch and does not
-    /// fill the batch.
+    /// Returns whether a packet of this flow skips the batch. It does so if it arrived at the start time of the batch
+    /// and does not fill the batch.
     #[inline(always)]
     fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
@@ -214,7 +214,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
             && self.batch.lead(flow, incoming.now_ns).is_some()
     }
 
-    /// Adds a packet to the batch, unless it belongs to the batch's first flow or has no known flow.
+    /// Adds a packet to the batch, unless it belongs to the first flow of the batch or its flow is not known.
     #[inline(never)]
     fn push(
         &mut self,

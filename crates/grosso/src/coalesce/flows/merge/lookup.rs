@@ -38,7 +38,7 @@ use crate::{
     meta::Meta,
 };
 
-/// Prediction that a packet may match.
+/// Prediction that a packet may match, based on the packets before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedFlow {
     /// The packet may continue the current burst.
