@@ -44,8 +44,8 @@
 //!
 //! # Damaged captures
 //!
-//! The reader returns every complete record before the damage, then the damage once, as an error with its offset.
-//! Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
+//! The reader returns every complete record before the damage, and then reports the damage once, as an error with its
+//! offset. Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
 //!
 //! [`PacketMeta`] converts between the metadata in a capture and the engine's [`Meta`](grosso::Meta). The crate
 //! `grosso-io` has a port that reads and writes captures.

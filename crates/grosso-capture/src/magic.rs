@@ -12,7 +12,8 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognizes a capture by its first bytes; the caller passes at least sixteen bytes if the file has them.
+    /// Recognizes a capture by its first bytes; the caller must pass at least sixteen bytes if the file has at least
+    /// sixteen.
     ///
     /// # Errors
     /// Returns `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.

@@ -23,9 +23,9 @@ unsafe impl Send for Mapping {}
 // SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Sync for Mapping {}
 
-/// Returns how many bytes of a file must be mapped from its beginning to include a part of it, rounded up to the file's
-/// page size. The part need not begin or end at a page boundary, but a huge page can only be unmapped or replaced as a
-/// whole.
+/// Returns how many bytes from the beginning of a file must be mapped to include a part of it. The number is rounded up
+/// to the page size of the file, because a huge page can only be unmapped or replaced as a whole. The part itself need
+/// not begin or end at a page boundary.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
