@@ -315,7 +315,7 @@ impl Direction {
         }
     }
 
-    /// If `frame` is an acknowledgment to be expanded, sends the acknowledgments that must precede it.
+    /// Sends the acknowledgments that must precede `frame` if `frame` is an acknowledgment to be expanded.
     #[inline(never)]
     fn expand(
         &mut self,

@@ -160,7 +160,7 @@ impl Receiver {
     }
 }
 
-/// If a packet may be sent several times, returns the packet without trailing bytes, and the offsets of its headers.
+/// Returns the packet without trailing bytes and the offsets of its headers, if the packet may be sent several times.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,

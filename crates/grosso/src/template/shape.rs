@@ -98,8 +98,8 @@ impl Shape {
     }
 
     /// Returns the innermost checksum that is present and depends on the payload; a checksum that the receiver
-    /// completes does not (rule C52). `is_wanted` specifies whether the transport's checksum is present even if its
-    /// field is zero.
+    /// completes does not depend on it (rule C52). `is_wanted` specifies whether the checksum of the transport header
+    /// is present even if its field is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {

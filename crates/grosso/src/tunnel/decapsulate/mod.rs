@@ -382,7 +382,7 @@ impl Decapsulation {
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
     }
 
-    /// If the state of the inner checksums is unknown, looks for a checksum that was left for a device to complete.
+    /// Looks for a checksum that was left for a device to complete, if the state of the inner checksums is unknown.
     fn find_left_open(&mut self, frame: &[u8], inside: &[Layer]) {
         let is_unknown = matches!(self.meta.checksum, Checksum::None | Checksum::Complete { .. });
         if is_unknown && let Some(partial) = left_open(frame, inside, self.end) {
