@@ -42,9 +42,9 @@ pub struct Terminator<'a> {
     coalescer: Coalescer<&'a [u8]>,
     whole: Vec<u8>,
     next: usize,
-    /// Delivered bytes.
+    /// Number of bytes delivered.
     pub delivered_bytes: u64,
-    /// Delivered frames.
+    /// Number of frames delivered.
     pub delivered: u64,
 }
 

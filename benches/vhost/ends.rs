@@ -163,7 +163,7 @@ fn frame(payload: usize) -> (Vec<u8>, Meta) {
     (bytes, Meta { checksum, gso: Some(Gso { size, ..Gso::UNKNOWN }), ..Meta::default() })
 }
 
-/// Frames per batch, the same number as in a poll of a path.
+/// Number of frames per batch, which is the same as in a poll of a path.
 const BATCH: usize = 64;
 /// Time after the first frame that is not measured.
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -84,7 +84,7 @@ impl About {
 pub(crate) struct Round {
     /// Nanoseconds of work, without the time to fill, touch and free buffers.
     pub(crate) ns: u64,
-    /// Packets, fragments, segments or sums that the pass processed.
+    /// Number of packets, fragments, segments or sums that the pass processed.
     pub(crate) packets: u64,
 }
 
@@ -139,7 +139,7 @@ impl<S: Step> Turns for Stepped<S> {
 pub(crate) struct Local<'a> {
     about: About,
     turns: Box<dyn Turns + 'a>,
-    /// Packets of one pass.
+    /// Number of packets in one pass.
     packets: usize,
     output: Box<dyn Fn() -> Vec<Vec<u8>> + 'a>,
 }

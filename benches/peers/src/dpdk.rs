@@ -77,7 +77,8 @@ pub(crate) fn contenders<'a>(
     }
 }
 
-/// Returns the names of the headers in the first frame. For the bytes of a checksum, the result has no meaning.
+/// Returns the names of the headers in the first frame of a workload. A checksum workload consists of plain bytes
+/// without headers, so the result has no meaning for it.
 fn stack(workload: &Workload) -> Vec<String> {
     let parsed = parse(&workload.frames[0], Link::Ethernet, Lengths::Whole);
     parsed.layers.iter().map(|layer| layer.name.to_owned()).collect()

@@ -11,8 +11,8 @@ pub(crate) struct Figures {
     pub(crate) median: f64,
     /// Median distance from the median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time: the median over the rounds, each divided by the first contender's time in
-    /// the same round.
+    /// Ratio to the first contender's time: the median over all rounds of the contender's time divided by the first
+    /// contender's time in the same round.
     pub(crate) ratio: f64,
 }
 

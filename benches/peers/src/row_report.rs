@@ -36,7 +36,7 @@ pub(crate) struct Line {
     /// Gigabytes per second, for checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gigabytes_a_second: Option<f64>,
-    /// Frames delivered in one pass.
+    /// Number of frames delivered in one pass.
     pub(crate) frames: usize,
     /// Faults in the delivered frames.
     pub(crate) wrong: Vec<String>,

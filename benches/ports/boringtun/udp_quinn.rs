@@ -46,7 +46,7 @@ thread_local! {
     static WAITING: RefCell<Vec<Arc<Mutex<Option<Sending>>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends the waiting datagrams of this thread. Datagrams without room are lost, as on a wire.
+/// Sends the waiting datagrams of this thread. Datagrams for which there is no room are lost, as on a wire.
 pub fn flush() {
     WAITING.with_borrow_mut(|waiting| {
         for sending in waiting.drain(..) {

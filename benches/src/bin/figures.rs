@@ -23,7 +23,7 @@ struct Figure {
     median_ns: f64,
     /// Median distance from the median.
     spread_ns: f64,
-    /// Bytes processed in that time, if the benchmark measures bytes.
+    /// Number of bytes processed in that time, if the benchmark measures bytes.
     bytes: Option<f64>,
 }
 

@@ -114,11 +114,11 @@ struct grosso_vnet {
    */
   uint8_t gso_type;
   /*
-   Length of the headers in bytes; a hint.
+   Length of the headers in bytes, which is only a hint.
    */
   uint16_t header_length;
   /*
-   Payload bytes of every packet but the last.
+   Number of payload bytes in every packet except the last.
    */
   uint16_t gso_size;
   /*
@@ -130,7 +130,7 @@ struct grosso_vnet {
    */
   uint16_t checksum_offset;
   /*
-   Number of buffers; written as 1 and ignored on input.
+   Number of buffers, which is 1 on output and ignored on input.
    */
   uint16_t buffers;
 };

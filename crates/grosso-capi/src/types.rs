@@ -33,15 +33,15 @@ pub struct Vnet {
     /// 0: a packet; 1: TCP over IPv4; 4: TCP over IPv6; 5: UDP; with 0x80, only the first packet has CWR. Other values
     /// are rejected, including 3 (UFO).
     pub gso_type: u8,
-    /// Length of the headers in bytes; a hint.
+    /// Length of the headers in bytes, which is only a hint.
     pub header_length: u16,
-    /// Payload bytes of every packet but the last.
+    /// Number of payload bytes in every packet except the last.
     pub gso_size: u16,
     /// Offset of the first summed byte from the start of the frame.
     pub checksum_start: u16,
     /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// Number of buffers; written as 1 and ignored on input.
+    /// Number of buffers, which is 1 on output and ignored on input.
     pub buffers: u16,
 }
 

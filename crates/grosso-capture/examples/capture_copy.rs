@@ -1,6 +1,6 @@
-//! The skeleton of every capture command: read, pass on, write, and report damage.
+//! The skeleton of every capture command, which reads entries, passes them on, writes them, and reports damage.
 //!
-//! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` is a pipe.
+//! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` stands for a pipe.
 
 #![allow(clippy::disallowed_methods, reason = "an example for other programs")]
 

@@ -13,7 +13,7 @@ use grosso_capture::{
     CaptureError, CaptureReader, CaptureWriter, Entry, Format, PacketMeta, WriterOptions,
 };
 
-/// Number of runs; the fastest one is shown, because other load can only slow a run down.
+/// Number of runs. The fastest run is shown, because other load can only slow a run down.
 const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {

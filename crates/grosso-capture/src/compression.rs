@@ -1,7 +1,7 @@
-//! Decompression on the fly: plain, gzip and zstd input look the same to the reader.
+//! Decompression while reading, so that uncompressed, gzip and zstd input look the same to the reader.
 //!
-//! The first bytes determine the compression; the file name does not matter. gzip input may have several members and
-//! Zstandard input several frames, as parallel compressors write them.
+//! The first bytes determine the compression; the file name does not matter. Input may consist of several gzip members
+//! or several Zstandard frames, which parallel compressors write.
 
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::BufReader;
@@ -29,13 +29,13 @@ impl Compression {
     /// Detects the compression by the magic number at the start of a file.
     ///
     /// # Errors
-    /// `UnsupportedFormat` for compressions that are recognized but not supported.
+    /// Returns `UnsupportedFormat` for compressions that are recognized but not supported.
     fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let unsupported =
             |what: &str, remedy| Err(CaptureError::UnsupportedFormat { what: what.into(), remedy });
         match bytes {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
-            // A frame, or a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
+            // The magic number of a frame or of a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
             [0x04, 0x22, 0x4d, 0x18, ..] => unsupported("lz4 compression", CONVERT),
             [0xfd, b'7', b'z', b'X', b'Z', ..] => {
@@ -73,7 +73,7 @@ impl<R: Read> Decompressor<R> {
     /// Detects the compression of `reader`. Errors name the file as `path`.
     ///
     /// # Errors
-    /// `Io` when reading fails, `UnsupportedFormat` when the compression is not supported.
+    /// Returns `Io` when reading fails, or `UnsupportedFormat` when the compression is not supported.
     pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
         let mut source = CountingReader::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
@@ -131,13 +131,13 @@ impl<R: Read> Read for Decompressor<R> {
 #[derive(Debug)]
 pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,
-    /// The first bytes, read to detect the compression and returned again to the decompressor.
+    /// The first bytes, which were read to detect the compression and are returned again to the decompressor.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     prefix_taken: usize,
-    /// Bytes read from the file so far.
+    /// Number of bytes read from the file so far.
     pub(crate) bytes: u64,
-    /// Whether reading the file itself failed, as opposed to decompressing its contents.
+    /// Whether reading the file itself failed, rather than decompressing its content.
     pub(crate) failed: bool,
 }
 
@@ -147,7 +147,8 @@ impl<R: Read> CountingReader<R> {
         Self { reader, prefix, prefix_len: 0, prefix_taken: 0, bytes: 0, failed: false }
     }
 
-    /// Reads until the prefix is full or the file ends: a pipe may return one byte at a time.
+    /// Reads until the prefix is full or the file ends. Several reads may be needed, because a pipe may return one byte
+    /// at a time.
     fn fill_prefix(&mut self) -> io::Result<()> {
         while self.prefix_len < PREFIX_BYTES {
             let room = &mut self.prefix[self.prefix_len..];

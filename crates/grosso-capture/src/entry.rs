@@ -1,4 +1,4 @@
-//! Entries returned by a reader: packets, and the blocks between them. Both borrow the reader's buffer.
+//! Entries returned by a reader: packets and the blocks between them, both of which borrow the reader's buffer.
 
 use super::error::Damage;
 use super::format::{Format, Interface};
@@ -35,14 +35,14 @@ pub enum Entry<'a> {
 pub struct Packet<'a> {
     /// Captured bytes, starting with the link layer; a frame check sequence of known length is removed.
     pub data: &'a [u8],
-    /// Length of the packet on its link in bytes, without a frame check sequence of known length. Larger than `data` if
-    /// the snapshot length truncated the packet; smaller only in files with wrong lengths.
+    /// Length of the packet on its link in bytes, without a frame check sequence of known length. It is larger than
+    /// `data` if the snapshot length truncated the packet, and smaller only in files with wrong lengths.
     pub original_len: u32,
     /// Nanoseconds since the epoch, rounded down; `None` if the record has no time.
     pub timestamp_ns: Option<u64>,
     /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// Index of the first interface of the same device: equal to `interface`, unless several captures are merged
+    /// Index of the first interface of the same device: this is equal to `interface` unless several captures are merged
     /// ([`Outcome::device`](super::Outcome::device)).
     pub device: u32,
     /// Description of the interface.
@@ -63,14 +63,14 @@ pub struct Packet<'a> {
 pub struct Origin {
     /// Index of the file among merged captures; 0 otherwise ([`Outcome::next_origin`](super::Outcome::next_origin)).
     pub file: u32,
-    /// Position in that file, counted from 1, including packets that were filtered out.
+    /// Position of the packet in that file, counted from 1, including packets that were filtered out.
     pub number: u64,
     /// Offset of the record or block in bytes of the uncompressed file.
     pub offset: u64,
 }
 
 impl<'a> Packet<'a> {
-    /// Returns the packet's pcapng options; empty in classic pcap.
+    /// Returns the packet's pcapng options; there are none in classic pcap.
     #[must_use]
     pub const fn options(&self) -> Options<'a> {
         self.options
@@ -109,13 +109,14 @@ impl<'a> Packet<'a> {
         meta
     }
 
-    /// Returns the damage in the packet's options, if any. The packet itself remains usable.
+    /// Returns the damage in the packet's options; `None` if they are intact. The packet remains usable despite the
+    /// damage.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
         self.options.damage()
     }
 
-    /// Returns whether the capture holds fewer bytes than the link carried.
+    /// Returns whether the capture contains fewer bytes of the packet than the link carried.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()
@@ -163,7 +164,7 @@ impl<'a> Block<'a> {
 
     /// Returns whether a tool that changes packets may copy this block.
     ///
-    /// False only for custom blocks marked as not copyable (draft-ietf-opsawg-pcapng section 4.8).
+    /// Returns false only for custom blocks that are marked as not copyable (draft-ietf-opsawg-pcapng section 4.8).
     #[must_use]
     pub const fn is_copyable(&self) -> bool {
         self.kind != pcapng::CUSTOM_BLOCK_NO_COPY

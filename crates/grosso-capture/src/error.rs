@@ -7,7 +7,8 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 /// Reason why a capture could not be read or written.
 ///
 /// Only errors of the environment include the file name in their text. Prefix other errors with the name that the user
-/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] distinguishes the two.
+/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the text
+/// includes the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -17,7 +18,7 @@ pub enum CaptureError {
         starts(starts_with)
     )]
     NotACapture {
-        /// First bytes, escaped; empty if the file is empty.
+        /// First bytes of the file, with escapes; empty if the file is empty.
         starts_with: String,
     },
     /// A related format that is recognized but not supported.
@@ -28,14 +29,14 @@ pub enum CaptureError {
         /// Advice for converting the file to a supported format.
         remedy: &'static str,
     },
-    /// The file ends inside a record. Every record before it was returned.
+    /// The file ends inside a record. Every record before this one was returned.
     #[error("ends inside {place} (needs {needs} bytes, has {there}, offset {offset})")]
     Truncated {
         /// Incomplete part of the file.
         place: FilePart,
-        /// Full length of that part in bytes.
+        /// Full length of the incomplete part in bytes.
         needs: u64,
-        /// Bytes of that part in the file.
+        /// Number of bytes of the incomplete part that are in the file.
         there: u64,
         /// Offset of the record in bytes of the uncompressed file.
         offset: u64,
@@ -45,7 +46,7 @@ pub enum CaptureError {
     CompressedTruncated {
         /// Name of the compression.
         compression: &'static str,
-        /// Decompressed bytes before the end.
+        /// Number of decompressed bytes before the end.
         offset: u64,
     },
     /// Compressed data cannot be decompressed further.
@@ -55,14 +56,14 @@ pub enum CaptureError {
         compression: &'static str,
         /// Message of the decompressor.
         detail: String,
-        /// Decompressed bytes before the damage.
+        /// Number of decompressed bytes before the damage.
         offset: u64,
     },
-    /// The decompression windows of all open captures need too much memory. Every record before the frame with the
+    /// The decompression windows of all open captures need too much memory. Every record before the frame with that
     /// window was returned.
     #[error("{0}")]
     WindowMemory(#[from] NoWindowMemory),
-    /// A record contradicts itself. Every record before it was returned.
+    /// A record contradicts itself. Every record before this one was returned.
     #[error("damaged: {what} (offset {offset})")]
     Damaged {
         /// Contradiction.
@@ -94,7 +95,7 @@ pub enum CaptureError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The reader of the output pipe has closed the pipe. Exit without a message.
+    /// The reader of the output pipe has closed the pipe. The program should exit without a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
         /// File name.
@@ -115,14 +116,14 @@ pub struct NoWindowMemory {
     pub used: u64,
 }
 
-/// Maximum total size in bytes of the Zstandard windows of the process: enough for 512 files with the window of `zstd
-/// -3`, 2 MiB, or for 8 with the longest window, 128 MiB.
+/// Maximum total size in bytes of the Zstandard windows of the process: enough for 512 files with the 2 MiB window of
+/// `zstd -3`, or for 8 files with the longest window of 128 MiB.
 pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 impl CaptureError {
     pub(crate) fn not_a_capture(bytes: &[u8]) -> Self {
         let shown = bytes.get(..STARTS_WITH_BYTES).unwrap_or(bytes);
-        // The message quotes the first bytes as text; the first line is enough.
+        // The message quotes only the first line of the bytes.
         let line = shown.iter().position(|&byte| byte == b'\n').map_or(shown, |at| &shown[..=at]);
         Self::NotACapture { starts_with: line.escape_ascii().to_string() }
     }
@@ -133,13 +134,14 @@ impl CaptureError {
         matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
     }
 
-    /// Returns whether the error is in the input (damaged or unsupported) rather than in the environment.
+    /// Returns whether the cause of the error is the input, which is damaged or unsupported, rather than the
+    /// environment.
     #[must_use]
     pub const fn is_input(&self) -> bool {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
-    /// Returns whether the input ends too early and is undamaged before its end.
+    /// Returns whether the input ends too early but is undamaged up to that point.
     #[must_use]
     pub const fn is_truncation(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
@@ -164,13 +166,13 @@ pub enum FilePart {
     /// Header of the packet with this number, counted from 1.
     #[error("the header of packet {0}")]
     PacketHeader(u64),
-    /// Packet with this number, counted from 1. In pcapng the lengths count the whole block.
+    /// Packet with this number, counted from 1. In pcapng, the lengths are those of the whole block.
     #[error("packet {0}")]
     Packet(u64),
     /// Header of a pcapng block.
     #[error("a block header")]
     BlockHeader,
-    /// pcapng block of this type, which is not a packet.
+    /// pcapng block of this type, which does not contain a packet.
     #[error("a block of type {0:#x}")]
     Block(u32),
 }
@@ -212,7 +214,7 @@ pub enum Damage {
     PacketPastBlock {
         /// Captured length.
         captured: u32,
-        /// Bytes of the block that remain for the packet.
+        /// Number of bytes of the block that remain for the packet.
         room: u32,
     },
     /// The packet names an interface that the section has not declared.
@@ -247,7 +249,7 @@ pub enum Damage {
         code: u16,
         /// Value of the length field.
         length: u16,
-        /// Remaining bytes of the block.
+        /// Number of bytes of the block that remain for the option.
         room: usize,
     },
     /// Bytes after the last option are too few for another option.
@@ -262,7 +264,7 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// The packet has a second link type; classic pcap supports one per file.
+    /// The packet has another link type than the file; classic pcap supports only one per file.
     #[error(
         "a pcap file has only one link type (here {first}), but this packet has link type {other}; \
          use pcapng"
@@ -317,7 +319,7 @@ fn starts(starts_with: &str) -> String {
     if starts_with.is_empty() { "empty".into() } else { format!("starts \"{starts_with}\"") }
 }
 
-/// Bytes shown of a file that is not a capture.
+/// Number of bytes that the message shows of a file that is not a capture.
 const STARTS_WITH_BYTES: usize = 16;
 
 #[cfg(test)]

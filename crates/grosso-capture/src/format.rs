@@ -1,4 +1,4 @@
-//! Properties of a capture as a whole: format, time resolution, interface.
+//! Properties of a whole capture: its format, time resolution and interfaces.
 
 /// Maximum length of a record in bytes: 16 MiB.
 ///
@@ -6,10 +6,10 @@
 /// larger length counts as damage, so that a wrong length cannot exhaust memory.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum number of interfaces per section. Each costs a few dozen bytes of memory.
+/// Maximum number of interfaces per section. Each interface costs a few dozen bytes of memory.
 pub const INTERFACES_MAX: usize = 1 << 16;
 
-/// Snapshot length in bytes for superframes; tcpdump's default.
+/// Snapshot length in bytes that suffices for superframes, which is also the default of tcpdump.
 pub const SNAPLEN_DEFAULT: u32 = 262_144;
 
 /// Link type of Ethernet in the tcpdump.org registry.
@@ -18,9 +18,9 @@ pub const LINK_TYPE_ETHERNET: u32 = 1;
 /// A capture file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Classic pcap: one link type, no metadata.
+    /// Classic pcap, with one link type and no metadata.
     Pcap,
-    /// pcapng: blocks and options, many interfaces.
+    /// pcapng, with blocks, options and any number of interfaces.
     Pcapng,
 }
 
@@ -38,12 +38,12 @@ impl core::fmt::Display for Format {
 pub struct Resolution(u8);
 
 impl Resolution {
-    /// Microseconds, the default of both formats.
+    /// Microseconds, which is the default of both formats.
     pub const MICROSECONDS: Self = Self(6);
     /// Nanoseconds.
     pub const NANOSECONDS: Self = Self(9);
 
-    /// Returns the unit for an `if_tsresol` byte: 10^-n seconds, or 2^-n if the top bit is set.
+    /// Returns the unit for an `if_tsresol` byte: 10^-n seconds, or 2^-n seconds if the top bit is set.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Self {
         Self(byte)
@@ -77,7 +77,7 @@ impl Resolution {
         }
     }
 
-    /// Converts nanoseconds since the epoch to ticks, saturating.
+    /// Converts nanoseconds since the epoch to ticks. The result saturates.
     ///
     /// Decimal units round down, as in other capture tools. Binary units round to the nearest tick, so that
     /// `ticks(nanoseconds(t)) == t` for every unit no finer than 2^-28 or 10^-9 seconds.
@@ -111,7 +111,7 @@ impl Resolution {
 /// A classic pcap file has exactly one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Link-layer type from the tcpdump.org registry; 16 bits in both formats.
+    /// Link-layer type from the tcpdump.org registry; both formats store 16 bits.
     pub link_type: u32,
     /// Maximum number of captured bytes per packet; 0 means no limit.
     pub snaplen: u32,
@@ -119,16 +119,17 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Seconds to add to every timestamp (`if_tsoffset`).
     pub offset_seconds: i64,
-    /// Length of the frame check sequence at the end of every packet in bytes, if recorded. Packets are read
-    /// and written without it.
+    /// Length of the frame check sequence at the end of every packet in bytes, if the length is recorded. Packets are
+    /// read and written without it.
     pub fcs_bytes: Option<u8>,
-    /// Whether packets have NFLOG headers (`LINKTYPE_NFLOG`). Packets are read and written without them, as raw IP
-    /// (`LINKTYPE_RAW`).
+    /// Whether packets have NFLOG headers (`LINKTYPE_NFLOG`). Packets are read and written without these headers, as
+    /// raw IP (`LINKTYPE_RAW`).
     pub has_nflog: bool,
 }
 
 impl Interface {
-    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length for superframes.
+    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that suffices for
+    /// superframes.
     #[must_use]
     pub const fn new(link_type: u32) -> Self {
         Self {
@@ -153,7 +154,7 @@ impl Interface {
         u64::try_from((i128::from(nanoseconds) + offset).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// Converts nanoseconds since the epoch to a timestamp of this interface, saturating.
+    /// Converts nanoseconds since the epoch to a timestamp of this interface. The result saturates.
     #[must_use]
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         let offset = i128::from(self.offset_seconds) * NANOSECONDS_PER_SECOND as i128;
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn ticks_of_known_units_are_nanoseconds() {
-        // One and a half seconds, expressed in each unit.
+        // The numbers of ticks are one and a half seconds in each unit.
         for (byte, ticks) in
             [(0, 1), (3, 1500), (6, 1_500_000), (9, 1_500_000_000), (12, 1_500_000_000_000)]
         {

@@ -3,12 +3,12 @@
 use std::io;
 use std::path::Path;
 
-/// Returns whether both paths lead to the same file, following symbolic and hard links.
+/// Returns whether both paths lead to the same file, which may be through symbolic or hard links.
 ///
 /// A path that does not exist is never the same file as another.
 ///
 /// # Errors
-/// Errors from `stat(2)`, except for a file that does not exist.
+/// Returns any error from `stat(2)`, except that a file does not exist.
 pub fn same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
     match (identity(one.as_ref()), identity(other.as_ref())) {
         (Ok(one), Ok(other)) => Ok(one == other),

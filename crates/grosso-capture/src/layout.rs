@@ -1,4 +1,4 @@
-//! Layout of a record in a buffer, as returned by a format's decoder.
+//! Layout of a record in a buffer, which the decoder of a format returns.
 
 use core::ops::Range;
 
@@ -13,12 +13,12 @@ pub(crate) enum Step {
     Record { bytes: usize, layout: Layout },
 }
 
-/// Bytes that an incomplete record still lacks.
+/// The bytes that are missing from an incomplete record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Bytes that the decoder needs, counted from the start of the record.
+    /// Number of bytes that the decoder needs, counted from the start of the record.
     pub(crate) bytes: usize,
-    /// Number of these bytes that precede `part`.
+    /// Number of these bytes that come before `part`.
     pub(crate) before: usize,
     pub(crate) part: Part,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Part {
     Block(u32),
 }
 
-/// Layout of a complete record; ranges count from its start.
+/// Layout of a complete record; ranges are relative to its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Packet(PacketLayout),

@@ -39,8 +39,8 @@
 //!
 //! # Damaged captures
 //!
-//! The reader returns every complete record before the damage, then the damage once, as an error with its offset.
-//! Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
+//! The reader returns every complete record before the damage, and then reports the damage once, as an error with its
+//! offset. Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
 //!
 //! [`PacketMeta`] converts between the metadata in a capture and [`Meta`](grosso::Meta) of the engine, the crate
 //! [`grosso`]. `docs/pcapng-option.md` specifies how pcapng files store this metadata. The crate `grosso-io` has a port

@@ -12,10 +12,11 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognizes a capture by its first bytes; the caller passes at least sixteen bytes if the file has them.
+    /// Recognizes a capture by its first bytes; the caller must pass at least sixteen bytes if the file has at least
+    /// sixteen.
     ///
     /// # Errors
-    /// `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.
+    /// Returns `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.
     pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let Some(&magic) = bytes.first_chunk::<4>() else {
             return Err(CaptureError::not_a_capture(bytes));

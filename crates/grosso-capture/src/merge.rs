@@ -1,9 +1,9 @@
-//! Merging of several captures into one, ordered by time, with only the selected packets.
+//! Merges several captures into one, which contains only the selected packets, in order of time.
 //!
 //! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
-//! captures. Among packets with equal times, the one from the last capture comes first; a packet without a time is
-//! written immediately. There is one difference: if one capture ends at the time at which another begins, the first is
-//! read to its end, as if a single capture had been split there.
+//! captures. Among packets with equal times, the packet from the last capture comes first. A packet without a time is
+//! written immediately. There is one difference: if one capture ends at the time at which another begins, the first
+//! capture is read to its end, as if a single capture had been split at this time.
 
 mod devices;
 
@@ -27,11 +27,11 @@ use super::writer::{CaptureWriter, WriterOptions};
 /// Filter that decides whether to keep a packet.
 pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 
-/// Merger of several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
+/// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
 /// pcapng section. The section has one interface for each original interface, with a comment that names the original
-/// capture. Names and secrets are kept if they have this host's byte order.
+/// capture. Names and secrets are kept if their byte order is that of this host.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};
@@ -56,11 +56,11 @@ pub struct Merge<R: Read> {
 /// Progress and result of a [`Merge`].
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Number of selected packets per capture.
+    /// Number of selected packets of each capture.
     pub packets: Vec<u64>,
-    /// First damage: the index of the damaged capture, and the error.
+    /// First damage that was found: the index of the damaged capture, and the error.
     pub damage: Option<(usize, CaptureError)>,
-    /// Selected packets without a time, which get time 0 in the merged capture.
+    /// Number of selected packets without a time. They get time 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
     /// Origins that have not been requested yet; `None` if origins are not recorded.
@@ -68,8 +68,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Starts recording the origin of every packet. Call it before reading, and then take one origin per packet read:
-    /// memory stays bounded by the packets in the reader's buffer.
+    /// Starts recording the origin of every packet. Call this function before reading, and then take one origin for
+    /// each packet that is read, so that no more origins are stored than there are packets in the reader's buffer.
     pub fn remember_origins(&mut self) {
         self.origins = Some(VecDeque::new());
     }
@@ -97,9 +97,9 @@ impl Outcome {
 struct Member<R> {
     reader: CaptureReader<R>,
     name: String,
-    /// Numbers of the current section's interfaces in the merged capture.
+    /// Numbers that the interfaces of the current section have in the merged capture.
     interfaces: Vec<u32>,
-    /// The next packets: usually one, or several if the merge depends on whether the capture ends.
+    /// The next packets. There is usually one; there are several if the order depends on whether the capture ends.
     next: VecDeque<Pending>,
     has_begun: bool,
     is_at_end: bool,
@@ -115,8 +115,8 @@ struct Pending {
 }
 
 impl<R: Read> Merge<R> {
-    /// Merges at least one capture; `captures` pairs each with its name. If `is_batched` is true, packets may wait for
-    /// later packets; set it to false for live captures.
+    /// Merges at least one capture. `captures` contains each capture with its name. If `is_batched` is true, packets
+    /// may wait for later packets; pass false for live captures.
     ///
     /// # Errors
     /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
@@ -180,7 +180,7 @@ impl<R: Read> Merge<R> {
         Ok(())
     }
 
-    /// Prepares the next bytes of the merged capture; returns `false` at the end.
+    /// Prepares the next bytes of the merged capture. Returns `false` at the end.
     fn advance(&mut self) -> io::Result<bool> {
         let mut is_more = true;
         while is_more && self.ready.0.borrow().is_empty() {
@@ -228,7 +228,7 @@ impl<R: Read> Merge<R> {
             let time_ns = member.next.front()?.meta.timestamp_ns;
             Some((time_ns, time_ns.map(|_| Reverse(index)), index))
         });
-        // `None`, a packet without a time, sorts before every time.
+        // A packet without a time has `None`, which sorts before every time.
         let Some((time_ns, _, last)) = times.min() else { return Ok(false) };
         let first = self.ending_at(time_ns)?.unwrap_or(last);
         if !self.members[first].has_begun {
@@ -244,8 +244,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Returns the capture that ends at the time at which another begins; its packets come first. Prefers captures that
-    /// had begun before that time.
+    /// Returns the capture that ends at the time at which another begins; the packets of this capture come first.
+    /// Captures that began before that time are preferred.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -292,7 +292,7 @@ impl<R: Read> Merge<R> {
         Ok(())
     }
 
-    /// Reads one more selected packet of a capture, and writes the blocks before it; returns `false` at the end of the
+    /// Reads one more selected packet of a capture, and writes the blocks before it. Returns `false` at the end of the
     /// capture.
     fn read(&mut self, index: usize) -> io::Result<bool> {
         let Member { reader, name, interfaces, next, is_at_end, .. } = &mut self.members[index];
@@ -395,8 +395,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface: the original ones that do not depend on the byte order, and a comment that
-/// names the original capture.
+/// Returns the options of an interface, which are the original options that do not depend on the byte order and a
+/// comment that names the original capture.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;
@@ -436,5 +436,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Number of packets to merge per batch.
 const PACKETS_PER_BATCH: usize = 64;
-/// Maximum number of packets with equal time to read ahead in a capture, to see whether the capture ends with them.
+/// Maximum number of packets with equal times that are read ahead in a capture to find out whether it ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

@@ -1,7 +1,7 @@
 //! Metadata of a packet in a capture: time, flags, and the state of offloads.
 //!
 //! pcapng has standard flags for the two most important offload states (checksum not ready, segmentation pending).
-//! Grosso stores the rest in one custom option: `docs/pcapng-option.md` describes its bytes, and
+//! Grosso stores all other states in one custom option. `docs/pcapng-option.md` describes its bytes, and
 //! [`super::offload_option`] encodes them.
 
 use grosso::{
@@ -23,17 +23,17 @@ use super::tunnel_port::TunnelPort;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch; `None` if the capture stores no time. A writer stores 0 instead and [counts
-    /// it](super::CaptureWriter::without_time).
+    /// Nanoseconds since the epoch; `None` if the capture stores no time. In this case, a writer stores 0 and [counts
+    /// the packet](super::CaptureWriter::without_time).
     pub timestamp_ns: Option<u64>,
-    /// Index of the packet's interface within its section.
+    /// Index of the interface of the packet within its section.
     pub interface: u32,
     /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
     /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
     /// `offload` is present, it takes precedence for bits 9 to 11.
     pub flags: Option<u32>,
-    /// Offload state; `None` if not recorded.
+    /// Offload state; `None` if it was not recorded.
     pub offload: Option<Offload>,
 }
 
@@ -69,7 +69,7 @@ impl PacketMeta {
     }
 
     /// Returns the engine's metadata of a packet with these headers, without the time. If no metadata was recorded,
-    /// nothing is assumed.
+    /// returns metadata that states nothing.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()
@@ -107,14 +107,14 @@ impl PacketMeta {
 
 /// Bits of the `epb_flags` option (draft-ietf-opsawg-pcapng section 4.3.1).
 ///
-/// Bits 0-1 are the direction, 2-4 the reception type, 5-8 the length of the frame check sequence, 16-31 link-layer
-/// errors.
+/// Bits 0 to 1 are the direction, bits 2 to 4 the reception type, bits 5 to 8 the length of the frame check sequence,
+/// and bits 16 to 31 link-layer errors.
 pub mod flag {
     /// Bits 0 and 1: the packet was received.
     pub const INBOUND: u32 = 1;
     /// Bits 0 and 1: the packet was sent.
     pub const OUTBOUND: u32 = 2;
-    /// Bits 5 to 8: length of the frame check sequence in bytes; 0 if unknown.
+    /// Bits 5 to 8: length of the frame check sequence in bytes; 0 if it is unknown.
     pub const FCS_BYTES: u32 = 0xf << 5;
     /// Bit 9: the checksum is not yet computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
@@ -126,19 +126,20 @@ pub mod flag {
     pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
 }
 
-/// Offload state of one packet: the engine's metadata, and information that only captures record.
+/// Offload state of one packet, which consists of the engine's metadata and information that only captures record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Engine's metadata without the time, which [`PacketMeta`] stores.
+    /// The engine's metadata without the time, which [`PacketMeta`] stores.
     pub meta: Meta,
     /// Whether the innermost transport checksum is partial at an offset that only the headers determine;
     /// [`Offload::meta_of`] finds it. `meta.checksum` is then [`Checksum::None`].
     pub has_partial_transport: bool,
     /// Transport protocol of a superframe's packets.
     pub transport: SegmentTransport,
-    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]; otherwise empty.
+    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. Empty for other packets.
     pub parts: Vec<u32>,
-    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. Empty if unknown.
+    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. Empty if they are
+    /// unknown.
     pub arrivals_ns: Vec<u32>,
     /// Tunnels around the packet on UDP ports other than their assigned ones, outermost first; see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,
@@ -156,7 +157,7 @@ impl Offload {
         Self { meta, ..Self::default() }
     }
 
-    /// Returns the offload state that the flags alone express; `None` if bits 9 to 11 are clear.
+    /// Returns the offload state that the flags alone express; `None` if bits 9 to 11 are all clear.
     #[must_use]
     pub fn from_flags(flags: u32) -> Option<Self> {
         if flags & flag::OFFLOADS == 0 {
@@ -198,8 +199,8 @@ impl Offload {
 
     /// Returns the engine's metadata of a packet with these headers.
     ///
-    /// The flags show that a checksum is partial, but not which one. It is assumed to be the checksum of the innermost
-    /// transport header, as in every Linux superframe.
+    /// The flags show that a checksum is partial, but not which checksum. It is assumed to be the checksum of the
+    /// innermost transport header, as in every Linux superframe.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {
@@ -208,7 +209,8 @@ impl Offload {
         self.meta
     }
 
-    /// Returns the ports for dissecting this packet: the ports recorded with it, and `base` for all other tunnel types.
+    /// Returns the ports for dissecting this packet: the ports that were recorded with it and, for all other tunnel
+    /// types, the ports in `base`.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)
@@ -230,7 +232,7 @@ impl Offload {
 /// Transport protocol of a superframe's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentTransport {
-    /// Not recorded.
+    /// The protocol was not recorded.
     #[default]
     Unknown,
     /// TCP segments.

@@ -1,4 +1,4 @@
-//! NFLOG headers of Netfilter's log; the packet after them begins with an IP header.
+//! NFLOG headers, which Netfilter's log puts before a packet. The packet begins with an IP header.
 //!
 //! ```text
 //! +--------+--------+------------------+

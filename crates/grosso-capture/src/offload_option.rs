@@ -19,19 +19,20 @@ use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
 /// Enterprise number of the option: the documentation number of RFC 5612.
 ///
-/// Grosso has no number of its own. Others may use this number too, so the option also contains a magic number.
+/// Grosso has no enterprise number of its own. Other programs may use this number too, so the option also contains a
+/// magic number.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
 /// Magic number after the enterprise number; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
-/// Returns whether the value of a custom binary option is Grosso's, in any version.
+/// Returns whether a custom binary option with this value is Grosso's option, in any version.
 pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     let Some((number, rest)) = value.split_first_chunk::<4>() else { return false };
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
 }
 
-/// Reads the value of a custom binary option; `None` unless it is Grosso's and has this version.
+/// Reads the value of a custom binary option; `None` if it is not Grosso's option or has another version.
 pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let (number, rest) = value.split_first_chunk::<4>()?;
     if order.u32_from(*number) != ENTERPRISE_NUMBER {
@@ -95,7 +96,7 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// Appends the value of the custom binary option.
 ///
 /// # Errors
-/// `OptionTooLong` when the lists make the value longer than one option holds (65,535 bytes).
+/// Returns `OptionTooLong` if the lists make the value longer than an option can be (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
     let (checksum, levels, start, offset) = match offload.meta.checksum {
@@ -186,7 +187,7 @@ const fn bit(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// Iterator over the lists after the fixed part; ends at a truncated list.
+/// Iterator over the lists after the fixed part. It ends at a truncated list.
 struct Lists<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lists<'a> {
@@ -213,7 +214,7 @@ fn tunnel_ports(entries: &[u8]) -> Vec<TunnelPort> {
 }
 
 fn push_list(out: &mut Vec<u8>, kind: u8, entries: &[u32]) {
-    // Bounded by the length of the option, which `encode` has checked.
+    // This cannot fail, because `encode` has checked the length of the option.
     let Ok(count) = u16::try_from(entries.len()) else { return };
     if count == 0 {
         return;
@@ -232,7 +233,7 @@ const fn list_bytes(entries: &[u32]) -> usize {
 const FIXED_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 4;
 
-/// Bits of the optional fields that are present.
+/// Bits that show which optional fields are present.
 mod present {
     pub(super) const GSO: u8 = 1;
     pub(super) const VLAN: u8 = 2;

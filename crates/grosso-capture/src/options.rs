@@ -1,4 +1,4 @@
-//! Options of pcapng blocks: code, length, value, padded to four bytes.
+//! Options of pcapng blocks. Each consists of a code, a length and a value that is padded to four bytes.
 
 use super::error::Damage;
 use super::order::ByteOrder;
@@ -7,7 +7,7 @@ use super::order::ByteOrder;
 pub mod code {
     /// End of the options.
     pub const END: u16 = 0;
-    /// UTF-8 comment; any block may have several.
+    /// UTF-8 comment. Every block may have several.
     pub const COMMENT: u16 = 1;
     /// Custom binary value that tools may copy.
     pub const CUSTOM_BINARY: u16 = 2989;
@@ -15,21 +15,21 @@ pub mod code {
     pub const CUSTOM_TEXT_NO_COPY: u16 = 2990;
     /// Custom binary value that tools must not copy when they change the block.
     pub const CUSTOM_BINARY_NO_COPY: u16 = 2991;
-    /// Section header: program that wrote the file.
+    /// Section header option: the program that wrote the file.
     pub const SECTION_APPLICATION: u16 = 4;
-    /// Interface: timestamp unit.
+    /// Interface option: the timestamp unit.
     pub const INTERFACE_RESOLUTION: u16 = 9;
-    /// Interface: length of the frame check sequence.
+    /// Interface option: the length of the frame check sequence.
     pub const INTERFACE_FCS_LENGTH: u16 = 13;
-    /// Interface: seconds to add to every timestamp.
+    /// Interface option: the number of seconds to add to every timestamp.
     pub const INTERFACE_OFFSET: u16 = 14;
-    /// Packet: direction, checksum state, link-layer errors.
+    /// Packet option: direction, checksum state and link-layer errors.
     pub const PACKET_FLAGS: u16 = 2;
-    /// Packet: hash of the packet's bytes.
+    /// Packet option: hash of the bytes of the packet.
     pub const PACKET_HASH: u16 = 3;
 }
 
-/// Encoded options at the end of a block.
+/// The encoded options at the end of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> Options<'a> {
         Self { bytes, order }
     }
 
-    /// Returns the encoded options, including end marker and padding.
+    /// Returns the encoded options, including the end marker and the padding.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -57,20 +57,20 @@ impl<'a> Options<'a> {
 
     /// Returns the options up to the end marker, in file order.
     ///
-    /// If the options are damaged, the iterator returns the damage as its last item.
+    /// If the options are damaged, the last item of the iterator is an error that describes the damage.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, order: self.order }
     }
 
-    /// Returns the value of the first option with `code`; options after damage are not found.
+    /// Returns the value of the first option with `code`; options after a damaged option are not found.
     #[must_use]
     pub fn find(&self, code: u16) -> Option<&'a [u8]> {
         let found = self.iter().flatten().find(|option| option.code == code);
         found.map(|option| option.value)
     }
 
-    /// Returns the damage that ends the options early, if any.
+    /// Returns the damage that ends the options early; `None` if they are intact.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.iter().find_map(Result::err)

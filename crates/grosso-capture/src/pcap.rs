@@ -1,7 +1,7 @@
 //! Classic pcap format as a state machine over bytes, without I/O and without copying.
 //!
 //! A file is a header of 24 bytes, followed by records, each with a header of 16 bytes and a packet. The magic number
-//! determines byte order and time unit. See draft-ietf-opsawg-pcap.
+//! determines the byte order and the time unit. See draft-ietf-opsawg-pcap.
 
 use super::error::{CaptureError, Damage};
 use super::format::{Interface, RECORD_BYTES_MAX, Resolution, SNAPLEN_DEFAULT};
@@ -10,12 +10,12 @@ use super::magic::Magic;
 use super::nflog;
 use super::order::ByteOrder;
 
-/// Length of the file header.
+/// Length of the file header in bytes.
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 
-/// Length of the header of each record.
+/// Length of the header of each record in bytes.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
-/// Length of the time at the start of a record header.
+/// Length of the time at the start of a record header in bytes.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
 /// Header of a pcap file. Keeps its original bytes, so that a copy has the same bytes, except that a copy's version is
@@ -33,9 +33,9 @@ pub(crate) struct FileHeader {
 enum Lengths {
     /// Captured length, then original length.
     CapturedFirst,
-    /// Original length, then captured length: before version 2.3.
+    /// Original length, then captured length, as in versions before 2.3.
     OriginalFirst,
-    /// Either order, because programs of version 2.3 differed. The captured length is the smaller one.
+    /// The order is unknown, because programs of version 2.3 differed. The captured length is the lower of the two.
     CapturedShorter,
 }
 
@@ -50,7 +50,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the captured and the original length, given the first and the second field.
+    /// Returns the captured and the original length, in this order, from the first and the second length field.
     #[inline]
     fn sort(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -74,10 +74,10 @@ impl FileHeader {
         };
         raw[6..8].copy_from_slice(&order.u16_bytes(VERSION.1));
         let network = order.u32_at(&raw, 20);
-        // The upper half holds the length of the frame check sequence, in units of 16 bits, when
-        // its presence bit is set (draft-ietf-opsawg-pcap section 4).
+        // The upper half holds the length of the frame check sequence, in units of 16 bits, if its presence bit is set
+        // (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
-        // Copies have no frame check sequences.
+        // The copy has no frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let (link_type, has_nflog) = match network & LINK_TYPE_MASK {
             nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),

@@ -1,8 +1,8 @@
 //! pcapng format as a state machine over bytes, without I/O and without copying.
 //!
-//! A file is a list of blocks: type, length, body, length again. A section header block sets the byte order and
-//! discards the interfaces of the previous section. Blocks without a packet are returned unchanged. See
-//! draft-ietf-opsawg-pcapng.
+//! A file is a list of blocks. Each consists of a type, a length, a body, and the length again. A section header block
+//! sets the byte order and discards the interfaces of the previous section. Blocks without a packet are returned
+//! unchanged. See draft-ietf-opsawg-pcapng.
 
 use super::error::Damage;
 use super::format::{INTERFACES_MAX, Interface, RECORD_BYTES_MAX, Resolution};
@@ -11,7 +11,7 @@ use super::nflog;
 use super::options::{Options, code, padding, push_end, push_option};
 use super::order::ByteOrder;
 
-/// Block type of a section header; a palindrome, so it is the same in both byte orders.
+/// Block type of a section header. It is a palindrome, so it is the same in both byte orders.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 /// Block type of an interface description.
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
@@ -30,11 +30,11 @@ pub(crate) const ENHANCED_PACKET: u32 = 6;
 /// Block type of a custom block that must not be copied by tools that change the file.
 pub(crate) const CUSTOM_BLOCK_NO_COPY: u32 = 0x4000_0bad;
 
-/// Length of a section header before its options.
+/// Length of a section header before its options, in bytes.
 pub(crate) const SECTION_HEADER_BYTES: usize = 24;
-/// Length of an enhanced packet block before its packet.
+/// Length of an enhanced packet block before its packet, in bytes.
 pub(crate) const ENHANCED_PACKET_BYTES: usize = 28;
-/// Length of the length field that ends every block.
+/// Length of the length field that ends every block, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
 /// State of the decoder between blocks.
@@ -49,7 +49,7 @@ impl PcapngDecoder {
         Self { order: ByteOrder::NATIVE, interfaces: Vec::new() }
     }
 
-    /// Decodes the block at the start of `bytes`. Changes no state until the block is complete.
+    /// Decodes the block at the start of `bytes`. The state does not change until the block is complete.
     #[inline]
     pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Damage> {
         let Some(head) = bytes.first_chunk::<8>() else { return Ok(need(8, Part::BlockHeader)) };
@@ -180,7 +180,7 @@ pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>)
     out.extend_from_slice(&length);
 }
 
-/// Returns the options of a block that holds no packet; empty for blocks of unknown layout.
+/// Returns the options of a block that holds no packet; blocks of unknown layout have none.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
     let end = block.len().saturating_sub(TRAILER_BYTES);
     let start = match kind {
@@ -330,7 +330,8 @@ fn check_length(kind: u32, bytes: u32) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Checks the version. Minor version 2 was written for a while and is the same format as 0 (draft section 4.1).
+/// Checks the version. For a while, programs wrote minor version 2, whose format is the same as that of version 0
+/// (draft section 4.1).
 fn check_version(order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
     let header = fixed::<SECTION_HEADER_BYTES>(SECTION_HEADER, block)?;
     match (order.u16_at(header, 12), order.u16_at(header, 14)) {
@@ -377,7 +378,7 @@ fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span
         return Err(Damage::PacketPastBlock { captured, room });
     }
     let data_end = start + captured as usize;
-    // The block's length is a multiple of four, so the padding fits if the packet does.
+    // The length of the block is a multiple of four, so the padding fits if the packet fits.
     let options_start = (data_end + padding(data_end)).min(end);
     Ok((Span { start, end: data_end }, Span { start: options_start, end }))
 }

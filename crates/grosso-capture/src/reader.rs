@@ -1,4 +1,4 @@
-//! Reading a capture of any size in constant memory.
+//! Reads a capture of any size in constant memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,13 +17,13 @@ use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
 use super::pcapng::{self, PcapngDecoder};
 
-/// Name of standard input and output on the command line.
+/// Name of the standard input and output on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
 /// Reader that returns a capture entry by entry, without copying and without allocating per packet.
 ///
-/// Entries borrow the reader's buffer, so each must be dropped before the next is read. After an error or the end of
-/// the file, the reader returns no more entries.
+/// Entries borrow the reader's buffer, so each entry must be dropped before the next one is read. After an error or the
+/// end of the file, the reader returns no more entries.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Entry};
@@ -50,7 +50,7 @@ impl CaptureReader<Input> {
     /// Opens a file, or standard input if `path` is `-`.
     ///
     /// # Errors
-    /// See [`CaptureReader::new`]; also `Io` if the file cannot be opened.
+    /// Returns the same errors as [`CaptureReader::new`], and `Io` if the file cannot be opened.
     ///
     /// ```no_run
     /// use grosso_capture::CaptureReader;
@@ -75,9 +75,9 @@ impl CaptureReader<Input> {
         }
     }
 
-    /// Returns the length of the file in bytes before decompression; `None` unless it is a regular file.
+    /// Returns the length of the file in bytes before decompression; `None` if it is not a regular file.
     ///
-    /// With [`file_bytes`](Self::file_bytes) it drives a progress bar.
+    /// Together with [`file_bytes`](Self::file_bytes), this can be used for a progress bar.
     #[must_use]
     pub fn file_len(&self) -> Option<u64> {
         let Source::File(file) = &self.source.source().reader.0 else { return None };
@@ -90,7 +90,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads the file header, which determines the format.
     ///
     /// # Errors
-    /// `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a read error.
+    /// Returns `NotACapture`, `UnsupportedFormat`, `Truncated` inside the file header, or a read error.
     ///
     /// ```
     /// use grosso_capture::{CaptureReader, CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -122,8 +122,8 @@ impl<R: Read> CaptureReader<R> {
     /// Returns the next packet or block; `None` at the end of the file.
     ///
     /// # Errors
-    /// `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error. All entries before the
-    /// error were returned.
+    /// Returns `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error, after all entries
+    /// before the error have been returned.
     #[expect(clippy::should_implement_trait, reason = "entries borrow the reader")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, CaptureError> {
@@ -167,7 +167,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Returns the interfaces declared so far in the current section; exactly one in classic pcap.
+    /// Returns the interfaces declared so far in the current section; there is exactly one in classic pcap.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         match &self.decoder {
@@ -188,7 +188,8 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.offset
     }
 
-    /// Returns the bytes of the file read so far, before decompression, for a progress bar.
+    /// Returns the number of bytes of the file that have been read so far. For a compressed file, compressed bytes are
+    /// counted. Use it for a progress bar.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.source.source().bytes
@@ -266,7 +267,7 @@ impl<R: Read> CaptureReader<R> {
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // "Truncated inside a record" is a more precise error than "compressed data truncated".
+            // Saying that the file ends inside a record is more precise than saying that the compressed data ends.
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }
@@ -292,7 +293,7 @@ impl<R: Read> CaptureReader<R> {
     }
 
     /// Reads until `bytes` unread bytes are buffered or the file ends; the last read takes as many bytes as are
-    /// available.
+    /// available at once.
     fn fill(&mut self, bytes: usize) -> Result<(), CaptureError> {
         self.buffer.make_room(bytes);
         while self.buffer.unread().len() < bytes {
@@ -350,7 +351,7 @@ impl<R: Read> CaptureReader<R> {
                 let fcs = fcs_bytes(&options, description);
                 let data = &raw[packet.data.range()];
                 let mut original_len = packet.original_len.saturating_sub(fcs);
-                // The snapshot length may have truncated the frame check sequence, partly or entirely.
+                // The snapshot length may have removed the frame check sequence partly or entirely.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
                 let mut data = data.get(..end).unwrap_or(data);
                 if description.has_nflog {
@@ -383,7 +384,8 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Returns the length of a packet's frame check sequence, from the packet's own flags or else from its interface.
+/// Returns the length of a packet's frame check sequence, from the packet's own flags or, if they do not state it, from
+/// its interface.
 #[inline]
 fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
     let flags = options.find(code::PACKET_FLAGS).and_then(|value| value.first_chunk());
@@ -419,7 +421,7 @@ enum Decoder {
     Pcapng(PcapngDecoder),
 }
 
-/// Buffered part of the uncompressed file.
+/// The buffered part of the uncompressed file.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -434,7 +436,7 @@ impl Buffer {
         Self { bytes: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0 }
     }
 
-    /// Moves the unread bytes to the front, and grows the buffer until `bytes` bytes fit.
+    /// Moves the unread bytes to the start of the buffer, and grows the buffer until `bytes` bytes fit.
     fn make_room(&mut self, bytes: usize) {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;

@@ -21,13 +21,13 @@ impl TunnelPort {
         Self { port, payload: UdpPayload::Header(kind) }
     }
 
-    /// Returns an entry for foo over UDP on this port; the payload is of IP protocol `protocol`.
+    /// Returns an entry for foo over UDP on this port; its payload has the IP protocol `protocol`.
     #[must_use]
     pub const fn fou(port: u16, protocol: u8) -> Self {
         Self { port, payload: UdpPayload::Protocol(protocol) }
     }
 
-    /// Returns every tunnel with an assigned port, on that port.
+    /// Returns every tunnel that has an assigned port, on this port.
     pub fn assigned() -> impl Iterator<Item = Self> {
         Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
     }
@@ -38,14 +38,15 @@ impl TunnelPort {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// Returns the tunnels in `ports` on ports other than the assigned ones, which a reader cannot infer.
+    /// Returns the tunnels in `ports` that use ports other than the assigned ones. A reader cannot infer these.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header whose source
-    /// or destination port is an unassigned tunnel port. `stack` holds the packet's headers, dissected with `ports`.
+    /// Returns the tunnels on unassigned ports around a packet, outermost first. There is one for each UDP header whose
+    /// source or destination port is an unassigned tunnel port. `stack` holds the packet's headers, dissected with
+    /// `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -64,8 +65,8 @@ impl TunnelPort {
         found.collect()
     }
 
-    /// Returns the ports for dissecting a packet inside these tunnels (outermost first), and `base` for all other
-    /// tunnel types.
+    /// Returns the ports for dissecting a packet inside these tunnels, which are listed outermost first. For all other
+    /// tunnel types, these are the ports in `base`.
     ///
     /// If two ports are known for one tunnel type, or two tunnel types for one port, the outermost entry is used until
     /// that tunnel is removed.
@@ -131,7 +132,7 @@ impl TunnelPort {
         Self::on(self.port(), &Ports::ASSIGNED) == Some(self)
     }
 
-    /// Returns whether both tunnels have the same tunnel type, regardless of their ports.
+    /// Returns whether both tunnels are of the same type, regardless of their ports.
     #[must_use]
     pub fn is_same_tunnel(self, other: Self) -> bool {
         match (self.payload, other.payload) {
@@ -154,7 +155,7 @@ impl TunnelPort {
         self.is_same_tunnel(other) || self.port == other.port
     }
 
-    /// Returns the entry in the option's list.
+    /// Returns the entry for the option's list of tunnels.
     pub(super) fn to_entry(self) -> u32 {
         let (code, protocol) = match (self.payload, self.announced()) {
             (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
@@ -164,7 +165,7 @@ impl TunnelPort {
         u32::from_be_bytes([code, protocol, high, low])
     }
 
-    /// Returns the tunnel of an entry; `None` when its type is unknown or its port 0.
+    /// Returns the tunnel of an entry; `None` if the type is unknown or the port is 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);
@@ -192,7 +193,8 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// Number of foo over UDP in list entries; for the other tunnels, their specifications define it.
+/// Number that stands for foo over UDP in list entries. The numbers of the other tunnels are those in their
+/// specifications.
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.

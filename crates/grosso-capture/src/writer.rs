@@ -1,4 +1,4 @@
-//! Writing of captures with changed packets; everything else is written unchanged.
+//! Writes captures with changed packets. Everything else is written unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
 //! earlier blocks.
@@ -33,17 +33,17 @@ pub struct WriterOptions {
     pub format: Format,
     /// Byte order of headers that are not copied from an input.
     pub order: ByteOrder,
-    /// Interface of packets without a declared or copied interface.
+    /// Interface of packets for which no interface was declared or copied.
     pub interface: Interface,
-    /// Program named in a section header that is not copied from an input.
+    /// Name of the program in a section header that is not copied from an input.
     pub application: String,
     /// Comments for the first section header, for example the origin of this capture. Classic pcap cannot store them.
     pub comments: Vec<String>,
-    /// Minimum snapshot length in the header of a classic pcap in bytes: readers truncate longer packets. A header
-    /// copied from another capture may state less.
+    /// Minimum snapshot length in bytes in the header of a classic pcap. If a header copied from another capture states
+    /// less, it is changed to this length, because readers truncate longer packets.
     pub snaplen_min: u32,
-    /// Link type of all packets, for copying a capture whose link type is wrong; `None` keeps the interfaces' link
-    /// types.
+    /// Link type of all packets, for copying a capture whose link type is wrong. `None` keeps the link types of the
+    /// interfaces.
     pub link_type: Option<u16>,
     header: Option<FileHeader>,
 }
@@ -76,7 +76,7 @@ impl WriterOptions {
     }
 }
 
-/// Writer of a capture, entry by entry, in constant memory.
+/// Writes a capture entry by entry, in constant memory.
 ///
 /// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
 /// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).
@@ -107,10 +107,10 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// Packets with bytes that may still be in the write buffer.
+/// Packets whose bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
-    /// Offset of each packet's end in the capture, in bytes.
+    /// Offset of the end of each packet in the capture, in bytes.
     ends: VecDeque<u64>,
     /// Number of earlier packets that the sink has accepted completely.
     before: u64,
@@ -174,7 +174,7 @@ impl CaptureWriter<Output> {
     /// An existing file is overwritten; see [`same_file`](super::same_file).
     ///
     /// # Errors
-    /// `Io` if the file cannot be created.
+    /// Returns `Io` if the file cannot be created.
     ///
     /// ```no_run
     /// use grosso_capture::{CaptureWriter, Format, WriterOptions};
@@ -212,7 +212,7 @@ impl CaptureWriter<Output> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Creates a writer to `sink`, which need not be buffered. The first entry writes the file header.
+    /// Creates a writer that writes to `sink`, which need not be buffered. The first entry writes the file header.
     pub fn new(sink: W, options: WriterOptions) -> Self {
         Self::named(sink, "output".into(), options)
     }
@@ -239,10 +239,11 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Declares an interface and returns its index in the current section.
     ///
-    /// Classic pcap has one interface: the first packet's.
+    /// A classic pcap file has only one interface, which is that of the first packet.
     ///
     /// # Errors
-    /// `Unwritable` if the link type needs more than 16 bits or there are too many interfaces; also write errors.
+    /// Returns `Unwritable` if the link type needs more than 16 bits or there are too many interfaces, or a write
+    /// error.
     ///
     /// ```
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -280,11 +281,11 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader. The entry is unchanged, except for contents that the output format cannot hold, and
+    /// Writes an entry of a reader. The entry is unchanged, except for content that the output format cannot hold, and
     /// for the [link type](WriterOptions::link_type) if this writer sets one.
     ///
     /// # Errors
-    /// `Unwritable` if a packet does not fit into the output format; also write errors.
+    /// Returns `Unwritable` if a packet does not fit into the output format, or a write error.
     ///
     /// ```no_run
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -338,7 +339,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// `Unwritable` if the packet does not fit into the output format; also write errors.
+    /// Returns `Unwritable` if the packet does not fit into the output format, or a write error.
     ///
     /// ```
     /// # use grosso_capture::{CaptureWriter, Format, PacketMeta, WriterOptions};
@@ -355,12 +356,12 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Writes a packet that was derived from another packet, with the options of that packet.
     ///
-    /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
-    /// and offload states, which `meta` replaces. If the byte order of the section differs from that of `options`, only
-    /// comments are kept.
+    /// Options that would no longer be true are dropped. These are hashes, custom options marked as not to be copied,
+    /// and flags and offload states, which `meta` replaces. If the byte order of the section differs from that of
+    /// `options`, only comments are kept.
     ///
     /// # Errors
-    /// See [`write_packet`](Self::write_packet).
+    /// Returns the same errors as [`write_packet`](Self::write_packet).
     pub fn write_packet_with(
         &mut self,
         meta: &PacketMeta,
@@ -370,7 +371,7 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, Some(options))
     }
 
-    /// Writes the file header now instead of with the first entry.
+    /// Writes the file header now, rather than with the first entry.
     ///
     /// # Errors
     /// Returns write errors.
@@ -392,7 +393,7 @@ impl<W: Write> CaptureWriter<W> {
         self.sink.flush().map_err(|source| self.write_error(source))
     }
 
-    /// Completes the capture and returns the sink. A capture without entries gets its header now.
+    /// Completes the capture and returns the sink. If the capture has no entries, its header is written first.
     ///
     /// # Errors
     /// Returns write errors.
@@ -411,21 +412,21 @@ impl<W: Write> CaptureWriter<W> {
         self.packets
     }
 
-    /// Returns the number of bytes written so far, including bytes in the buffer: the length of the file.
+    /// Returns the number of bytes written so far, including bytes in the buffer. This is the length of the file.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Returns the number of blocks of a pcapng output with damaged options. The options before the damage were
-    /// written; the rest was dropped, because no reader can parse it.
+    /// written; the options after it were dropped, because no reader can parse them.
     #[must_use]
     pub const fn damaged_options(&self) -> u64 {
         self.damaged_options
     }
 
-    /// Returns the number of packets without a time that were written to records that require one, with time 0 (1
-    /// January 1970).
+    /// Returns the number of packets without a time that were written with time 0 (1 January 1970), because the record
+    /// requires a time.
     #[must_use]
     pub const fn without_time(&self) -> u64 {
         self.without_time
@@ -448,7 +449,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Returns the interface with this number. Declares number 0 on first use.
+    /// Returns the interface with this number. If number 0 has not been declared, declares it.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -474,7 +475,7 @@ impl<W: Write> CaptureWriter<W> {
             let length = packet.original_len;
             return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
-        // Keep the time bytes: some times have no other representation.
+        // The bytes of the time are kept, because some times have no other representation.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
@@ -513,8 +514,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number of a packet's interface in this section: the same number if it belongs to the same interface
-    /// here (as when a whole capture is copied), otherwise the number of an equal interface, otherwise a new number.
+    /// Returns the number of a packet's interface in this section: this is the same number if it belongs to the same
+    /// interface here, as when a whole capture is copied; otherwise the number of an equal interface; or a new number
+    /// if there is none.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -538,7 +540,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Copies a section header with its options, followed by the writer's comments.
     ///
-    /// Sets the section length to "unknown" (-1), because it may change.
+    /// Sets the length of the section to "unknown" (-1), because it may change.
     fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
         let order = block.order;
         let options = pcapng::block_options(block.kind, order, block.raw);
@@ -778,13 +780,14 @@ fn push_meta(out: &mut Vec<u8>, order: ByteOrder, meta: &PacketMeta) -> Result<(
 
 fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     for comment in comments {
-        // Truncated at a character boundary, so that readers see valid UTF-8.
+        // The comment is truncated at a character boundary, so that readers see valid UTF-8.
         let end = comment.floor_char_boundary(usize::from(u16::MAX));
         push_option(out, order, code::COMMENT, &comment.as_bytes()[..end]);
     }
 }
 
-/// Returns the length of a packet, if the packet and `around` more bytes of its record are within the limit.
+/// Returns the length of a packet, after checking that the packet and `around` more bytes of its record are within the
+/// limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {
     let bytes = data.len();

@@ -1,4 +1,4 @@
-//! Reading of a sequence of Zstandard frames as one stream of bytes.
+//! Reads a sequence of Zstandard frames as one stream of bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -9,7 +9,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDeco
 
 use super::error::{NoWindowMemory, WINDOWS_BYTES_MAX};
 
-/// Decompressor of every frame of a source, which skips skippable frames (RFC 8878 section 3.1).
+/// Decompresses all frames of a source, and skips skippable frames (RFC 8878 section 3.1).
 ///
 /// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and
 /// at most [`WINDOWS_BYTES_MAX`] in all readers of the process together. Compressors use 8 MiB or
@@ -39,7 +39,7 @@ impl<R: BufRead> ZstdReader<R> {
         &self.source
     }
 
-    /// Begins the next frame; returns `false` if there is none.
+    /// Begins the next frame. Returns `false` if there is none.
     fn begin_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {
@@ -64,8 +64,8 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Reserves memory for a window. The decoder keeps the window of the last frame, so a longer window needs a new
-    /// reservation.
+    /// Reserves memory for a window. The decoder keeps the window of the last frame, so a new reservation is needed
+    /// only for a longer window.
     fn reserve(&mut self, window_bytes: u64) -> io::Result<()> {
         // The decoder allocates powers of two. It refuses windows that are too long.
         let bytes = window_bytes.min(DEFAULT_MAX_WINDOW_SIZE).next_power_of_two();
@@ -121,7 +121,7 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Returns the decoder's error, or `UnexpectedEof` when it failed at the end of the source.
+    /// Returns the decoder's error, or `UnexpectedEof` if it failed at the end of the source.
     fn error(&mut self, error: FrameDecoderError) -> io::Error {
         match self.source.fill_buf() {
             Ok([]) => io::ErrorKind::UnexpectedEof.into(),
@@ -199,7 +199,7 @@ impl FrameHeader {
         self.bytes().get(MAGIC.len()).copied().map(Descriptor)
     }
 
-    /// Returns the size of the window in bytes; `None` for a skippable frame and an incomplete header.
+    /// Returns the size of the window in bytes; `None` for a skippable frame or an incomplete header.
     fn window_bytes(&self) -> Option<u64> {
         let descriptor = self.descriptor()?;
         let fields = &self.bytes()[MAGIC.len() + 1..];
@@ -222,7 +222,7 @@ impl FrameHeader {
 struct Descriptor(u8);
 
 impl Descriptor {
-    /// Returns whether the frame declares no window, so that the window is as long as the content.
+    /// Returns whether the frame declares no window, which means that the window is as long as the content.
     fn is_single_segment(self) -> bool {
         self.0 & 0x20 != 0
     }
@@ -252,7 +252,7 @@ impl WindowMemory {
     ///
     /// # Errors
     ///
-    /// [`NoWindowMemory`] if the windows of all readers together would exceed [`WINDOWS_BYTES_MAX`].
+    /// Returns [`NoWindowMemory`] if the windows of all readers together would exceed [`WINDOWS_BYTES_MAX`].
     fn take(bytes: u64) -> io::Result<Self> {
         let taken = WINDOWS_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|used| *used <= WINDOWS_BYTES_MAX)
@@ -279,14 +279,14 @@ static WINDOWS_BYTES: AtomicU64 = AtomicU64::new(0);
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Length of the longest frame header in bytes.
 const HEADER_BYTES_MAX: usize = 18;
-/// An empty raw block marked as last, and a content checksum that is not verified.
+/// An empty raw block that is marked as the last, followed by a content checksum that is not verified.
 const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a frame with this descriptor, these fields, and one raw block.
+    /// Returns a frame that consists of this descriptor, these fields, and one raw block.
     fn frame(descriptor: u8, fields: &[u8], content: &[u8]) -> Vec<u8> {
         let block = ((content.len() as u32) << 3 | 1).to_le_bytes();
         [MAGIC, &[descriptor], fields, &block[..3], content].concat()

@@ -1,13 +1,13 @@
-//! Copy and sum in one pass.
+//! Copies and sums bytes in one pass.
 
 use crate::backend::{self, Backend, SHORT_BYTES};
 use crate::sum::Sum;
 
-/// Copies `source` to `destination` and returns the sum of the bytes, reading them once.
+/// Copies `source` to `destination` and returns the sum of the bytes, reading each byte once.
 ///
 /// # Panics
 ///
-/// Panics if the lengths differ, before writing anything.
+/// Panics if the lengths differ. In this case, nothing is written.
 ///
 /// ```
 /// use grosso_checksum::{Sum, copy};
@@ -26,8 +26,8 @@ pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     })
 }
 
-/// Copies and sums like [`copy`] with one backend at every length, for tests and benchmarks. Uses the portable backend
-/// if the CPU does not support `backend`.
+/// Works like [`copy`], but uses `backend` for every length. Meant for tests and benchmarks. If the CPU does not
+/// support `backend`, the portable backend is used.
 ///
 /// # Panics
 ///

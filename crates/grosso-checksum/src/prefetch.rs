@@ -1,8 +1,8 @@
-//! Prefetching of bytes that will be summed soon.
+//! Prefetches bytes that will be summed soon.
 
-/// Prefetches bytes into the L1 cache without waiting for them. Summing bytes from memory takes half the time if the
-/// packet after next is prefetched before each sum. Prefetching four cache lines that are already cached costs about 1
-/// ns. Does nothing on CPUs other than x86-64.
+/// Prefetches bytes into the L1 cache without waiting for them. Summing packets from memory takes half the time if the
+/// packet after the next one is prefetched before each sum. Prefetching four cache lines that are already cached costs
+/// about 1 ns. On CPUs other than x86-64, the function does nothing.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]

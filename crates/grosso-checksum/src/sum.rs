@@ -1,10 +1,10 @@
-//! A checksum under construction.
+//! A checksum that is being computed.
 
 use core::{fmt, ops};
 
 use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 
-/// A one's complement sum of 16-bit words, not yet folded: a checksum under construction.
+/// A one's complement sum of 16-bit words that has not been folded, which is a checksum that is being computed.
 ///
 /// # The two zeros
 ///
@@ -15,8 +15,9 @@ use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 ///
 /// # Representation
 ///
-/// A 64-bit accumulator with end-around carry. Words are little-endian on every CPU: by RFC 1071 section 2(B) byte
-/// order only swaps the result, so the common CPUs load words without swapping. [`Sum::fold`] swaps once.
+/// A sum is a 64-bit accumulator with end-around carry. Words are loaded as little-endian on every CPU, so that the
+/// common CPUs need not swap them. According to RFC 1071 section 2(B), the byte order of the words only swaps the bytes
+/// of the result. [`Sum::fold`] swaps once.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
@@ -24,12 +25,12 @@ impl Sum {
     /// Sum of no bytes.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the sum of `bytes` as big-endian words. An odd last byte is padded with a zero on its right (RFC 1071
-    /// section 4.1, rule C10). Any length is allowed.
+    /// Returns the sum of `bytes` as big-endian words. If the length is odd, the last byte is padded with a zero on the
+    /// right (RFC 1071 section 4.1, rule C10). Any length is allowed.
     #[inline]
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        // A header is summed inline: selecting a loop would cost more than the sum.
+        // A header is summed inline, because selecting a loop would cost more than the sum.
         match <&[u8; SHORT_BYTES]>::try_from(bytes) {
             Ok(block) => Self(backend::short_block(block)),
             Err(_) if bytes.len() < SHORT_BYTES => Self(backend::short(bytes)),
@@ -37,7 +38,7 @@ impl Sum {
         }
     }
 
-    /// Returns the sum of the concatenated `parts`, of any lengths.
+    /// Returns the sum of the concatenated `parts`, which may have any lengths.
     #[inline]
     #[must_use]
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
@@ -50,14 +51,14 @@ impl Sum {
         total
     }
 
-    /// Returns the sum of one word given in host byte order: a length, a port, a protocol.
+    /// Returns the sum of one word given in host byte order, for example a length, a port or a protocol.
     #[inline]
     #[must_use]
     pub const fn from_word(word: u16) -> Self {
         Self(word.swap_bytes() as u64)
     }
 
-    /// Returns the sum of the two words of a 32-bit number: a sequence number, an address.
+    /// Returns the sum of the two words of a 32-bit number, for example a sequence number or an address.
     #[inline]
     #[must_use]
     pub const fn from_u32(value: u32) -> Self {
@@ -69,20 +70,21 @@ impl Sum {
         Self(accumulator)
     }
 
-    /// Adds two sums: of two blocks, the first of even length, or of a block and a pseudo-header. [`Sum::append`]
-    /// supports blocks of any length.
+    /// Adds two sums. They may be the sums of two adjacent blocks, the first of which must have an even length, or of a
+    /// block and a pseudo-header. [`Sum::append`] supports blocks of any length.
     #[inline]
     #[must_use]
     pub const fn add(self, other: Self) -> Self {
         Self(end_around_add(self.0, other.0))
     }
 
-    /// Returns the sum of the same block at an odd offset: byte-swapped (RFC 1071 section 2(B), rule C10).
+    /// Returns the sum that the same block has at an odd offset, which is the byte-swapped sum (RFC 1071 section 2(B),
+    /// rule C10).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
-        // Both are multiplications by 256: one of the 16-bit sum modulo 65535, the other of the accumulator modulo
-        // 2^64 - 1, which 65535 divides.
+        // The byte swap and the rotation are both multiplications by 256: one of the 16-bit sum modulo 65535, the other
+        // of the accumulator modulo 2^64 - 1, which 65535 divides.
         Self(self.0.rotate_left(8))
     }
 
@@ -93,8 +95,9 @@ impl Sum {
         if len % 2 == 1 { self.add(other.at_odd_offset()) } else { self.add(other) }
     }
 
-    /// Returns the sum without the words of `other`, for example of the packet after removing a header (rule C22). The
-    /// header must start at an even offset; otherwise convert `other` with [`at_odd_offset`](Sum::at_odd_offset).
+    /// Returns the sum without the words of `other`, for example the sum of a packet after removing a header (rule
+    /// C22). The header must start at an even offset; otherwise convert `other` with
+    /// [`at_odd_offset`](Sum::at_odd_offset).
     ///
     /// The result is never `+0`: a difference of zero is `-0`, even if the remaining words are zeros.
     #[inline]
@@ -106,18 +109,18 @@ impl Sum {
         Self(if difference == 0 { u64::MAX } else { difference })
     }
 
-    /// Returns the folded 16-bit sum, not complemented. `0x0000` only if every word was zero, and never after
-    /// [`Sum::subtract`].
+    /// Returns the folded 16-bit sum, which is not complemented. It is `0x0000` only if every word was zero, and never
+    /// after [`Sum::subtract`].
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
-        // Adding the number to itself with swapped halves leaves both halves and their carry in the upper half. That
-        // carry cannot cause another one.
+        // Adding the number to itself with swapped halves leaves both halves and their carry in the upper half. Adding
+        // that carry cannot cause another one.
         let half = (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32;
         ((half.wrapping_add(half.rotate_left(16)) >> 16) as u16).swap_bytes()
     }
 
-    /// Returns the value of a checksum field: the complement of the folded sum. For UDP, pass it through
+    /// Returns the value of a checksum field: the complement of the folded sum. For UDP, pass the value through
     /// [`nonzero`](crate::nonzero).
     #[inline]
     #[must_use]
@@ -125,10 +128,11 @@ impl Sum {
         !self.fold()
     }
 
-    /// Returns whether this sum over data and checksum field verifies the data, that is, folds to `0xffff`.
+    /// Returns whether this sum, which must include the checksum field, shows that the data is correct. This is the
+    /// case if it folds to `0xffff`.
     ///
-    /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. With a pseudo-header this cannot
-    /// occur, because its protocol is not zero.
+    /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. This cannot occur if there is a
+    /// pseudo-header, because its protocol is not zero.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -176,8 +180,8 @@ impl ops::Sub for Sum {
     }
 }
 
-/// Sums like [`Sum::of`] with one backend at every length, for tests and benchmarks. Uses the portable backend if the
-/// CPU does not support `backend`.
+/// Works like [`Sum::of`], but uses `backend` for every length. Meant for tests and benchmarks. If the CPU does not
+/// support `backend`, the portable backend is used.
 #[doc(hidden)]
 #[must_use]
 pub fn of_with(backend: Backend, bytes: &[u8]) -> Sum {

@@ -1,11 +1,11 @@
 //! Incremental update of a checksum field (RFC 1624).
 
-/// Returns the checksum after a word of the data changed from `old` to `new`: RFC 1624 equation 3, `HC' = ~(~HC + ~m +
-/// m')`.
+/// Returns the checksum after a word of the data has changed from `old` to `new`, according to RFC 1624 equation 3:
+/// `HC' = ~(~HC + ~m + m')`.
 ///
-/// The word must be at an even offset. The result equals a new sum, with one exception: if all data (including the
-/// pseudo-header) becomes or remains zero, the result is `0x0000` instead of `0xffff`. No IP header and no segment with
-/// a pseudo-header is all zeros.
+/// The word must be at an even offset. The result equals a newly computed checksum, with one exception: if all data
+/// (including the pseudo-header) becomes or remains zero, the result is `0x0000` instead of `0xffff`. No IP header and
+/// no segment with a pseudo-header is all zeros.
 ///
 /// A UDP field of zero means that there is no checksum and must not be updated; pass any other UDP result through
 /// [`nonzero`] (rule C10).
@@ -15,17 +15,18 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)
 }
 
-/// Returns the checksum after a word other than `0xffff` was incremented by one, for example the IPv4 identification of
-/// consecutive packets. (The step from `0xffff` to zero does not change a checksum.)
+/// Returns the checksum after a word other than `0xffff` has been incremented by one, for example the IPv4
+/// identification of consecutive packets. (The step from `0xffff` to zero does not change a checksum.)
 #[inline]
 #[must_use]
 pub const fn incremented(checksum: u16) -> u16 {
-    // The sum grows by one, so its complement shrinks by one. The value below 0x0000 is 0xfffe, because 0xffff is the
+    // The sum grows by one, so its complement shrinks by one. The value before 0x0000 is 0xfffe, because 0xffff is the
     // other zero.
     if checksum == 0 { 0xfffe } else { checksum - 1 }
 }
 
-/// Returns the checksum after a 32-bit field changed, for example a sequence number or an IPv4 address; see [`update`].
+/// Returns the checksum after a 32-bit field has changed, for example a sequence number or an IPv4 address; see
+/// [`update`].
 #[inline]
 #[must_use]
 pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
@@ -42,7 +43,7 @@ pub const fn nonzero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Folds a sum of at most 65537 words: the first addition leaves at most 0x1fffe, so the second has no carry.
+/// Folds a sum of at most 65537 words. The first addition leaves at most 0x1fffe, so the second addition has no carry.
 const fn fold(sum: u32) -> u16 {
     let once = (sum >> 16) + (sum & 0xffff);
     ((once >> 16) + (once & 0xffff)) as u16

@@ -1,4 +1,4 @@
-//! Sums combine like the bytes that they cover.
+//! Tests that sums can be combined in the same way as the bytes that they cover.
 
 use grosso_checksum::{Sum, incremented, nonzero, update, update_u32};
 use proptest::collection::vec;

@@ -1,14 +1,14 @@
-//! Copying returns the bytes and their sum, and writes no other bytes.
+//! Tests that copying writes exactly the bytes of the source and returns their sum.
 
 use grosso_checksum::{Backend, Sum, copy, copy_with};
 use proptest::prelude::*;
 
 use crate::common::{noise, rfc_1071};
 
-/// Margin on both sides of a destination, to detect writes outside it: more than one vector.
+/// Margin in bytes on both sides of a destination, to detect writes outside it. It is longer than a vector.
 const MARGIN: usize = 96;
 
-/// The name of a function like [`copy`], and the function.
+/// A function with the signature of [`copy`], with its name.
 type Entry = (String, Box<dyn Fn(&[u8], &mut [u8]) -> Sum>);
 
 /// Returns the public function and every backend of this CPU.

@@ -1,4 +1,4 @@
-//! Sums and copies by every backend.
+//! Tests of sums and copies with every backend.
 
 #[macro_use]
 mod common;

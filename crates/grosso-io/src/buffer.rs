@@ -1,4 +1,4 @@
-//! Buffers of received frames, and the store of spare ones.
+//! Buffers of received frames, and storage for spare buffers.
 
 use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use grosso_sys::xdp;
 
 /// A received frame in the buffer of its port.
 ///
-/// All ports use one type, so that the data paths between all kinds of ports, and through all stages, share their code.
+/// All ports use this one type, so that data paths share their code, whatever the kinds of their ports and stages.
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
-    /// Range of the frame in the memory, stored in 32-bit numbers. A path moves the buffer between lists, so it should
+    /// Range of the frame in the memory, stored in 32-bit numbers. Paths move buffers between lists, so a buffer should
     /// be small.
     start: u32,
     end: u32,
 }
 
-/// Memory of a frame, by its owner.
+/// Memory of a frame, which determines who reuses it.
 #[derive(Debug)]
 enum Memory {
-    /// Memory of a port.
+    /// Memory of a port, which reuses it.
     Own(Vec<u8>),
     /// Memory of a stage around the port, which the port does not reuse.
     Made(Vec<u8>),
@@ -81,7 +81,7 @@ impl PortBuffer {
         Self::made(bytes, frame)
     }
 
-    /// Returns the buffer with part of its frame as the new frame.
+    /// Reduces the frame to a part of itself.
     pub(crate) fn part(mut self, part: Range<usize>) -> Self {
         let frame = self.frame();
         debug_assert!(part.start <= part.end && part.end <= frame.len());
@@ -96,7 +96,8 @@ impl PortBuffer {
         self.bytes().get(..self.start as usize).unwrap_or_default()
     }
 
-    /// Returns the memory for reuse, if it is owned; slots and chunks return to their rings on drop.
+    /// Returns the memory for reuse if the buffer owns it. Slots and chunks return to their rings when the buffer is
+    /// dropped.
     #[must_use]
     pub fn into_own(self) -> Option<Vec<u8>> {
         match self.memory {
@@ -163,18 +164,18 @@ impl AsRef<[u8]> for PortBuffer {
     }
 }
 
-/// A frame of up to this size is moved without a call to `memcpy`.
+/// A value of up to this size is moved without a call to `memcpy`.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
 
-/// Converts a bound of a frame. A bound beyond 4 GiB, which no port has, is replaced by the maximum.
+/// Converts a bound of a frame. No port has frames beyond 4 GiB; such a bound is replaced by the maximum.
 #[inline]
 fn bound(at: usize) -> u32 {
     debug_assert!(u32::try_from(at).is_ok(), "a frame of {at} bytes");
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Spare memory of a port; all buffers have the same size.
+/// Spare buffers of a port, all of the same size.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 #[derive(Debug)]
 pub(crate) struct Buffers {
@@ -182,7 +183,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. More buffers are unused only after a burst.
+/// Maximum number of spare buffers of a port. Only after a burst are more buffers unused.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 
@@ -192,7 +193,7 @@ impl Buffers {
         Self { spare: Vec::new(), bytes }
     }
 
-    /// Returns a buffer to fill, of at least the configured size.
+    /// Returns a buffer of at least the configured size, to be filled.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_else(|| vec![0; self.bytes])
     }
@@ -203,7 +204,7 @@ impl Buffers {
         }
     }
 
-    /// Takes back a buffer of this port.
+    /// Takes back a buffer of this port, for reuse.
     pub(crate) fn recycle(&mut self, buffer: PortBuffer) {
         if let Some(bytes) = buffer.into_own() {
             self.put_back(bytes);
@@ -211,18 +212,18 @@ impl Buffers {
     }
 }
 
-/// Spare memory of a stage, for the frames that it creates.
+/// Spare buffers of a stage, for the frames that it creates.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Maximum number of spare buffers of a stage: as many as a path receives in one poll, so that 64 KiB datagrams need at
-/// most 4 MiB.
+/// Maximum number of spare buffers of a stage: the number of frames that a path receives in one poll. Buffers for 64
+/// KiB datagrams therefore take at most 4 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
 
 impl Spare {
-    /// Returns an empty buffer, reusing a spare one if possible.
+    /// Returns an empty buffer, which is a reused one if possible.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
@@ -234,11 +235,10 @@ impl Spare {
         }
     }
 
-    /// Takes back a buffer that a stage created, and returns any other buffer, which belongs to the port behind the
-    /// stage.
+    /// Keeps a buffer that a stage created. Returns any other buffer, because it belongs to the port behind the stage.
     ///
-    /// With two nested stages, the outer one keeps the memory of both until it has enough; the inner one gets all
-    /// further buffers.
+    /// With two nested stages, the outer stage keeps the buffers of both until it has enough; all further buffers go to
+    /// the inner stage.
     pub(crate) fn give(&mut self, buffer: PortBuffer) -> Option<PortBuffer> {
         if self.buffers.len() >= SPARE_BUFFERS_MAX {
             return Some(buffer);

@@ -1,4 +1,4 @@
-//! A capture as a port: reads frames from one file and writes frames to another.
+//! A port that reads frames from one capture and writes frames to another.
 
 use std::io::{Read, Write};
 
@@ -30,8 +30,8 @@ pub struct CapturePort<R, W: Write> {
 }
 
 impl<R: Read, W: Write> CapturePort<R, W> {
-    /// Creates a port that reads the packets of link type `link` from one capture and writes to another. Either may be
-    /// `None`.
+    /// Creates a port that reads the packets of link type `link` from one capture and writes to another. If the reader
+    /// or the writer is `None`, the port cannot receive or transmit, respectively.
     #[must_use]
     pub fn new(
         reader: Option<CaptureReader<R>>,
@@ -43,7 +43,7 @@ impl<R: Read, W: Write> CapturePort<R, W> {
         Self { reader, writer, link, ports, stack, spare, scratch }
     }
 
-    /// Completes the written capture and returns its sink; `None` without one.
+    /// Completes the written capture and returns its sink, or `None` if no capture is written.
     ///
     /// # Errors
     /// Returns errors from the writer.

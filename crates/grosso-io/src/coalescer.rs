@@ -1,10 +1,10 @@
-//! The coalescer for packets in ports' buffers.
+//! The coalescer for packets in the buffers of ports.
 
 use grosso::{CoalesceOptions, Coalescer, Frame, Profile, Sink, Verdict, stats::CoalesceStats};
 
 use crate::buffer::PortBuffer;
 
-/// A [`Coalescer`] for packets in ports' buffers, which delivers to a `dyn Sink`.
+/// A [`Coalescer`] for packets in the buffers of ports. It delivers to a `dyn Sink`.
 ///
 /// The merge path is compiled once here, for all data paths and all other users of [`PortBuffer`]. A user with its own
 /// buffer or sink type compiles its own copy.
@@ -28,7 +28,7 @@ impl PortCoalescer {
         self.0.push(frame, now_ns, sink)
     }
 
-    /// Delivers the held trains that `packet` must not overtake, see [`Coalescer::flush_before`].
+    /// Delivers the held trains that `packet` must not overtake; see [`Coalescer::flush_before`].
     pub fn flush_before(
         &mut self,
         packet: &[u8],
@@ -38,32 +38,32 @@ impl PortCoalescer {
         self.0.flush_before(packet, device_hash, sink);
     }
 
-    /// Ends a poll, see [`Coalescer::poll_end`].
+    /// Ends a poll; see [`Coalescer::poll_end`].
     pub fn poll_end(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end(now_ns, sink);
     }
 
-    /// Ends a poll that used its whole budget, see [`Coalescer::poll_end_full`].
+    /// Ends a poll that used its whole budget; see [`Coalescer::poll_end_full`].
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.poll_end_full(now_ns, sink);
     }
 
-    /// Delivers the trains whose hold time is over, see [`Coalescer::expire`].
+    /// Delivers the trains whose hold time is over; see [`Coalescer::expire`].
     pub fn expire(&mut self, now_ns: u64, sink: &mut dyn Sink<PortBuffer>) {
         self.0.expire(now_ns, sink);
     }
 
-    /// Delivers everything held, oldest train first.
+    /// Delivers all held trains, oldest first.
     pub fn finish(&mut self, sink: &mut dyn Sink<PortBuffer>) {
         self.0.finish(sink);
     }
 
-    /// Reports a measured round-trip time of the packet's flow in nanoseconds, see [`Coalescer::learn_round_trip`].
+    /// Reports a measured round-trip time of the packet's flow in nanoseconds; see [`Coalescer::learn_round_trip`].
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         self.0.learn_round_trip(packet, round_trip_ns, now_ns);
     }
 
-    /// Returns the number of tracked flows without a round-trip time, see [`Coalescer::flows_without_round_trip`].
+    /// Returns the number of tracked flows without a round-trip time; see [`Coalescer::flows_without_round_trip`].
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.0.flows_without_round_trip()
@@ -76,7 +76,7 @@ impl PortCoalescer {
         self.0.deadline()
     }
 
-    /// Returns the number of held trains, see [`Coalescer::trains_held`].
+    /// Returns the number of held trains; see [`Coalescer::trains_held`].
     #[must_use]
     pub fn trains_held(&self) -> usize {
         self.0.trains_held()
@@ -88,7 +88,7 @@ impl PortCoalescer {
         self.0.stats()
     }
 
-    /// Returns the profile: rules and limits.
+    /// Returns the profile with the rules and limits in use.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         self.0.profile()

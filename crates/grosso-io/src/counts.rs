@@ -1,4 +1,4 @@
-//! Counters of a direction of a data path, and sizes of frames on the wire.
+//! Counters of one direction of a data path, and sizes of frames on the wire.
 
 use grosso::{
     Meta,
@@ -10,46 +10,47 @@ use grosso_wire::{Kind, Stack};
 
 /// Counters of one direction of a data path.
 ///
-/// A frame is one buffer of a port; a packet is one packet on the wire. A superframe counts as one frame, and as the
-/// packets that it stands for, each with its own headers.
+/// A frame is one buffer of a port; a packet is one packet on the wire. A superframe counts as one frame, and as all
+/// the packets that it stands for, each with its own headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectionStats {
-    /// Frames received.
+    /// Number of frames received.
     pub rx_frames: u64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub rx_bytes: u64,
-    /// Wire packets and bytes of the received frames.
+    /// Number and size of the packets on the wire that the received frames stand for.
     pub rx_wire: WireSize,
-    /// Frames received, by the checksum state that the port reported, in the order of [`Said::ALL`].
+    /// Number of frames received in each checksum state that the port can report, in the order of [`Said::ALL`].
     pub rx_checksums: [u64; Said::ALL.len()],
-    /// Frames transmitted.
+    /// Number of frames transmitted.
     pub tx_frames: u64,
-    /// Bytes transmitted.
+    /// Number of bytes transmitted.
     pub tx_bytes: u64,
-    /// Wire packets and bytes of the transmitted frames.
+    /// Number and size of the packets on the wire that the transmitted frames stand for.
     pub tx_wire: WireSize,
-    /// Frames to transmit with a partial checksum, which this path, the port or its device completes.
+    /// Number of transmitted frames whose checksum was partial when they reached this path. The path, the port or its
+    /// device completes the checksum.
     pub tx_partial: u64,
-    /// Frames to transmit with complete checksums.
+    /// Number of transmitted frames whose checksums were complete when they reached this path.
     pub tx_complete: u64,
-    /// Superframes created, by protocol in the order of [`Protocol::ALL`].
+    /// Number and size of the superframes created, by protocol in the order of [`Protocol::ALL`].
     pub joined: [Superframes; Protocol::ALL.len()],
-    /// Superframes segmented because the port does not accept them.
+    /// Number of superframes segmented because the port does not accept them.
     pub cut: u64,
-    /// Length in bytes of the superframes that were segmented.
+    /// Total length in bytes of the superframes that were segmented.
     pub cut_bytes: u64,
-    /// Packets that superframes were segmented into.
+    /// Number and size of the packets that superframes were segmented into.
     pub cut_wire: WireSize,
-    /// Partial checksums completed because the port does not accept them.
+    /// Number of partial checksums completed because the port does not accept them.
     pub completed: u64,
-    /// Superframes that could not be segmented and were transmitted unchanged.
+    /// Number of superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
-    /// Acknowledgments that were replaced by several acknowledgments.
+    /// Number of acknowledgments that were each replaced by several acknowledgments.
     pub acknowledgments_expanded: u64,
-    /// Acknowledgments transmitted in place of the replaced ones, including each original, which comes last.
+    /// Number of acknowledgments that replaced them. This includes the originals, each of which is sent last.
     pub acknowledgments_expanded_into: u64,
-    /// Acknowledgments of merged packets that were not expanded, by reason.
+    /// Number of acknowledgments of merged packets that were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
     /// Number of times that the port had no room for a frame.
     pub no_room: u64,
@@ -60,9 +61,9 @@ pub struct DirectionStats {
 pub struct Superframes {
     /// Number of superframes.
     pub frames: u64,
-    /// Length of the superframes in bytes, each with one set of headers.
+    /// Total length of the superframes in bytes. The headers of each superframe are counted once.
     pub bytes: u64,
-    /// Wire packets in the superframes.
+    /// Number and size of the packets on the wire that the superframes stand for.
     pub wire: WireSize,
 }
 
@@ -79,7 +80,7 @@ impl Superframes {
 pub struct WireSize {
     /// Number of packets.
     pub packets: u64,
-    /// Length of the packets in bytes, each with its own headers.
+    /// Total length of the packets in bytes, including the headers of each packet.
     pub bytes: u64,
 }
 
@@ -108,7 +109,7 @@ impl WireSize {
     fn superframe(len: usize, gso: &Gso, stack: &Stack) -> Self {
         let last = stack.last().unwrap_or_default();
         let headers = match gso.size {
-            // Only the first fragment carries the transport header (rule S30).
+            // Only the first fragment contains the transport header (rule S30).
             GsoSize::Fragments(_) => usize::from(last.offset),
             GsoSize::Every(_) | GsoSize::Parts | GsoSize::Unknown => last.end(),
         };
@@ -116,7 +117,7 @@ impl WireSize {
         let payload = len - headers;
         let packets = match gso.size {
             GsoSize::Every(size) => payload.div_ceil(usize::from(size.get())) as u64,
-            // The data of all fragments but the last is a multiple of eight bytes (RFC 791 section 3.2).
+            // The data of each fragment except the last is a multiple of eight bytes (RFC 791 section 3.2).
             GsoSize::Fragments(size) => {
                 payload.div_ceil(usize::from(size.get() & !7).max(8)) as u64
             }
@@ -129,10 +130,9 @@ impl WireSize {
 /// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The port supplied the sum of the whole packet.
+    /// The port supplied the one's-complement sum of the whole packet.
     Complete,
-    /// The port verified the checksums or left them partial, because the packets of a local sender need no
-    /// verification.
+    /// The port verified the checksums, or left them partial because packets of a local sender need no verification.
     Unnecessary,
     /// The checksums are not verified.
     None,

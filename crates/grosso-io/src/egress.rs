@@ -17,11 +17,11 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Sender of frames to one port, or to any other receiver that implements [`Transmit`]. It segments superframes and
-/// completes checksums as the receiver's features require, and queues frames while the receiver has no room.
+/// Sends frames to a port, or to any other receiver that implements [`Transmit`]. It segments superframes and completes
+/// checksums as the receiver's features require, and queues frames while the receiver has no room.
 ///
-/// The queue holds the rejected frames of one call. It grows if the caller sends more before [`Egress::drain`] has
-/// emptied it.
+/// The queue holds the rejected frames of one call. The queue grows if the caller sends more frames before
+/// [`Egress::drain`] has emptied it.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, features::{Device, Features}};
@@ -35,9 +35,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Egress {
     link: LinkType,
-    /// Maximum features to use.
+    /// Features that may be used at most.
     wanted: Device,
-    /// Features in use: a port may find that its device supports fewer than reported.
+    /// Features in use. A port may find out that its device supports fewer features than it reported.
     device: Device,
     ports: Ports,
     stack: Stack,
@@ -46,8 +46,8 @@ pub struct Egress {
     slices: Vec<&'static [u8]>,
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
-    /// Frames that the port had no room for, oldest first. Nothing is received while any wait, so
-    /// the queue holds at most the output of one poll, its expansions and the held trains.
+    /// Frames that the port had no room for, oldest first. Nothing is received while frames are queued, so the queue
+    /// holds at most the output of one poll, the expanded acknowledgments, and the held trains.
     backlog: VecDeque<Waiting>,
     /// Buffers for the backlog, and one for changing frames.
     spare: Vec<Vec<u8>>,
@@ -64,8 +64,8 @@ struct Waiting {
 }
 
 impl Egress {
-    /// Creates an egress for frames of this link type. Uses at most the features of `device`, regardless of what the
-    /// receiver reports.
+    /// Creates an egress for frames of this link type. The egress never uses a feature that `device` lacks, even if the
+    /// receiver reports it.
     #[must_use]
     pub fn new(link: LinkType, device: Device, ports: Ports) -> Self {
         Self {
@@ -116,8 +116,8 @@ impl Egress {
         Ok(())
     }
 
-    /// Returns whether the port now accepts fewer features than the waiting frames use: its guest restarted, or a
-    /// kernel refused a kind of frame.
+    /// Returns whether the port no longer accepts all features that the waiting frames use, because its guest has
+    /// restarted or the kernel has refused a kind of frame.
     fn is_outdated(&self, to: &dyn Transmit) -> bool {
         self.device.features.without(to.device().features) != Features::NONE
     }
@@ -136,7 +136,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // `Full` refused the frames, and the port did not, so these refusals do not count.
+        // The frames were refused by `Full` and not by the port, so these refusals do not count.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Egress {
         let sent = self.send(&slices, &delivery.meta, to);
         self.slices = reused(slices);
         if delivery.is_joined() {
-            // The headers of a superframe were dissected when it was sent.
+            // The headers of a superframe have been dissected while sending it.
             let packets = u64::from(delivery.packets);
             let wire = WireSize::shared(delivery.len, delivery.header().len(), packets);
             self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
@@ -208,7 +208,7 @@ impl Egress {
         sent
     }
 
-    /// Counts the result for an acknowledgment of trains, and returns its expansion, if any.
+    /// Counts whether an acknowledgment of trains could be expanded, and returns the expansion if so.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -232,7 +232,7 @@ impl Egress {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.resize(expansion.len(), 0);
         let sent = (0..expansion.count() - 1).try_for_each(|index| {
-            // `copy` has room for every acknowledgment.
+            // `copy` is long enough for every acknowledgment, so this cannot fail.
             let _ = expansion.write(index, &mut copy);
             self.send(&[&copy], expansion.meta(), to)
         });
@@ -241,8 +241,8 @@ impl Egress {
         sent
     }
 
-    /// Sends a frame unchanged, with its checksum completed, or split into packets, depending on the features of the
-    /// port. The first slice must contain all headers.
+    /// Sends a frame unchanged, with its checksum completed, or split into packets, depending on what the port accepts.
+    /// The first slice must contain all headers.
     ///
     /// # Errors
     /// Returns errors from the port.
@@ -277,7 +277,7 @@ impl Egress {
         self.make(slices, meta, to)
     }
 
-    /// Converts a frame to what the port accepts, and sends the result.
+    /// Converts a frame to one or more frames that the port accepts, and sends them.
     fn make(
         &mut self,
         slices: &[&[u8]],
@@ -336,7 +336,7 @@ impl Egress {
         self.stats.cut_bytes += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(segments.packet_len_max(), 0);
-        // If the payload must be summed, it is copied at the same time; otherwise it stays in place.
+        // If the payload must be summed, it is copied in the same pass; otherwise it stays in place.
         let result = match outgoing.partial_checksums {
             true => self.scatter(&mut segments, &mut scratch, to),
             false => self.copy(&mut segments, &mut scratch, to),
@@ -384,7 +384,7 @@ impl Egress {
         result
     }
 
-    /// Transmits a frame unchanged. If it is a superframe, `stack` holds its headers.
+    /// Transmits a frame unchanged. If the frame is a superframe, `stack` holds its headers.
     fn transmit_whole(
         &mut self,
         slices: &[&[u8]],
@@ -417,8 +417,9 @@ impl Egress {
         Ok(())
     }
 
-    /// Transmits a frame, and flushes once if there is no room: a port that batches may have room after sending its
-    /// batch. A frame that was built for more features than the port now accepts is not offered.
+    /// Offers a frame to the port. If there is no room, flushes the port and offers the frame once more, because a port
+    /// that batches may have room after sending its batch. A frame that uses features that the port no longer accepts
+    /// is not offered.
     fn offer(
         &self,
         to: &mut dyn Transmit,
@@ -447,14 +448,13 @@ fn may_need_work(meta: &Meta) -> bool {
     meta.gso.is_some() || matches!(meta.checksum, Checksum::Partial { .. })
 }
 
-/// Returns the vector without its elements, for elements with another lifetime. Collecting in place keeps the
-/// allocation.
+/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
 pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.clear();
     list.into_iter().map(|_| &[][..]).collect()
 }
 
-/// A port with every feature but without room, so that frames sent to it wait.
+/// A port that has every feature but never room, so that frames sent to it are queued.
 struct Full;
 
 impl Transmit for Full {
@@ -471,7 +471,8 @@ impl Transmit for Full {
     }
 }
 
-/// Maximum number of times that waiting frames are rebuilt in one call: a guest may change its features at any time.
+/// Maximum number of times that waiting frames are rebuilt in one call. A limit is necessary because a guest may change
+/// its features at any time.
 const RENEWALS_MAX: usize = 2;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! The length in bytes is a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use this format. The
 //! module does no IO: the caller reads into [`Deframer::room`].
 //!
-//! A byte of a frame is copied at most once: bytes that were read ahead are copied into the frame's buffer, and the
-//! rest of a long frame is read directly into that buffer.
+//! A byte of a frame is copied at most once: if it was read ahead, it is copied into the frame's buffer; the remaining
+//! bytes of a long frame are read directly into that buffer.
 //!
 //! ```
 //! use grosso_io::framing::{Deframer, prefix};
@@ -26,7 +26,7 @@
 //! assert!(next().is_none());
 //! ```
 
-/// Error: a frame length exceeds the maximum. The stream cannot be parsed any further.
+/// Error: a frame length exceeds the maximum. The rest of the stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the length prefix announces a frame of {len} bytes; the maximum is {max}")]
 pub struct TooLong {
@@ -45,7 +45,7 @@ pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
 /// Parser that splits a byte stream into frames.
 #[derive(Debug)]
 pub struct Deframer {
-    /// Bytes read ahead; those from `start` to `end` are not parsed yet.
+    /// Bytes read ahead. The bytes from `start` to `end` have not been parsed yet.
     ahead: Box<[u8]>,
     start: usize,
     end: usize,
@@ -69,11 +69,12 @@ impl Deframer {
         Self { ahead, start: 0, end: 0, frame: None, frame_bytes_max }
     }
 
-    /// Returns the next complete frame: a buffer, and the length of the frame at its start, which may be 0. `buffer`
-    /// supplies buffers of at least `frame_bytes_max` bytes. `None` means that the caller must [read](Self::room) more.
+    /// Returns the next complete frame as a buffer and a length, which may be 0: the frame is at the start of the
+    /// buffer. `buffer` must supply buffers of at least `frame_bytes_max` bytes. `None` means that the caller must
+    /// [read](Self::room) more.
     ///
     /// # Errors
-    /// [`TooLong`] for a length above the maximum; the stream is then unusable.
+    /// Returns [`TooLong`] for a length above the maximum; the stream is then unusable.
     pub fn next(
         &mut self,
         mut buffer: impl FnMut() -> Vec<u8>,
@@ -93,15 +94,15 @@ impl Deframer {
         Ok(Some((frame.buffer, frame.len)))
     }
 
-    /// Returns the two buffers to read into, in this order: the rest of a frame, and read-ahead room. Call it after
-    /// [`Self::next`] has returned `None`.
+    /// Returns the two buffers to read into, in this order: the first for the rest of the current frame, the second for
+    /// bytes read ahead. Call this function after [`Self::next`] has returned `None`.
     pub fn room(&mut self) -> [&mut [u8]; 2] {
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         let Self { frame, ahead, end, .. } = self;
         let rest = frame.as_mut().and_then(|frame| frame.buffer.get_mut(frame.have..frame.len));
         let rest = rest.unwrap_or_default();
-        // After a long frame only the next length is read, so that the following frame is not copied.
+        // After a long frame, only the next length is read ahead, so that the following frame need not be copied.
         let ahead_max = if rest.len() < DIRECT_BYTES { AHEAD_BYTES } else { *end + PREFIX_LEN };
         [rest, ahead.get_mut(*end..ahead_max).unwrap_or_default()]
     }
@@ -116,14 +117,14 @@ impl Deframer {
         self.end = (self.end + bytes - direct).min(self.ahead.len());
     }
 
-    /// Discards everything read, for a new stream. Returns whether that included part of a frame.
+    /// Discards all bytes that were read, to start a new stream. Returns whether they included part of a frame.
     pub fn reset(&mut self) -> bool {
         let had_part = self.frame.take().is_some() || self.start < self.end;
         (self.start, self.end) = (0, 0);
         had_part
     }
 
-    /// Returns the length of the frame that begins here; `None` if its length prefix is incomplete.
+    /// Returns the length of the frame at the current position; `None` if its length prefix is incomplete.
     fn announced(&mut self) -> Result<Option<usize>, TooLong> {
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
         let Some((prefix, _)) = ahead.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
@@ -136,7 +137,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Moves bytes that were read ahead to their destination, as many as fit, and returns their number.
+    /// Moves as many of the bytes read ahead as fit to their destination, and returns their number.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -149,10 +150,10 @@ impl Deframer {
 
 /// Length of the length prefix in bytes.
 pub const PREFIX_LEN: usize = 4;
-/// Number of bytes read ahead: 43 packets of 1514 bytes per call.
+/// Size in bytes of the buffer for bytes read ahead. It holds 43 packets of 1514 bytes.
 const AHEAD_BYTES: usize = 64 << 10;
-/// Minimum number of remaining bytes of a frame that are read with a separate system call: from this length on, the
-/// call costs no more than a copy.
+/// Number of remaining bytes of a frame from which on they are read with a separate system call, because that call then
+/// costs no more than a copy.
 const DIRECT_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
@@ -173,7 +174,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the frames of a stream that arrives in pieces of these sizes, over and over.
+    /// Returns the frames of a stream that arrives in pieces. The sizes of the pieces are taken from `sizes`,
+    /// repeatedly.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

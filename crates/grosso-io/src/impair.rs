@@ -1,8 +1,8 @@
-//! A port behind an impaired link: delay, jitter, rate, loss, reordering, duplication and corruption, with random
-//! numbers from a seed.
+//! A port behind an impaired link, with delay, jitter, a limited rate, loss, reordering, duplication and corruption.
+//! The random numbers are derived from a seed.
 //!
-//! Many kernels lack netem, and a failed test must be reproducible: the same seed and the same frames at the same times
-//! give the same impairments.
+//! This is used instead of netem because many kernels lack netem, and because a failed test must be reproducible: the
+//! same seed and the same frames at the same times lead to the same impairments.
 
 use std::{
     collections::{BinaryHeap, VecDeque},
@@ -52,7 +52,7 @@ pub struct Impairment {
     /// Fraction of frames in which one bit is flipped, 0 to 1. A superframe is segmented, and the bit is flipped in one
     /// of its packets.
     pub corrupt: f64,
-    /// Maximum number of frames on the link; further frames are lost, as from a full queue.
+    /// Maximum number of frames on the link; further frames are lost, as if a queue were full.
     pub limit_frames: usize,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -86,8 +86,8 @@ pub struct BadImpairment {
 impl FromStr for Impairment {
     type Err = BadImpairment;
 
-    /// Parses pairs of keyword and value, for example `delay 5ms jitter 1ms skew 40us rate 10G loss 0.1% reorder 0.5%
-    /// duplicate 1% corrupt 0.01% limit 1000 seed 7`.
+    /// Parses pairs of a keyword and a value, for example `delay 5ms jitter 1ms skew 40us rate 10G loss 0.1% reorder
+    /// 0.5% duplicate 1% corrupt 0.01% limit 1000 seed 7`.
     fn from_str(text: &str) -> Result<Self, BadImpairment> {
         let bad = |what: String| BadImpairment { what, text: text.to_owned() };
         let mut impairment = Self::default();
@@ -137,15 +137,15 @@ fn share(text: &str) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpairStats {
-    /// Frames lost at random, including superframes selected for corruption that could not be segmented.
+    /// Number of frames lost at random, including superframes selected for corruption that could not be segmented.
     pub lost: u64,
-    /// Frames lost because the link held its maximum number of frames.
+    /// Number of frames lost because the link held its maximum number of frames.
     pub overflowed: u64,
-    /// Frames delivered before earlier ones.
+    /// Number of frames delivered before earlier frames.
     pub reordered: u64,
-    /// Frames delivered twice.
+    /// Number of frames delivered twice.
     pub duplicated: u64,
-    /// Frames delivered with a flipped bit.
+    /// Number of frames delivered with a flipped bit.
     pub corrupted: u64,
 }
 
@@ -255,13 +255,13 @@ impl<P: Port> Impair<P> {
         &self.port
     }
 
-    /// Returns the port behind the link, for requests that need `&mut`.
+    /// Returns mutable access to the port behind the link.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Decides the fate of a frame that enters the wire. Every frame draws the same number of random numbers, so that
-    /// changing one probability does not affect the others.
+    /// Applies the impairments to a frame that enters the wire. Every frame draws the same number of random numbers, so
+    /// that changing one probability does not affect the others.
     fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
         let lost = happens(self.impairment.loss);
@@ -291,7 +291,7 @@ impl<P: Port> Impair<P> {
         self.put(arrival_ns, frame);
     }
 
-    /// Puts packets on the wire, one of them with a flipped bit.
+    /// Puts packets on the wire, and flips a bit in one of them.
     fn put_corrupted(&mut self, arrival_ns: u64, packets: Vec<Frame<Vec<u8>>>, bit: u64) {
         if packets.is_empty() {
             self.stats.lost += 1;
@@ -303,7 +303,7 @@ impl<P: Port> Impair<P> {
             if i == hit && !buffer.is_empty() {
                 let place = (bit / 8) as u32 as usize % buffer.len();
                 buffer[place] ^= 1 << (bit % 8);
-                // The port's verdict no longer applies to the changed bytes.
+                // The checksum state that the port reported does not apply to the changed bytes.
                 meta.checksum = Checksum::None;
             }
             self.put(arrival_ns, Frame { buffer: PortBuffer::made_whole(buffer), meta });
@@ -340,8 +340,8 @@ impl<P: Port> Impair<P> {
 /// segmented.
 ///
 /// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before the checksum is
-/// computed. A later step would then compute a correct checksum over wrong bytes (`sch_netem.c` segments and completes
-/// for the same reason).
+/// computed. A later step would then compute a correct checksum over wrong bytes. For the same reason, `sch_netem.c`
+/// segments the superframe and completes the checksum first.
 fn on_the_wire(frame: &[u8], meta: &Meta, link: LinkType) -> Vec<Frame<Vec<u8>>> {
     if meta.gso.is_none() {
         let mut packet = Frame { buffer: frame.to_vec(), meta: *meta };
@@ -394,8 +394,8 @@ impl<P: Port> Port for Impair<P> {
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
-    /// again for them; otherwise the next arrival or the port's own deadline.
+    /// Returns 0, which means immediately, while the port may have more frames, because its descriptor may not become
+    /// readable again for them. Otherwise returns the next arrival or the port's own deadline, whichever is earlier.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);

@@ -1,8 +1,7 @@
 //! Ports for the Grosso engine: sources and sinks of packets.
 //!
-//! A [`Port`] is a device, a capture or a queue in memory. A data path connects two ports and does the work that their
-//! features require: for a port that accepts superframes, it coalesces packets; for any other port, it segments
-//! superframes and completes checksums.
+//! A [`Port`] is a device, a capture or a queue in memory. A data path connects two ports. It coalesces packets for a
+//! port that accepts superframes; for any other port, it segments superframes and completes checksums.
 //!
 //! ```
 //! use grosso::{LinkType, Meta, features::{Device, Features}};

@@ -1,4 +1,4 @@
-//! Ports in memory: two connected endpoints, for tests and for programs that already hold the packets.
+//! Pairs of connected ports in memory, for tests and for programs that already hold the packets.
 
 use std::{
     cell::RefCell,
@@ -16,8 +16,8 @@ use crate::{
 
 /// One endpoint of a link in memory.
 ///
-/// Each direction holds a bounded number of frames; if it is full, the sender keeps its frame. Returned buffers are
-/// reused, so a link in steady use does not allocate.
+/// Each direction holds a limited number of frames. While a direction is full, it accepts no frame. Returned buffers
+/// are reused, so a link does not allocate memory in the long run.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, features::{Device, Features}};
@@ -48,7 +48,7 @@ struct Transit {
 
 /// Creates two connected ports that hold at most `frames_max` frames per direction.
 ///
-/// `device` gives the features of both; with [`grosso::features::Features::NONE`] they accept plain packets only.
+/// Both ports have the features of `device`. With [`grosso::features::Features::NONE`], they accept only plain packets.
 #[must_use]
 pub fn wire(link: LinkType, device: Device, frames_max: usize) -> (MemoryPort, MemoryPort) {
     let direction = || {
@@ -84,7 +84,7 @@ impl Port for MemoryPort {
         let mut incoming = self.incoming.borrow_mut();
         let count = incoming.frames.len().min(max);
         self.taken.extend(incoming.frames.drain(..count));
-        // The receiver may send from within `each`, so the borrow ends first.
+        // The borrow ends here, because `each` may send through the same link.
         drop(incoming);
         while let Some(frame) = self.taken.pop_front() {
             each(Frame { buffer: frame.buffer.into(), meta: frame.meta });

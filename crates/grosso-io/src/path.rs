@@ -1,7 +1,7 @@
-//! A data path between two ports, which does exactly the work that their features require.
+//! A data path between two ports, which does only the work that the features of the ports require.
 //!
-//! Packets are coalesced towards a port that accepts superframes. Towards a port that does not, superframes are
-//! segmented and checksums completed, as late as possible. Frames that both ports can handle pass unchanged.
+//! Packets sent to a port that accepts superframes are coalesced. If the port does not accept superframes, they are
+//! segmented and checksums are completed, as late as possible. Frames that both ports can handle pass unchanged.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Profile, Sink,
@@ -24,18 +24,19 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathOptions {
-    /// Whether to coalesce towards a port that accepts superframes.
+    /// Whether to coalesce packets if the transmit port accepts superframes.
     pub coalesce: bool,
     /// Rules and limits of coalescing.
     pub profile: Profile,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Whether to expand acknowledgments of the trains that the other direction delivered into those that the host
-    /// would have sent for the single packets. For the direction from a host that terminates TCP.
+    /// Whether to expand an acknowledgment of a train, which the other direction delivered, into the acknowledgments
+    /// that the host would have sent for the single packets. Set this for the direction from a host that terminates
+    /// TCP.
     pub expand_acknowledgments: bool,
-    /// Maximum number of frames per poll, like NAPI's budget.
+    /// Maximum number of frames per poll, like the budget of NAPI.
     pub budget_frames: usize,
-    /// Key of the flow hash; should be random.
+    /// Key of the flow hash. It should be random.
     pub seed: u64,
 }
 
@@ -59,12 +60,12 @@ impl PathOptions {
 pub struct Shared {
     /// Measurement of round trips: each direction observes its frames.
     round_trips: Option<Box<RoundTrips>>,
-    /// Record of the trains that one direction delivers, from which the other direction expands acknowledgments.
+    /// Record of the trains that one direction delivers. The other direction uses it to expand acknowledgments.
     expander: Option<Box<Expander>>,
 }
 
 impl Shared {
-    /// Creates the state that these two directions need from each other; `seed` is the key of the flow hashes.
+    /// Creates the state that these two directions share. `seed` is the key of the flow hashes.
     #[must_use]
     pub fn of(directions: [&Direction; 2], seed: u64) -> Self {
         let [first, _] = directions;
@@ -92,7 +93,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Creates a direction for frames of `link` to a port with the features of `device`.
+    /// Creates a direction for frames with the link type `link` to a port with the features of `device`.
     #[must_use]
     pub fn new(options: PathOptions, link: LinkType, device: Device) -> Self {
         let takes_superframes = device.features.contains(Features::TCP_SEGMENTATION)
@@ -129,8 +130,8 @@ impl Direction {
         self.poll_shared(from, to, now_ns, &mut Shared::default())
     }
 
-    /// Works like [`Self::poll`], and exchanges knowledge with the opposite direction, which must be polled with the
-    /// same `shared`.
+    /// Works like [`Self::poll`], and also shares state with the opposite direction, which must be polled with the same
+    /// `shared`.
     ///
     /// # Errors
     /// Returns the error of a port that failed.
@@ -168,8 +169,8 @@ impl Direction {
         Ok(received)
     }
 
-    /// Receives at most `most` frames. Each is processed while its headers are in the cache, and each sent frame
-    /// returns its memory for the next ones.
+    /// Receives at most `most` frames. Each frame is processed while its headers are in the cache, and the memory of a
+    /// frame that has been sent can be reused for the following frames.
     fn take_some(
         &mut self,
         from: &mut dyn Port,
@@ -249,9 +250,10 @@ impl Direction {
         self.hand_back(from, to)
     }
 
-    /// Delivers everything held.
+    /// Delivers all held trains.
     ///
     /// # Errors
+    ///
     /// Returns the error of a port that failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         let shared = &mut Shared::default();
@@ -259,7 +261,7 @@ impl Direction {
         self.hand_back(from, to)
     }
 
-    /// Returns the deadline of the next held train in the caller's nanoseconds; `None` if nothing is held.
+    /// Returns the deadline of the next held train in the caller's nanoseconds; `None` if no train is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.as_ref()?.deadline()
@@ -313,7 +315,7 @@ impl Direction {
         }
     }
 
-    /// Sends the acknowledgments that precede `frame`, if it is to be expanded.
+    /// Sends the acknowledgments that must precede `frame` if `frame` is an acknowledgment to be expanded.
     #[inline(never)]
     fn expand(
         &mut self,
@@ -357,13 +359,12 @@ impl Direction {
     }
 }
 
-/// Number of frames received at once if they are superframes, so that copies reuse a few buffers: as many as fit into
-/// the L2 cache.
+/// Number of superframes received at once. This many fit into the L2 cache, and copies of them reuse a few buffers.
 const FEW_FRAMES: usize = 8;
 /// Total length in bytes of [`FEW_FRAMES`] frames above which they count as superframes.
 const FEW_BYTES: u64 = 128 << 10;
 
-/// Buffers that are no longer needed.
+/// Buffers that have been processed.
 #[derive(Debug, Default)]
 struct Done {
     /// Buffers to return to the port from which they came.

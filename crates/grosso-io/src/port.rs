@@ -17,12 +17,12 @@ pub trait Port {
     /// Returns the offload features and size limits of the port.
     fn device(&self) -> Device;
 
-    /// Passes the frames that have arrived to `each`, at most `max`, in order, and returns their number. Never blocks:
-    /// 0 means that no frame has arrived, or once [`Port::is_finished`] returns true, that none will ever arrive.
-    /// `now_ns` is the caller's time in nanoseconds.
+    /// Passes at most `max` of the frames that have arrived to `each`, in order, and returns their number. The call
+    /// never blocks. A result of 0 means that no frame has arrived. Once [`Port::is_finished`] returns true, it means
+    /// that no frame will ever arrive. `now_ns` is the caller's time in nanoseconds.
     ///
     /// # Errors
-    /// Fails if the port has failed. Frames passed before stay valid.
+    /// Returns an error if the port has failed. Frames that were passed to `each` before that remain valid.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -30,10 +30,10 @@ pub trait Port {
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError>;
 
-    /// Takes back a buffer that the port passed out.
+    /// Takes back a buffer that the port passed to the caller.
     fn recycle(&mut self, buffer: PortBuffer);
 
-    /// Takes back several buffers and empties the list, with one call per batch.
+    /// Takes back all buffers in the list and empties it, so that a batch needs only one call.
     fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
         buffers.drain(..).for_each(|buffer| self.recycle(buffer));
     }
@@ -42,13 +42,14 @@ pub trait Port {
     /// frame is sent by the next [`Port::flush`] at the latest.
     ///
     /// # Errors
-    /// Fails if the port has failed, or can never accept this frame.
+    /// Returns an error if the port has failed or can never accept this frame.
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends accepted frames that were not sent yet. [`Transmitted::NoRoom`] means that some are still queued.
+    /// Sends accepted frames that have not been sent yet. [`Transmitted::NoRoom`] means that some frames are still
+    /// queued.
     ///
     /// # Errors
-    /// Fails if the port has failed.
+    /// Returns an error if the port has failed.
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 
     /// Returns the time at which the port next has internal work, for example the arrival of a delayed frame, in the
@@ -57,7 +58,8 @@ pub trait Port {
         None
     }
 
-    /// Returns a descriptor that becomes readable when frames arrive; `None` for ports without one, for example memory.
+    /// Returns a descriptor that becomes readable when frames arrive; `None` for ports without such a descriptor, for
+    /// example ports in memory.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
@@ -71,7 +73,7 @@ pub trait Port {
     }
 
     /// Returns another descriptor that becomes readable when frames arrive, for a port whose first descriptor is for
-    /// control messages: a VM signals frames with a kick.
+    /// control messages, for example a vhost-user port, whose peer signals frames with a kick.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
@@ -84,25 +86,25 @@ pub trait Port {
         None
     }
 
-    /// Returns the maximum length of packets to the remote endpoint in bytes from the IP header on; `None` if the port
-    /// has no path. It may change, but never because of unauthenticated messages.
+    /// Returns the maximum length in bytes of packets to the remote endpoint, including the IP header; `None` if the
+    /// port has no path. The length may change, but never because of unauthenticated messages.
     fn path_mtu(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the path MTU that ICMP messages report, which may be forged; `None` if there is none. It may be less
-    /// than [`Port::path_mtu`].
+    /// Returns the path MTU that ICMP messages report; `None` if no messages have arrived. The messages may be forged.
+    /// The value may be less than [`Port::path_mtu`].
     fn path_hint(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the path MTU if it was proven that longer packets do not arrive: by probes, or by an ICMP message that
-    /// quotes a sent packet.
+    /// Returns the path MTU if probes, or an ICMP message that quotes a sent packet, have proven that longer packets do
+    /// not arrive.
     fn path_proven(&self) -> Option<usize> {
         None
     }
 
-    /// Passes the port's own counters to `each`: losses and other events since the port was opened.
+    /// Passes the port's own counters to `each`. They count losses and other events since the port was opened.
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         let _ = each;
     }
@@ -113,22 +115,22 @@ pub trait Port {
     }
 }
 
-/// The transmit side of a port, independent of its buffer type; every [`Port`] implements it. Code that transmits to
-/// any port is compiled once.
+/// The transmit side of a port. Every [`Port`] implements this trait. Code that only transmits can use it to be
+/// compiled once, for all ports.
 pub trait Transmit {
-    /// Returns the features of the receiver, see [`Port::device`].
+    /// Returns the features of the receiver, as [`Port::device`] does.
     fn device(&self) -> Device;
 
-    /// Transmits a frame, see [`Port::transmit`].
+    /// Transmits a frame, as [`Port::transmit`] does.
     ///
     /// # Errors
-    /// See [`Port::transmit`].
+    /// Returns the same errors as [`Port::transmit`].
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError>;
 
-    /// Sends accepted frames, see [`Port::flush`].
+    /// Sends accepted frames, as [`Port::flush`] does.
     ///
     /// # Errors
-    /// See [`Port::flush`].
+    /// Returns the same errors as [`Port::flush`].
     fn flush(&mut self) -> Result<Transmitted, PortError>;
 }
 
@@ -149,7 +151,7 @@ impl<P: Port> Transmit for P {
 /// A counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortCounter {
-    /// Short name: lower-case words joined by underscores, unique within a port.
+    /// Short name of lower-case words joined by underscores. It is unique within a port.
     pub name: &'static str,
     /// Whether the port counts lost frames.
     pub is_loss: bool,
@@ -163,7 +165,7 @@ pub struct PortCounter {
 pub enum Transmitted {
     /// The port accepted the frame.
     Taken,
-    /// The port has no room now; offer the same frame again later.
+    /// The port has no room at the moment. Offer the same frame again later.
     NoRoom,
 }
 
@@ -178,10 +180,10 @@ pub enum PortError {
     /// The peer of the port is gone.
     #[error("the peer of the port disconnected")]
     Closed,
-    /// The port only sends and was asked to receive, or the reverse.
+    /// The port can only send and was asked to receive, or can only receive and was asked to send.
     #[error("the port cannot {0}")]
     OneWay(&'static str),
-    /// The device behind the port was removed, or this queue of it was detached.
+    /// The device behind the port was removed, or this queue of the device was detached.
     #[error("{name}: the device was removed")]
     Gone {
         /// Device name.
@@ -209,10 +211,10 @@ pub enum PortError {
 
 /// Implements methods of [`Port`] for a port that wraps another, by calling the same method of the inner port.
 ///
-/// The inner port is a field (`port:`), or is found by a macro that is called as `with!(self, port => port.link())`
-/// (`with!:`). `descriptors` stands for all methods that return a descriptor. Write the methods that the wrapper
-/// changes next to the macro. A method that is neither listed nor written uses the default of the trait, which is
-/// rarely right for a wrapper.
+/// The inner port is a field (`port:`), or is accessed through a macro that is called as `with!(self, port =>
+/// port.link())` (`with!:`). In the list of methods, `descriptors` stands for all methods that return a descriptor.
+/// Implement the methods that the wrapper changes next to the macro call. A method that is neither listed nor
+/// implemented keeps the default implementation of the trait, which is rarely right for a wrapper.
 ///
 /// ```
 /// use grosso::Meta;

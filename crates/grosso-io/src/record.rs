@@ -1,7 +1,7 @@
 //! A port that also records its frames in a capture.
 //!
-//! Frames are copied to memory up to a limit, and a separate thread writes them. If the file is slow or broken, packets
-//! are missing from the recording and counted, but the traffic loses none.
+//! Frames are copied to memory up to a limit, and a separate thread writes them. If writing is too slow or fails,
+//! packets are missing from the recording, and their number is counted. The traffic itself loses no packets.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -38,17 +38,17 @@ use crate::{
 };
 use grosso_capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag};
 
-/// Selection and limits of a recording.
+/// Selection of the frames to record, and limits of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
     /// Whether to record received frames.
     pub received: bool,
-    /// Whether to record frames that the port accepted. The port may still drop them, which it counts.
+    /// Whether to record frames that the port accepted. The port may still drop and count such frames.
     pub transmitted: bool,
     /// Maximum total length of the recorded frames in bytes, without the overhead of the format.
     pub frame_bytes_max: u64,
-    /// Maximum number of bytes queued for writing; the writing thread may hold as many again.
+    /// Maximum number of bytes queued for writing; the writing thread may hold the same number in addition.
     pub waiting_bytes_max: usize,
     /// Offset in nanoseconds from the caller's clock to the epoch.
     pub epoch_ns: u64,
@@ -57,7 +57,7 @@ pub struct RecordOptions {
 }
 
 impl Default for RecordOptions {
-    /// Returns options for both directions, with at most 1 GiB of frames and 8 MiB queued.
+    /// Returns options that record both directions, with limits of 1 GiB of frames and 8 MiB queued.
     fn default() -> Self {
         Self {
             received: true,
@@ -70,24 +70,25 @@ impl Default for RecordOptions {
     }
 }
 
-/// Counters of a recording. Each frame is counted once, at the latest when the recording ends.
+/// Counters of a recording. Each frame has been counted exactly once when the recording ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
-    /// Frames written to the file.
+    /// Number of frames written to the file.
     pub written: u64,
-    /// Frames skipped because the queue was full.
+    /// Number of frames skipped because the queue was full.
     pub overflowed: u64,
-    /// Frames skipped because the capture had reached its limit.
+    /// Number of frames skipped because the capture had reached its limit.
     pub beyond_limit: u64,
-    /// Frames skipped because writing failed; the last frames counted as written may be missing.
+    /// Number of frames skipped because writing failed. The last frames that were counted as written may also be
+    /// missing.
     pub failed: u64,
 }
 
 /// A port whose frames are recorded. The [module documentation](self) has an example.
 ///
-/// Received frames get the timestamp of their metadata, or else the time of the call that received them; transmitted
-/// frames get the time of the last [`Port::receive`].
+/// The time of a received frame is the timestamp in its metadata or, without one, the time of the call that received
+/// it. The time of a transmitted frame is the time of the last [`Port::receive`].
 #[derive(Debug)]
 pub struct Record<P> {
     port: P,
@@ -107,7 +108,7 @@ impl Recording {
         self.shared.state().stats
     }
 
-    /// Returns the error that ended the recording early, once.
+    /// Returns the error that ended the recording early. Later calls return `None`.
     #[must_use]
     pub fn take_failure(&self) -> Option<CaptureError> {
         self.shared.state().failure.take()
@@ -157,7 +158,7 @@ impl<P: Port> Record<P> {
 
     /// Ends the recording, waits until all frames are written, and returns the port.
     ///
-    /// Without this call the remaining frames are written too, if the process runs long enough.
+    /// Without this call, the remaining frames are also written, if the process runs long enough.
     pub fn finish(mut self) -> (P, Recording) {
         let recording = self.recording();
         self.recorder.end();
@@ -200,7 +201,7 @@ impl<P: Port> Port for Record<P> {
     }
 }
 
-/// The port's side of the recording.
+/// The part of the recording that belongs to the port.
 #[derive(Debug)]
 struct Recorder {
     shared: Arc<SharedRecording>,
@@ -251,7 +252,7 @@ impl Drop for Recorder {
     }
 }
 
-/// State shared by the port and the writing thread. It is locked no longer than one copy takes.
+/// State shared by the port and the writing thread. It is never locked for longer than copying takes.
 #[derive(Debug, Default)]
 struct SharedRecording {
     state: Mutex<RecordingState>,
@@ -279,7 +280,7 @@ impl SharedRecording {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for frames, swaps them with an empty batch, and returns whether there are any.
+    /// Waits for frames, swaps them with an empty batch, and returns whether there are any frames.
     fn take(&self, batch: &mut Batch) -> bool {
         let mut state = self.state();
         while state.waiting.frames.is_empty() && state.end.is_none() {
@@ -289,7 +290,8 @@ impl SharedRecording {
         !batch.frames.is_empty()
     }
 
-    /// Ends the recording; waiting frames are counted as lost for the same reason.
+    /// Ends the recording for the reason `end`. The waiting frames, and `lost` further frames, are counted as lost for
+    /// this reason.
     fn stop(&self, end: RecordingEnd, lost: usize) {
         let mut state = self.state();
         let lost = (lost + state.waiting.frames.len()) as u64;
@@ -343,7 +345,7 @@ impl Batch {
     }
 }
 
-/// The writing thread's side of the recording.
+/// The part of the recording that belongs to the writing thread.
 struct Target {
     interface: u32,
     link: LinkType,
@@ -375,7 +377,7 @@ impl Target {
         }
     }
 
-    /// Returns how many of these frames, starting with the first, the capture may still hold.
+    /// Returns the number of frames at the start of `frames` that the capture can still hold.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

@@ -29,7 +29,7 @@ pub(crate) const TUNGETIFF: Opcode = opcode::read::<u32>(b'T', 210);
 pub(crate) const TUNSETSNDBUF: Opcode = opcode::write::<c_int>(b'T', 212);
 pub(crate) const TUNGETVNETHDRSZ: Opcode = opcode::read::<c_int>(b'T', 215);
 pub(crate) const TUNSETQUEUE: Opcode = opcode::write::<c_int>(b'T', 217);
-/// Since Linux 5.0.
+/// Available since Linux 5.0.
 pub(crate) const TUNSETCARRIER: Opcode = opcode::write::<c_int>(b'T', 226);
 pub(crate) const TUNSETOFFLOAD: Opcode = opcode::write::<c_int>(b'T', 208);
 pub(crate) const TUNSETVNETHDRSZ: Opcode = opcode::write::<c_int>(b'T', 216);
@@ -47,7 +47,7 @@ pub(crate) const TUN_F_CSUM: u32 = 0x001;
 pub(crate) const TUN_F_TSO4: u32 = 0x002;
 pub(crate) const TUN_F_TSO6: u32 = 0x004;
 pub(crate) const TUN_F_TSO_ECN: u32 = 0x008;
-/// Since Linux 6.2; only both together are accepted (rule V30).
+/// Available since Linux 6.2. The kernel does not accept one of these flags without the other (rule V30).
 pub(crate) const TUN_F_USO4_USO6: u32 = 0x020 | 0x040;
 /// UDP tunnel superframes: since Linux 6.17, with the 24-byte header.
 pub(crate) const TUN_F_UDP_TUNNEL_GSO: u32 = 0x080;
@@ -100,7 +100,7 @@ pub(crate) const PACKET_TX_RING: c_int = 13;
 pub(crate) const PACKET_VNET_HDR: c_int = 15;
 pub(crate) const PACKET_FANOUT: c_int = 18;
 pub(crate) const PACKET_QDISC_BYPASS: c_int = 20;
-/// Since Linux 4.20.
+/// Available since Linux 4.20.
 pub(crate) const PACKET_IGNORE_OUTGOING: c_int = 23;
 /// Since Linux 6.6: the argument is the length of the header.
 pub(crate) const PACKET_VNET_HDR_SZ: c_int = 24;
@@ -120,7 +120,7 @@ pub(crate) const TP_STATUS_LOSING: u32 = 1 << 2;
 pub(crate) const TP_STATUS_CSUMNOTREADY: u32 = 1 << 3;
 pub(crate) const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 pub(crate) const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
-/// Since Linux 4.2.
+/// Available since Linux 4.2.
 pub(crate) const TP_STATUS_CSUM_VALID: u32 = 1 << 7;
 pub(crate) const TP_STATUS_AVAILABLE: u32 = 0;
 pub(crate) const TP_STATUS_SEND_REQUEST: u32 = 1 << 0;
@@ -255,12 +255,12 @@ pub(crate) const XDP_PKT_CONTD: u32 = 1 << 0;
 pub(crate) const BPF_MAP_CREATE: c_int = 0;
 pub(crate) const BPF_MAP_UPDATE_ELEM: c_int = 2;
 pub(crate) const BPF_PROG_LOAD: c_int = 5;
-/// Since Linux 5.7; for XDP since 5.9.
+/// Available since Linux 5.7, and for XDP since 5.9.
 pub(crate) const BPF_LINK_CREATE: c_int = 28;
 pub(crate) const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 pub(crate) const BPF_PROG_TYPE_XDP: u32 = 6;
 pub(crate) const BPF_XDP: u32 = 37;
-/// Since Linux 5.18.
+/// Available since Linux 5.18.
 pub(crate) const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 pub(crate) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
@@ -303,11 +303,11 @@ pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
 pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
 pub(crate) const IFLA_GSO_MAX_SEGS: u16 = 40;
 pub(crate) const IFLA_GSO_MAX_SIZE: u16 = 41;
-/// Since Linux 5.19: length in bytes; since 6.3, for IPv6 only.
+/// Available since Linux 5.19, in bytes. Since 6.3 it applies to IPv6 only.
 pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
-/// Since Linux 6.3.
+/// Available since Linux 6.3.
 pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
-/// Since Linux 6.3.
+/// Available since Linux 6.3.
 pub(crate) const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
@@ -334,7 +334,7 @@ pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
-/// Since Linux 4.19.
+/// Available since Linux 4.19.
 pub(crate) const RTA_IP_PROTO: u16 = 27;
 pub(crate) const RTA_DPORT: u16 = 29;
 pub(crate) const RTAX_MTU: u16 = 2;
@@ -361,10 +361,10 @@ pub(crate) const ETHTOOL_MSG_COALESCE_GET: u8 = 19;
 /// Header attribute, the first of every message of the family.
 pub(crate) const ETHTOOL_A_HEADER: u16 = 1;
 pub(crate) const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
-/// First of the other attributes, which follow in the order of `struct ethtool_coalesce`.
+/// First attribute after the header. The others follow in the order of `struct ethtool_coalesce`.
 pub(crate) const ETHTOOL_A_COALESCE_RX_USECS: u16 = 2;
 
-// linux/prctl.h, since Linux 6.4: the CPU's features, which the C library does not report everywhere.
+// linux/prctl.h, since Linux 6.4: a query for the features of the CPU. Not every C library reports them.
 #[cfg(feature = "sandbox")]
 pub(crate) const PR_GET_AUXV: u64 = 0x4155_5856;
 // linux/prctl.h, since Linux 5.17: the name of memory in `/proc/PID/maps`.

@@ -7,8 +7,8 @@ use std::io;
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::InvalidInput`] if the format contains a NUL byte or the result exceeds 4096 bytes, `EOVERFLOW` if
-/// the year exceeds 32 bits.
+/// Returns [`io::ErrorKind::InvalidInput`] if the format contains a NUL byte or the result exceeds 4096 bytes, or
+/// `EOVERFLOW` if the year exceeds 32 bits.
 pub fn local_text(format: &[u8], seconds: i64) -> io::Result<Vec<u8>> {
     // The C library does not distinguish an empty result from a failure, so the result is never empty.
     let guarded = CString::new([format, b"."].concat())?;

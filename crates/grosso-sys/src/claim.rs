@@ -1,4 +1,4 @@
-//! Claims: names without a file that a process holds until it ends, however it ends.
+//! Claims: abstract names, which a process holds until it exits or is killed.
 //!
 //! Every user of a network namespace can take a name. The holder of a name is therefore trusted only if the kernel
 //! reports that it is root or the caller.
@@ -33,7 +33,7 @@ pub enum Claim {
 /// Claims a name. The call never blocks.
 ///
 /// # Errors
-/// Errors from `socket(2)`, `bind(2)` and `listen(2)`, except that the name is in use.
+/// Returns any error from `socket(2)`, `bind(2)` or `listen(2)`, except `EADDRINUSE`.
 pub fn claim(name: &str) -> io::Result<Claim> {
     let address = abstract_address(name)?;
     for _ in 0..ATTEMPTS_MAX {
@@ -79,7 +79,7 @@ fn stream() -> io::Result<OwnedFd> {
 /// Number of connections to a claim that are queued and never accepted. If the queue is full, the kernel's list of
 /// sockets is queried for the holder.
 const WAITING_MAX: i32 = 4096;
-/// Maximum number of attempts at a name whose holder ends each time it is queried.
+/// Maximum number of attempts to claim a name if its holder exits each time before it can be queried.
 const ATTEMPTS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -20,13 +20,13 @@ use std::{
 
 use rustix::{io::ioctl_fionbio, net::sockopt::set_socket_linger};
 
-/// Write end of the pipe, for threads that pass on descriptors.
+/// Write end of the pipe, through which threads hand over descriptors.
 static QUEUE: OnceLock<io::PipeWriter> = OnceLock::new();
 /// Number of descriptors that wait to be closed, including the one being closed.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A descriptor received from another program, or a socket that may contain passed descriptors. On drop it is closed by
-/// the closing thread, or directly if the program has none.
+/// the closing thread, or directly if that thread has not been started.
 #[derive(Debug)]
 pub struct PassedFile(ManuallyDrop<OwnedFd>);
 
@@ -63,10 +63,11 @@ fn hand_over(number: RawFd) -> bool {
     true
 }
 
-/// Starts the closing thread, once per process: `spawn` must start a thread that runs the given work.
+/// Starts the closing thread. Call this function once per process. `spawn` must start a thread that runs the closure
+/// passed to it.
 ///
 /// # Errors
-/// Errors from `pipe(2)` and `spawn`.
+/// Returns any error from `pipe(2)` or `spawn`.
 pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> io::Result<()> {
     if QUEUE.get().is_some() {
         return Ok(());
@@ -74,7 +75,7 @@ pub fn start(spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> 
     let (queue, sender) = io::pipe()?;
     ioctl_fionbio(&sender, true)?;
     spawn(Box::new(move || close_all(queue)))?;
-    // If two callers get here, the second one's pipe is closed, which ends its thread.
+    // If two callers get here, the pipe of the second caller is closed, which ends the thread that this caller started.
     let _ = QUEUE.set(sender);
     Ok(())
 }

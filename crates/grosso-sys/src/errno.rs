@@ -1,9 +1,9 @@
-//! Classes of errors on the packet path, by the required action.
+//! Classes of errors on the packet path, each of which requires a different action.
 
 use core::fmt;
 use std::io;
 
-/// Class of an error on the packet path, which determines the next action.
+/// Class of an error on the packet path, which determines how the caller proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// No packet is available, or there is no room: wait and repeat (`EAGAIN`, `ENOBUFS`, `EINTR`, `EBUSY`).
@@ -15,7 +15,7 @@ pub enum ErrorClass {
     TooLong,
     /// The interface is down: wait until it is up (`EIO` of a TUN device, `ENETDOWN`).
     Down,
-    /// The remote host is currently unreachable, or never reachable from this socket (`ENETUNREACH`, `EHOSTUNREACH`,
+    /// The remote host is currently unreachable, or this socket can never reach it (`ENETUNREACH`, `EHOSTUNREACH`,
     /// `EADDRNOTAVAIL`, `EAFNOSUPPORT`).
     Unreachable,
     /// The device is gone (`ENODEV`, `ENXIO`, `EBADFD`).

@@ -1,6 +1,6 @@
-//! Signaling of another program's eventfd without blocking.
+//! Signals another program's eventfd without blocking.
 //!
-//! The other owner of an eventfd may clear `O_NONBLOCK` at any time, fill its counter, and so make a writer block
+//! The other owner of an eventfd may clear `O_NONBLOCK` at any time, fill its counter, and thereby make a writer block
 //! forever. Completions of kernel asynchronous I/O never block: a request that reads no bytes completes when it is
 //! submitted, and the kernel signals its eventfd.
 
@@ -16,7 +16,7 @@ pub struct EventfdSignal {
     context: c_ulong,
     /// File from which the requests read nothing.
     nothing: PipeReader,
-    /// Number of requests whose completions have not been taken yet.
+    /// Number of requests whose completions have not been fetched yet.
     untaken: usize,
 }
 
@@ -45,8 +45,8 @@ impl EventfdSignal {
     /// Creates a context.
     ///
     /// # Errors
-    /// Errors from `io_setup(2)`: `EAGAIN` if the limit `fs.aio-max-nr` is reached, `ENOSYS` for a kernel without
-    /// asynchronous I/O. Errors from `pipe(2)`.
+    /// Returns any error from `io_setup(2)`, for example `EAGAIN` if the limit `fs.aio-max-nr` is reached, `ENOSYS` for
+    /// a kernel without asynchronous I/O. Also returns any error from `pipe(2)`.
     pub fn new() -> io::Result<Self> {
         let (nothing, _) = io::pipe()?;
         let mut context: c_ulong = 0;
@@ -67,7 +67,7 @@ impl EventfdSignal {
     /// Adds one to the counter of an eventfd, unless the counter is at its maximum. Never blocks.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the file is not an eventfd; errors from `io_submit(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the file is not an eventfd, or any error from `io_submit(2)`.
     pub fn notify(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
         if self.untaken >= UNTAKEN_MAX {
             self.take();
@@ -108,7 +108,7 @@ impl EventfdSignal {
         if made == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Takes the completions of requests, which contain no information.
+    /// Fetches the completions of requests, which contain no information.
     fn take(&mut self) {
         let mut ends = [End::default(); UNTAKEN_MAX];
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -140,7 +140,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 /// `IOCB_FLAG_RESFD`: signal an eventfd on completion.
 const SIGNALS: u32 = 1;
-/// Number of requests after which one call takes all their completions.
+/// Number of requests after which one call fetches all their completions.
 const UNTAKEN_MAX: usize = 32;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A helper process for work that may block forever.
 //!
-//! A thread that waits for a frozen file system cannot be ended, and neither can its process. A helper process does
+//! A thread that waits for a frozen file system cannot be killed, and neither can its process. A helper process does
 //! this work instead. When this process ends, the helper ends as soon as it can, and no process has to wait for it.
 
 use core::{ffi::c_int, mem::MaybeUninit};
@@ -27,22 +27,22 @@ pub struct Helper {
     socket: OwnedFd,
 }
 
-/// Work for the helper: two descriptors and a number that describes them.
+/// A job for the helper: two descriptors and a number that describes them.
 #[derive(Debug)]
 pub struct Job {
-    /// Number that describes the work.
+    /// Number that describes the job.
     pub number: u128,
-    /// Descriptors to work on.
+    /// Descriptors that the job uses.
     pub files: [OwnedFd; 2],
 }
 
 impl Helper {
-    /// Starts the helper, which calls `prepare` once, for example to sandbox itself, and then `work` for each job in
-    /// its own thread. The helper has no standard streams and ignores the signals that end this process.
+    /// Starts the helper. It calls `prepare` once, for example to sandbox itself, and then calls `work` for each job,
+    /// in a new thread. The helper has no standard streams and ignores the signals that end this process.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit; errors
-    /// from `fork(2)` and `socketpair(2)`.
+    /// Returns [`io::ErrorKind::ResourceBusy`] if this process has other threads, whose locks the helper would inherit,
+    /// or any error from `fork(2)` or `socketpair(2)`.
     pub fn start(prepare: fn() -> io::Result<()>, work: fn(Job)) -> io::Result<Self> {
         let threads = threads(getpid()).map_or(1, |threads| threads.len());
         if threads > 1 {
@@ -63,10 +63,11 @@ impl Helper {
         }
     }
 
-    /// Sends work to the helper.
+    /// Sends a job to the helper.
     ///
     /// # Errors
-    /// Errors from `sendmsg(2)`: [`io::ErrorKind::BrokenPipe`] if the helper was killed.
+    ///
+    /// Returns any error from `sendmsg(2)`, for example [`io::ErrorKind::BrokenPipe`] if the helper was killed.
     pub fn give(&self, number: u128, files: [BorrowedFd<'_>; 2]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -84,7 +85,7 @@ fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io
         // SAFETY: ignoring a signal runs no code of this program.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // The helper must not keep the parent's output open, because its readers wait for the end.
+    // The helper must not keep the parent's output open, because readers of that output wait until it is closed.
     let null = kernel::open_device("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -116,5 +117,5 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Job>> {
     Ok(Some(Job { number: u128::from_ne_bytes(number), files }))
 }
 
-/// Name of the helper in lists of processes.
+/// Name of the helper in process lists.
 const NAME: &core::ffi::CStr = c"grosso-record";

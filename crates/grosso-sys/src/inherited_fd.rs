@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 ///
 /// # Errors
 ///
-/// `EBADF` if the number is not an open descriptor.
+/// Returns `EBADF` if the number is not an open descriptor.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes numbers and no memory; the descriptor, of any type, is only duplicated.
     let duplicate = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, STANDARD_STREAMS) };
@@ -18,7 +18,7 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 
-/// Numbers below this are the standard streams, which a duplicate must not replace.
+/// First descriptor number after the standard streams, which a duplicate must not replace.
 const STANDARD_STREAMS: RawFd = 3;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl InterfaceName {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if the kernel would reject the name.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the kernel would reject the name.
     pub fn new(name: &str) -> io::Result<Self> {
         // The kernel's white space is that of Latin-1, where 0xa0 is a space.
         let legal = |byte: u8| !matches!(byte, 0..=b' ' | b'/' | b':' | 0x7f | 0xa0);
@@ -55,7 +55,8 @@ impl InterfaceName {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
-    /// Returns the name that the kernel wrote into a request, which the kernel may have chosen itself (`tap%d`).
+    /// Returns the name that the kernel wrote into a request. For a name such as `tap%d`, the kernel chooses the
+    /// number.
     pub(crate) fn from_kernel(bytes: [u8; NAME_BYTES]) -> io::Result<Self> {
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
         let text = core::str::from_utf8(&bytes[..length]).map_err(io::Error::other)?;
@@ -75,7 +76,7 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// A socket for configuring the interfaces of the creating thread's network namespace.
+/// A socket for configuring the interfaces in the network namespace of the thread that created it.
 #[derive(Debug)]
 pub struct Control {
     socket: OwnedFd,
@@ -86,7 +87,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`.
+    /// Returns any error from `socket(2)`.
     pub fn new() -> io::Result<Self> {
         let socket =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -97,7 +98,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such interface.
+    /// Returns `ENODEV` if there is no such interface.
     pub fn index(&self, name: &InterfaceName) -> io::Result<u32> {
         Ok(netdevice::name_to_index(&self.socket, name.as_str())?)
     }
@@ -106,7 +107,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV`, or an error of the device.
+    /// Returns `EPERM` without `CAP_NET_ADMIN` in the namespace, `ENODEV` if there is no such interface, or an error of
+    /// the device.
     pub fn set_up(&self, name: &InterfaceName, up: bool) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name);
         self.call::<{ abi::SIOCGIFFLAGS }>(&mut request)?;
@@ -119,7 +121,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such interface.
+    /// Returns `ENODEV` if there is no such interface.
     pub fn mtu(&self, name: &InterfaceName) -> io::Result<u32> {
         let mut request = InterfaceRequest::new(name);
         self.call::<{ abi::SIOCGIFMTU }>(&mut request)?;
@@ -130,17 +132,18 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device does not support it; otherwise see [`Control::set_up`].
+    /// Returns `EINVAL` if the device does not support it; otherwise the same errors as [`Control::set_up`].
     pub fn set_mtu(&self, name: &InterfaceName, bytes: u16) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name).with(&i32::from(bytes).to_ne_bytes());
         self.call::<{ abi::SIOCSIFMTU }>(&mut request)
     }
 
-    /// Sets the number of packets that the device queues for transmission; for a TAP device, for reading.
+    /// Sets the number of packets that the device queues for transmission. For a TAP device, this is the number of
+    /// packets that wait to be read.
     ///
     /// # Errors
     ///
-    /// `EPERM` outside the initial user namespace; otherwise see [`Control::set_up`].
+    /// Returns `EPERM` outside the initial user namespace; otherwise the same errors as [`Control::set_up`].
     pub fn set_transmit_queue_length(&self, name: &InterfaceName, packets: i32) -> io::Result<()> {
         let mut request = InterfaceRequest::new(name).with(&packets.to_ne_bytes());
         self.call::<{ abi::SIOCSIFTXQLEN }>(&mut request)
@@ -150,7 +153,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EADDRNOTAVAIL` for a multicast or zero address; otherwise see [`Control::set_up`].
+    /// Returns `EADDRNOTAVAIL` for a multicast or zero address; otherwise the same errors as [`Control::set_up`].
     pub fn set_hardware_address(&self, name: &InterfaceName, address: [u8; 6]) -> io::Result<()> {
         let mut value = [0; 8];
         value[..2].copy_from_slice(&abi::ARPHRD_ETHER.to_ne_bytes());
@@ -162,7 +165,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// See [`Control::set_up`].
+    /// Returns the same errors as [`Control::set_up`].
     pub fn set_ipv4_address(
         &self,
         name: &InterfaceName,
@@ -179,9 +182,9 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `ENOPKG` if the kernel has no bridge support; otherwise see [`Control::set_up`].
+    /// Returns `ENOPKG` if the kernel has no bridge support; otherwise the same errors as [`Control::set_up`].
     pub fn add_bridge(&self, name: &InterfaceName) -> io::Result<()> {
-        // The argument is only the name, which is the start of the request.
+        // The kernel reads only the name, which is at the start of the request.
         self.call::<{ abi::SIOCBRADDBR }>(&mut InterfaceRequest::new(name))
     }
 
@@ -189,7 +192,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it already is a bridge port; otherwise see [`Control::set_up`].
+    /// Returns `EBUSY` if it already is a bridge port; otherwise the same errors as [`Control::set_up`].
     pub fn add_bridge_port(&self, bridge: &InterfaceName, port: &InterfaceName) -> io::Result<()> {
         let index = self.index(port)?;
         let mut request = InterfaceRequest::new(bridge).with(&index.to_ne_bytes());
@@ -212,7 +215,8 @@ impl Control {
         unsafe { self.ethtool_at(name, address) }
     }
 
-    /// Works like [`Control::ethtool`], with guarded memory instead of a known length.
+    /// Works like [`Control::ethtool`], for a request whose length is unknown and that therefore lies in guarded
+    /// memory.
     pub(crate) fn ethtool_guarded(&self, name: &InterfaceName, buffer: &Guarded) -> io::Result<()> {
         // SAFETY: the kernel reads and writes from the start of the buffer, and fails after its end. `Guarded` lends no
         // reference that could observe the change.
@@ -223,7 +227,7 @@ impl Control {
     ///
     /// # Safety
     ///
-    /// See [`Control::ethtool`].
+    /// The requirements are those of [`Control::ethtool`].
     unsafe fn ethtool_at(&self, name: &InterfaceName, address: usize) -> io::Result<()> {
         self.call::<{ abi::SIOCETHTOOL }>(
             &mut InterfaceRequest::new(name).with(&address.to_ne_bytes()),
@@ -238,11 +242,12 @@ impl Control {
 
 /// Writes an attribute of an interface in sysfs, below `/sys/class/net/<name>/`.
 ///
-/// The mounted sysfs must belong to the interface's namespace, see [`crate::namespace`].
+/// The mounted sysfs must belong to the interface's namespace; see [`crate::namespace`].
 ///
 /// # Errors
 ///
-/// `NotFound` if the kernel lacks the attribute, `EPERM` if it requires a privilege in the initial namespace.
+/// Returns `NotFound` if the kernel lacks the attribute, or `EPERM` if it requires a privilege in the initial
+/// namespace.
 pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io::Result<()> {
     kernel::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }
@@ -271,7 +276,8 @@ impl Guarded {
     }
 }
 
-/// `struct ifreq`: a name and the widest of its values. A kernel with a shorter union copies less.
+/// `struct ifreq`: a name and a union, which is as long here as the longest of its values. A kernel whose union is
+/// shorter copies fewer bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct InterfaceRequest {
@@ -294,7 +300,7 @@ impl InterfaceRequest {
         self
     }
 
-    /// Returns the result of an opcode that only writes.
+    /// Returns the result of an ioctl that only writes to its argument.
     pub(crate) fn read<const OPCODE: Opcode>(file: impl AsFd) -> io::Result<Self> {
         let mut request = Self { name: [0; NAME_BYTES], value: RequestValue([0; 24]) };
         request.call::<OPCODE>(file)?;

@@ -1,7 +1,7 @@
-//! Linux system calls for Grosso, thin and typed. This crate does not parse packets.
+//! Thin, typed wrappers of the Linux system calls that Grosso needs. This crate does not parse packets.
 //!
-//! The crate has the calls that the standard library lacks and that the ports (`grosso-io`), the lab or the tests need.
-//! Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
+//! The crate contains calls that the standard library lacks and that the ports (`grosso-io`), the lab or the tests
+//! need. Errors are [`std::io::Error`] with the kernel's error code; nothing is retried, cached or logged.
 //!
 //! ```no_run
 //! use grosso_sys::interface::{Control, InterfaceName};
@@ -55,8 +55,8 @@
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, kernel threads |
 //!
 //! Two buffer types are in memory shared with the kernel: [`packet::RingFrame`] and [`xdp::Frame`]. Each exclusively
-//! owns its bytes. It is a plain `AsRef<[u8]>` that may be held, be sent to another thread and outlive its socket, and
-//! it returns its memory on drop.
+//! owns its bytes. Each is a plain `AsRef<[u8]>` that can be held, sent to another thread, and outlive its socket, and
+//! that returns its memory on drop.
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each with its source.
 //!

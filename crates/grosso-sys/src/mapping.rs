@@ -1,7 +1,7 @@
 //! Memory shared with the kernel.
 //!
-//! A [`Mapping`] lends references only within its bounds. Permission to read or write its bytes
-//! follows from the protocol of the ring that it holds; the modules that own a ring prove it.
+//! A [`Mapping`] lends references only within its bounds. Whether the program may read or write the bytes depends on
+//! the protocol of the ring in the memory; the modules that own a ring prove that they may.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -38,7 +38,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// Errors from `mmap(2)`.
+    /// Returns any error from `mmap(2)`.
     pub(crate) fn of_file(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -51,7 +51,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// Errors from `mmap(2)`.
+    /// Returns any error from `mmap(2)`.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -65,7 +65,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// Errors from `mmap(2)` and `mprotect(2)`.
+    /// Returns any error from `mmap(2)` or `mprotect(2)`.
     pub(crate) fn guarded(bytes: usize) -> io::Result<Self> {
         let usable = bytes.next_multiple_of(GUARD_BYTES);
         let mut mapping = Self::anonymous(usable + GUARD_BYTES)?;
@@ -106,7 +106,7 @@ impl Mapping {
         unsafe { self.atomic_unchecked(offset) }
     }
 
-    /// Works like [`Self::atomic`], for an offset that the caller has checked.
+    /// Works like [`Self::atomic`], but does not check the offset.
     ///
     /// # Safety
     ///
@@ -137,11 +137,11 @@ impl Mapping {
         unsafe { self.slice_unchecked(range) }
     }
 
-    /// Works like [`Self::slice`], for a range that the caller has checked.
+    /// Works like [`Self::slice`], but does not check the range.
     ///
     /// # Safety
     ///
-    /// See [`Self::slice`]; in addition the range must be inside the mapping.
+    /// The requirements are those of [`Self::slice`]. In addition, the range must be inside the mapping.
     #[inline]
     pub(crate) unsafe fn slice_unchecked(&self, range: Range<usize>) -> &[u8] {
         debug_assert!(self.holds(&range), "{range:?}");
@@ -204,8 +204,8 @@ impl Mapping {
     }
 }
 
-// These panics are separate from their conditions, so that the conditions are short enough to be inlined into every
-// reader of a ring.
+// The panics are in functions of their own, so that the code that checks the bounds is short enough to be inlined into
+// every reader of a ring.
 #[cold]
 #[inline(never)]
 fn outside(range: &Range<usize>, bytes: usize) -> ! {

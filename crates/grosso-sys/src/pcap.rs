@@ -36,7 +36,7 @@ impl Program {
     /// Compiles an expression for packets of a link type, as `tcpdump -r` does.
     ///
     /// # Errors
-    /// [`NotCompiled`] if libpcap is missing or rejects the expression.
+    /// Returns [`NotCompiled`] if libpcap is missing or rejects the expression.
     pub fn compile(expression: &str, link_type: u32) -> Result<Self, NotCompiled> {
         let library = load()?;
         let functions = Functions::of(&library)?;
@@ -68,7 +68,8 @@ impl Program {
         }
     }
 
-    /// Returns whether a packet with these captured bytes, and this length on the link, passes the filter.
+    /// Returns whether a packet passes the filter. `data` contains the captured bytes, and `original_len` is the length
+    /// of the packet on the link.
     #[must_use]
     pub fn passes(&self, data: &[u8], original_len: u32) -> bool {
         let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -99,7 +100,7 @@ impl Drop for Program {
     }
 }
 
-/// Returns libpcap's number on Linux for a link type of capture files. It differs for link types that had
+/// Returns libpcap's number on Linux for a link type of capture files. The two numbers differ for link types that had
 /// system-specific numbers before there was a registry.
 fn data_link(link_type: c_int) -> c_int {
     match link_type {

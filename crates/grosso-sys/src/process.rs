@@ -8,12 +8,12 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-/// Makes the next child process the first of a new PID namespace: when it ends, for any reason, the kernel kills all
-/// its descendants.
+/// Makes the next child process the first of a new PID namespace: when this child ends for any reason, the kernel kills
+/// all of its descendants.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see
+/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
 /// [`crate::namespace::isolate_process_user`].
 pub fn isolate_children() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
@@ -34,12 +34,12 @@ pub fn is_first() -> bool {
     std::process::id() == 1
 }
 
-/// Moves the process into a mount namespace whose `/proc` shows the processes of its own PID namespace. Call it before
+/// Moves the process into a mount namespace whose `/proc` shows only the processes of its PID namespace. Call it before
 /// a second thread starts.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`, or if parts of `/proc` are hidden from containers.
+/// Returns `EPERM` without `CAP_SYS_ADMIN`, or if parts of `/proc` are hidden from containers.
 pub fn show_in_proc() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;

@@ -15,7 +15,7 @@ use crate::path::kernel;
 ///
 /// # Errors
 ///
-/// Errors from `sched_getaffinity(2)`.
+/// Returns any error from `sched_getaffinity(2)`.
 pub fn allowed_processors() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect())
@@ -25,7 +25,7 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if the CPU does not exist, `EPERM` for another user's thread, `ESRCH` if the thread is gone.
+/// Returns `EINVAL` if the CPU does not exist, `EPERM` for another user's thread, or `ESRCH` if the thread is gone.
 pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -37,11 +37,13 @@ pub fn pin(thread: Option<Pid>, processor: usize) -> io::Result<()> {
 
 /// Gives a thread (`None` for the calling thread) precedence over all ordinary threads until it sleeps (`SCHED_FIFO`).
 ///
-/// `priority` is from 1 to 99; if two of these threads share a CPU, the one with the higher priority runs first.
+/// `priority` is from 1 to 99. If two threads with real-time priority share a CPU, the one with the higher priority
+/// runs first.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time budget.
+/// Returns `EPERM` without `CAP_SYS_NICE` in the initial user namespace, or if the control group has no real-time
+/// budget.
 pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     let identifier = thread.map_or(0, |thread| thread.as_raw_nonzero().get());
     // The kernel's `struct sched_param` consists of this number. The structure in musl has more fields.
@@ -59,11 +61,12 @@ pub fn set_realtime(thread: Option<Pid>, priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the kernel threads whose names begin with `prefix`, with their names, if visible to this process.
+/// Returns the ID and name of each kernel thread whose name begins with `prefix`. Omits threads that are not visible to
+/// this process.
 ///
 /// # Errors
 ///
-/// Errors from reading `/proc`.
+/// Returns any error from reading `/proc`.
 pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
     for directory in kernel::names("/proc")? {
@@ -86,9 +89,9 @@ pub fn kernel_threads(prefix: &str) -> io::Result<Vec<(Pid, String)>> {
 /// CPU time of a thread, as accounted by the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Time on a CPU.
+    /// Time during which the thread ran on a CPU.
     pub running: Duration,
-    /// Time spent runnable while another thread ran.
+    /// Time during which the thread was ready to run while another thread ran.
     pub waiting: Duration,
     /// Number of times the thread was scheduled.
     pub slices: u64,
@@ -108,7 +111,7 @@ pub fn own_thread() -> Pid {
 ///
 /// # Errors
 ///
-/// `NotFound` if the thread is gone or the kernel does not keep these statistics (`CONFIG_SCHED_INFO`).
+/// Returns `NotFound` if the thread is gone or the kernel does not keep these statistics (`CONFIG_SCHED_INFO`).
 pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
     // `/proc` has a directory for every thread, though it lists only processes.
     let path = format!("/proc/{}/schedstat", thread.as_raw_nonzero());
@@ -133,7 +136,7 @@ pub fn cpu_time(thread: Pid) -> io::Result<CpuTime> {
 ///
 /// # Errors
 ///
-/// `NotFound` if the process is gone.
+/// Returns `NotFound` if the process is gone.
 pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
     let folder = format!("/proc/{}/task", process.as_raw_nonzero());
     let mut found = BTreeSet::new();
@@ -148,7 +151,7 @@ pub fn threads(process: Pid) -> io::Result<Vec<Pid>> {
     Ok(found.into_iter().filter_map(Pid::from_raw).collect())
 }
 
-/// Maximum number of listings of the threads of a process that keeps starting threads.
+/// Maximum number of times that the threads of a process are listed if the process keeps starting threads.
 const LISTINGS_MAX: usize = 8;
 
 #[cfg(test)]

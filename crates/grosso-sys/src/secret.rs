@@ -12,10 +12,10 @@ use rustix::{
 ///
 /// # Errors
 ///
-/// `ENOSYS` if a seccomp filter forbids the call.
+/// Returns `ENOSYS` if a seccomp filter forbids the call.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // The kernel returns up to 256 bytes completely or not at all.
+    // The kernel never returns only a part of a request of up to 256 bytes.
     getrandom(&mut bytes[..], GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }
@@ -25,7 +25,7 @@ pub fn random() -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// `ENOMEM` or `EPERM` if `RLIMIT_MEMLOCK` forbids it.
+/// Returns `ENOMEM` or `EPERM` if `RLIMIT_MEMLOCK` forbids it.
 pub fn lock(start: *const u8, bytes: usize) -> io::Result<()> {
     // SAFETY: the kernel neither reads nor writes the memory, and refuses a range that is not mapped.
     Ok(unsafe { mlock(start.cast_mut().cast(), bytes) }?)
@@ -35,7 +35,7 @@ pub fn lock(start: *const u8, bytes: usize) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Errors from `prctl(2)`.
+/// Returns any error from `prctl(2)`.
 pub fn hide_process() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

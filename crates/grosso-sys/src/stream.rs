@@ -9,10 +9,10 @@ use std::{
 use crate::abi;
 
 /// Makes a reader wait until `bytes` bytes have arrived (`SO_RCVLOWAT`). With fewer bytes, the kernel acknowledges
-/// every second segment instead of only data that was read.
+/// every second segment, rather than only when data is read.
 ///
 /// # Errors
-/// Errors from `setsockopt(2)`.
+/// Returns any error from `setsockopt(2)`.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SO_RCVLOWAT, &c_int::from(bytes).to_ne_bytes())
 }
@@ -21,7 +21,7 @@ pub fn set_receive_low_water(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
 /// superframes to 1 ms of that rate.
 ///
 /// # Errors
-/// Errors from `setsockopt(2)`.
+/// Returns any error from `setsockopt(2)`.
 pub fn set_pacing_max(socket: &impl AsFd, bytes_a_second: u64) -> io::Result<()> {
     set(socket, abi::SO_MAX_PACING_RATE, &bytes_a_second.to_ne_bytes())
 }

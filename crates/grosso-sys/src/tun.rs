@@ -1,10 +1,10 @@
-//! TUN and TAP devices: network interfaces whose wire is a file descriptor.
+//! TUN and TAP devices: network interfaces whose packets a program reads from and writes to a file descriptor.
 //!
-//! One read or write is one packet. With the virtio header ([`TunBuilder::virtio_header`]) each packet is preceded by
-//! the header of `docs/rules.md` section 6.1: 10 bytes unless changed by [`Tun::set_header_bytes`].
+//! Each read or write transfers one packet. With the virtio header ([`TunBuilder::virtio_header`]) each packet is
+//! preceded by the header of `docs/rules.md` section 6.1: 10 bytes unless changed by [`Tun::set_header_bytes`].
 //!
 //! Offloads, carrier, persistence and the length of the header belong to the device rather than the queue, and remain
-//! set on a persistent device: set all of them after opening one.
+//! set on a persistent device. Set all of them after opening such a device.
 
 use core::ops::{BitOr, Sub};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,8 +18,8 @@ use crate::calls::seen;
 use crate::interface::{InterfaceName, InterfaceRequest};
 use crate::path::kernel;
 
-/// Offloads that the reader of a TUN or TAP device accepts (`TUNSETOFFLOAD`, rule V30). They do not
-/// limit writes.
+/// Offloads that the reader of a TUN or TAP device accepts (`TUNSETOFFLOAD`, rule V30). They do not restrict the
+/// packets that may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads(u32);
 
@@ -35,7 +35,7 @@ impl Offloads {
     /// TCP superframes with the CWR flag on the first segment. Requires one of the two TCP
     /// offloads.
     pub const TCP_ECN: Self = Self(abi::TUN_F_TSO_ECN);
-    /// UDP superframes over IPv4 and IPv6; the kernel accepts only both together (Linux 6.2).
+    /// UDP superframes over IPv4 and IPv6 (Linux 6.2). The kernel does not accept one without the other.
     pub const UDP: Self = Self(abi::TUN_F_USO4_USO6);
     /// Superframes inside UDP tunnels (Linux 6.17, with the 24-byte header).
     pub const UDP_TUNNEL: Self = Self(abi::TUN_F_UDP_TUNNEL_GSO);
@@ -91,7 +91,7 @@ impl Features {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the kernel lacks TUN/TAP, `EACCES` if the caller may not open the device file.
+    /// Returns `NotFound` if the kernel lacks TUN/TAP, or `EACCES` if the caller may not open the device file.
     pub fn of_kernel() -> io::Result<Self> {
         let file = kernel::open_device("/dev/net/tun")?;
         // SAFETY: the opcode writes one 32-bit number.
@@ -110,7 +110,7 @@ impl Features {
         self.has(abi::IFF_MULTI_QUEUE)
     }
 
-    /// Returns whether written packets can pass through NAPI.
+    /// Returns whether written packets can be processed through NAPI.
     pub fn napi(self) -> bool {
         self.has(abi::IFF_NAPI)
     }
@@ -146,12 +146,13 @@ impl TunBuilder {
         self.flag(abi::IFF_VNET_HDR, on)
     }
 
-    /// Passes written packets through NAPI and so through the kernel's GRO (`IFF_NAPI`, rule V32).
+    /// Processes written packets through NAPI and therefore through the kernel's GRO (`IFF_NAPI`, rule V32).
     pub fn napi(self, on: bool) -> Self {
         self.flag(abi::IFF_NAPI, on)
     }
 
-    /// Turns written vectors into page fragments (`IFF_NAPI_FRAGS`, TAP with NAPI only, rule V32).
+    /// Turns the parts of a written packet into page fragments (`IFF_NAPI_FRAGS`, only for TAP devices with NAPI, rule
+    /// V32).
     pub fn napi_fragments(self, on: bool) -> Self {
         self.flag(abi::IFF_NAPI_FRAGS, on)
     }
@@ -172,8 +173,8 @@ impl TunBuilder {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the kernel lacks TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device is attached and not
-    /// multi-queue, `EINVAL` if it exists with other flags.
+    /// Returns `NotFound` if the kernel lacks TUN/TAP, `EPERM` without the privilege, `EBUSY` if the device is attached
+    /// and not multi-queue, or `EINVAL` if it exists with other flags.
     pub fn open(self) -> io::Result<Tun> {
         let mut access = OFlags::RDWR | OFlags::CLOEXEC;
         access.set(OFlags::NONBLOCK, self.nonblocking);
@@ -198,40 +199,39 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Adopts an open queue that another program created, for example a service manager. It may belong to a network
-    /// namespace other than the calling thread's.
+    /// Adopts an open queue that another program created, for example a service manager. The device may belong to a
+    /// network namespace other than the calling thread's.
     ///
     /// The queue must have been created with `IFF_NO_PI`. Otherwise four bytes precede each packet, and the kernel does
     /// not report this: `TUNGETIFF` returns `IFF_NO_PI` for every device (observed on 6.18).
     ///
     /// # Errors
     ///
-    /// Returns `ENOTTY` if the descriptor does not belong to `/dev/net/tun`, `EBADFD` if no device is attached (yet, or
-    /// any longer).
+    /// Returns `ENOTTY` if the descriptor does not belong to `/dev/net/tun`, `EBADFD` if no device is attached (not
+    /// yet, or no longer).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
         let (name, flags) = (InterfaceName::from_kernel(request.name)?, request.flags());
         Ok(Self { file, name, flags })
     }
 
-    /// Makes a read fail with [`io::ErrorKind::WouldBlock`] if there is no packet, and a write if there is no room,
-    /// instead of blocking.
+    /// Sets whether an operation that would block fails with [`io::ErrorKind::WouldBlock`] instead: a read if there is
+    /// no packet, and a write if there is no room.
     ///
     /// # Errors
     ///
-    /// Errors from `fcntl(2)`.
+    /// Returns any error from `fcntl(2)`.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         let mut flags = fcntl_getfl(&self.file)?;
         flags.set(OFlags::NONBLOCK, on);
         Ok(fcntl_setfl(&self.file, flags)?)
     }
 
-    /// Attaches this queue to the device or detaches it. A detached queue receives no packets; it
-    /// can still write.
+    /// Attaches this queue to the device or detaches it. A detached queue receives no packets but can still write.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device is not multi-queue, or the queue is already in that state.
+    /// Returns `EINVAL` if the device is not multi-queue, or the queue is already in that state.
     pub fn set_attached(&self, attached: bool) -> io::Result<()> {
         let flag = if attached { abi::IFF_ATTACH_QUEUE } else { abi::IFF_DETACH_QUEUE };
         let mut request = InterfaceRequest::new(&self.name).with(&flag.to_ne_bytes());
@@ -243,7 +243,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for zero.
+    /// Returns `EINVAL` for zero.
     pub fn set_send_buffer_bytes(&self, bytes: u32) -> io::Result<()> {
         self.set_number::<{ abi::TUNSETSNDBUF }>(i32::try_from(bytes).unwrap_or(i32::MAX))
     }
@@ -252,16 +252,16 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` on kernels before 5.0, `EBADFD` if the device is gone.
+    /// Returns `EINVAL` on kernels before 5.0, or `EBADFD` if the device is gone.
     pub fn set_carrier(&self, on: bool) -> io::Result<()> {
         self.set_number::<{ abi::TUNSETCARRIER }>(i32::from(on))
     }
 
-    /// Sets whether the device outlives its last queue.
+    /// Sets whether the device continues to exist after its last queue is closed.
     ///
     /// # Errors
     ///
-    /// `EBADFD` if the device is gone.
+    /// Returns `EBADFD` if the device is gone.
     pub fn set_persistent(&self, on: bool) -> io::Result<()> {
         self.set_value::<{ abi::TUNSETPERSIST }>(usize::from(on))
     }
@@ -271,7 +271,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` below 10.
+    /// Returns `EINVAL` for a length below 10.
     pub fn set_header_bytes(&self, bytes: u8) -> io::Result<()> {
         self.set_number::<{ abi::TUNSETVNETHDRSZ }>(i32::from(bytes))
     }
@@ -280,26 +280,26 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the kernel lacks an offload, or a required one is missing (rule V30).
+    /// Returns `EINVAL` if the kernel lacks an offload, or a required one is missing (rule V30).
     pub fn set_offloads(&self, offloads: Offloads) -> io::Result<()> {
         self.set_value::<{ abi::TUNSETOFFLOAD }>(offloads.0 as usize)
     }
 
-    /// Reads one packet, starting with its virtio header; bytes that do not fit into the buffer are lost.
+    /// Reads one packet, starting with its virtio header. Bytes that do not fit into the buffer are lost.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] if nonblocking and there is no packet, `EINVAL` for a packet that the header
-    /// cannot express (V20), `EBADFD` if the device is gone.
+    /// Returns [`io::ErrorKind::WouldBlock`] if the device is nonblocking and there is no packet, `EINVAL` for a packet
+    /// that the header cannot express (V20), or `EBADFD` if the device is gone.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::read(&self.file, &mut *buffer))?)
     }
 
-    /// Reads one packet into parts, filled in order; bytes that do not fit are lost.
+    /// Reads one packet into several buffers, which are filled in order. Bytes that do not fit are lost.
     ///
     /// # Errors
     ///
-    /// See [`Tun::read`].
+    /// Returns the same errors as [`Tun::read`].
     pub fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::readv(&self.file, parts))?)
     }
@@ -308,9 +308,9 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the device is
-    /// gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`]. [`crate::errno::ErrorClass`]
-    /// distinguishes them.
+    /// Returns `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the
+    /// device is gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`].
+    /// [`crate::errno::ErrorClass`] distinguishes them.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)
     }
@@ -319,7 +319,8 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// See [`Tun::write`]; `EMSGSIZE` for too many parts with [`TunBuilder::napi_fragments`].
+    /// Returns the same errors as [`Tun::write`], and `EMSGSIZE` for too many parts with
+    /// [`TunBuilder::napi_fragments`].
     pub fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::writev(&self.file, parts))?)
     }
@@ -333,7 +334,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EBADFD` if the device is gone.
+    /// Returns `EBADFD` if the device is gone.
     pub fn current_name(&self) -> io::Result<InterfaceName> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&self.file)?;
         InterfaceName::from_kernel(request.name)
@@ -353,7 +354,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// `EBADFD` if the device is gone.
+    /// Returns `EBADFD` if the device is gone.
     pub fn header_bytes(&self) -> io::Result<usize> {
         if self.flags & abi::IFF_VNET_HDR == 0 {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! Nonblocking Unix sockets that carry frames, as streams or datagrams.
 //!
-//! The module uses only calls that other systems with Unix sockets have too.
+//! The module uses only calls that are also available on other systems with Unix sockets.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use std::{
@@ -52,7 +52,7 @@ impl UnixAddress {
     /// Returns the address of a socket file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a path that is empty, contains a NUL byte, or is longer than
+    /// Returns [`io::ErrorKind::InvalidInput`] for a path that is empty, contains a NUL byte, or is longer than
     /// [`PATH_BYTES_MAX`].
     pub fn new(path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_encoded_bytes();
@@ -89,11 +89,11 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Creates an unbound socket that accepts no passed descriptors. If the kernel cannot refuse them (before Linux
-    /// 6.16), the closing thread closes the descriptors that arrive.
+    /// Creates an unbound socket that accepts no passed descriptors. Kernels before Linux 6.16 cannot refuse
+    /// descriptors; there, the closing thread closes the descriptors that arrive.
     ///
     /// # Errors
-    /// Errors from `socket(2)`.
+    /// Returns any error from `socket(2)`.
     pub fn new(kind: UnixKind) -> io::Result<Self> {
         let mut socket = Self::passing(kind)?;
         socket.may_hold_files = !refuses_files(&*socket.file);
@@ -103,33 +103,33 @@ impl UnixSocket {
     /// Creates an unbound socket that accepts passed descriptors.
     ///
     /// # Errors
-    /// Errors from `socket(2)`.
+    /// Returns any error from `socket(2)`.
     pub fn passing(kind: UnixKind) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::UNIX, kind.socket_type(), flags, None)?;
         Ok(Self { file: ManuallyDrop::new(file), kind, may_hold_files: true })
     }
 
-    /// Creates a socket at this address, whose file has mode `mode`; a stream socket listens. Replaces a stale socket
-    /// file.
+    /// Creates a socket at this address and gives its file the mode `mode`. A stream socket also starts to listen.
+    /// Replaces a stale socket file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; errors from
-    /// `bind(2)`.
+    /// Returns [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket, or any
+    /// error from `bind(2)`.
     pub fn at(kind: UnixKind, address: &UnixAddress, mode: u32) -> io::Result<Self> {
         Self::new(kind)?.placed_at(address, mode)
     }
 
-    /// Binds this socket like [`UnixSocket::at`].
+    /// Binds this socket to an address as [`UnixSocket::at`] does.
     ///
     /// # Errors
-    /// See [`UnixSocket::at`].
+    /// Returns the same errors as [`UnixSocket::at`].
     pub fn placed_at(self, address: &UnixAddress, mode: u32) -> io::Result<Self> {
         let (kind, socket) = (self.kind, self);
         let name = address.path().ok_or(io::ErrorKind::InvalidInput)?;
         path::socket::bind(&socket, kind.socket_type(), &name, mode)?;
         if kind == UnixKind::Datagram {
-            // Each datagram then carries the user of its sender.
+            // With this option, the kernel reports the user who sent each datagram.
             sockopt::set_socket_passcred(&*socket.file, true)?;
         }
         if kind == UnixKind::Stream {
@@ -141,28 +141,29 @@ impl UnixSocket {
     /// Accepts a connection.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none; errors from `accept(2)`.
+    /// Returns [`io::ErrorKind::WouldBlock`] if no connection is waiting, or any error from `accept(2)`.
     pub fn accept(&self) -> io::Result<Self> {
         let file = accept_with(&*self.file, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        // The accepted socket refuses descriptors if this one does.
+        // The accepted socket refuses descriptors if this socket refuses them.
         Ok(Self { file: ManuallyDrop::new(file), ..*self })
     }
 
-    /// Connects the socket. A datagram socket then receives from that address only, and may be connected again.
+    /// Connects the socket. A connected datagram socket receives only from that address. It may be connected again to
+    /// another address.
     ///
     /// # Errors
-    /// Errors from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens;
-    /// [`io::ErrorKind::PermissionDenied`] as for [`Pinned::at`].
+    /// Returns any error from `connect(2)`, for example [`io::ErrorKind::ConnectionRefused`] if no program listens.
+    /// Returns [`io::ErrorKind::PermissionDenied`] in the same cases as [`Pinned::at`].
     pub fn connect(&self, address: &UnixAddress) -> io::Result<()> {
         Pinned::at(&address.path().ok_or(io::ErrorKind::InvalidInput)?, None)?.connect(self)
     }
 
-    /// Connects a datagram socket to the sender of a datagram, if the sender owns the socket file at its address: a
-    /// sender chooses its address, which may be another user's socket.
+    /// Connects a datagram socket to the sender of a datagram, if the sender owns the socket file at its address. The
+    /// check is necessary because a sender chooses its address, which may be another user's socket.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if the sender does not own the file, if the kernel did not report the
-    /// sender's user, or if the address has no file; see also [`UnixSocket::connect`].
+    /// Returns [`io::ErrorKind::PermissionDenied`] if the sender does not own the file, if the kernel did not report
+    /// the sender's user, or if the address has no file. Otherwise returns the same errors as [`UnixSocket::connect`].
     pub fn answer(&self, sender: &Sender) -> io::Result<()> {
         let path = sender.address.path().ok_or(io::ErrorKind::PermissionDenied)?;
         Pinned::at(&path, Some(sender.user))?.connect(self)
@@ -171,7 +172,7 @@ impl UnixSocket {
     /// Lets a datagram socket receive from any address again.
     ///
     /// # Errors
-    /// Errors from `connect(2)`.
+    /// Returns any error from `connect(2)`.
     pub fn disconnect(&self) -> io::Result<()> {
         Ok(connect_unspec(&*self.file)?)
     }
@@ -179,26 +180,27 @@ impl UnixSocket {
     /// Requests buffers of this size in bytes for each direction, limited to what the system permits.
     ///
     /// # Errors
-    /// Errors from `setsockopt(2)`.
+    /// Returns any error from `setsockopt(2)`.
     pub fn set_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
         sockopt::set_socket_send_buffer_size(&*self.file, bytes)?;
         Ok(sockopt::set_socket_recv_buffer_size(&*self.file, bytes)?)
     }
 
-    /// Sends the parts as one datagram, or as much of a stream as fits. Returns the number of bytes.
+    /// Sends the parts as one datagram, or as much of a stream as fits. Returns the number of bytes sent.
     ///
     /// # Errors
-    /// Errors from `sendmsg(2)`; no signal is raised if the peer has closed.
+    /// Returns any error from `sendmsg(2)`. No signal is raised if the peer has closed the socket.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let none = || SendAncillaryBuffer::default();
         Ok(seen(|| sendmsg(&*self.file, parts, &mut none(), SendFlags::NOSIGNAL))?)
     }
 
     /// Sends as many bytes of a stream as fit, and passes at most [`PASSED_MAX`] files with the first byte. Returns the
-    /// number of bytes.
+    /// number of bytes sent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more than [`PASSED_MAX`] files; see also [`UnixSocket::send`].
+    /// Returns [`io::ErrorKind::InvalidInput`] for more than [`PASSED_MAX`] files, or any error from
+    /// [`UnixSocket::send`].
     pub fn send_passing(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -211,10 +213,11 @@ impl UnixSocket {
         Ok(seen(|| sendmsg(&*self.file, &parts, &mut beside, SendFlags::NOSIGNAL))?)
     }
 
-    /// Reads a stream into the buffers, in order. Returns the number of bytes, 0 at the end of the stream.
+    /// Reads a stream into the buffers, in order. Returns the number of bytes read, which is 0 at the end of the
+    /// stream.
     ///
     /// # Errors
-    /// Errors from `readv(2)`.
+    /// Returns any error from `readv(2)`.
     pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         if self.may_hold_files {
             return Ok(receive_without_files(&*self.file, into)?.bytes);
@@ -222,10 +225,12 @@ impl UnixSocket {
         Ok(seen(|| rustix::io::readv(&*self.file, into))?)
     }
 
-    /// Reads a stream and the files passed with it. Returns the number of bytes, 0 at the end of the stream.
+    /// Reads a stream and the files passed with it. Returns the number of bytes read, which is 0 at the end of the
+    /// stream.
     ///
     /// # Errors
-    /// Errors from `recvmsg(2)`; `EMFILE` if this process reached its descriptor limit and lost some files.
+    /// Returns any error from `recvmsg(2)`, and `EMFILE` if this process reached its descriptor limit and lost some
+    /// files.
     pub fn receive_passed(
         &self,
         into: &mut [u8],
@@ -237,18 +242,18 @@ impl UnixSocket {
         let received =
             seen(|| recvmsg(&*self.file, &mut [IoSliceMut::new(into)], &mut beside, flags))?;
         take_files(&mut beside, files);
-        // There was room for all descriptors, except in the process's descriptor table.
+        // The space is large enough for all descriptors, so the process's descriptor table must be full.
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(rustix::io::Errno::MFILE.into());
         }
         Ok(received.bytes)
     }
 
-    /// Receives a datagram. Returns its length (at most the length of the buffer) and its sender, if the sender has an
-    /// address.
+    /// Receives a datagram. Returns its length (at most the length of the buffer) and its sender; the sender is `None`
+    /// if it has no address.
     ///
     /// # Errors
-    /// Errors from `recvmsg(2)`.
+    /// Returns any error from `recvmsg(2)`.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<Sender>)> {
         let mut space = [MaybeUninit::uninit(); USER_SPACE + FILES_SPACE];
         // Without room for descriptors the kernel would close them in this thread.
@@ -283,24 +288,24 @@ impl Drop for UnixSocket {
         // SAFETY: the field is not used after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if self.may_hold_files {
-            // Peers notice the end immediately, even if the closing thread handles the socket later.
+            // Peers notice the shutdown immediately, even if the closing thread handles the socket later.
             let _ = shutdown(&file, Shutdown::Both);
             drop(PassedFile::from(file));
         }
     }
 }
 
-/// Makes the kernel refuse descriptors passed to a Unix socket and to the sockets that it accepts: the sender receives
+/// Makes the kernel refuse descriptors passed to a Unix socket or to the sockets that it accepts; the sender then gets
 /// `EPERM`. Call it before binding the socket. Returns false if the kernel does not support this (before Linux 6.16).
 pub fn refuses_files<S: AsFd>(socket: &S) -> bool {
     crate::stream::set(socket, SO_PASSRIGHTS, &0_i32.to_ne_bytes()).is_ok()
 }
 
-/// Receives from a Unix socket and hands passed descriptors to the closing thread. A call without room for them would
-/// close them directly.
+/// Receives from a Unix socket and hands passed descriptors to the closing thread. A call without space for descriptors
+/// would close them in the calling thread.
 ///
 /// # Errors
-/// Errors from `recvmsg(2)`.
+/// Returns any error from `recvmsg(2)`.
 pub fn receive_without_files(
     socket: &impl AsFd,
     into: &mut [IoSliceMut<'_>],
@@ -341,15 +346,15 @@ pub fn is_absence(error: &io::Error) -> bool {
     absent.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Maximum path length of a socket in bytes, without the terminating NUL (`sun_path`), on Linux; other systems allow
-/// 103.
+/// Maximum length in bytes of a socket path on Linux, without the terminating NUL (`sun_path`). Other systems allow 103
+/// bytes.
 pub const PATH_BYTES_MAX: usize = 107;
-/// Maximum number of files per call: the maximum of any vhost-user message.
+/// Maximum number of files per call: no vhost-user message needs more.
 pub const PASSED_MAX: usize = 8;
 /// `SCM_MAX_FD` on Linux: maximum number of descriptors that can arrive at once.
 const FILES_MAX: usize = 253;
-/// Size of control messages with this many descriptors: the kernel would close descriptors that do not fit, which may
-/// block the call.
+/// Size of a control message with this many descriptors. The kernel would close descriptors that do not fit, which
+/// could block the call.
 const FILES_SPACE: usize = rustix::cmsg_space!(ScmRights(FILES_MAX));
 /// Size of the control message with a datagram's sender.
 const USER_SPACE: usize = rustix::cmsg_space!(ScmCredentials(1));
@@ -464,7 +469,7 @@ mod tests {
                 println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
                 assert_eq!(sent.unwrap(), 1);
             }
-            // If the kernel does not refuse them, the descriptors stay in the process's table only briefly.
+            // If the kernel does not refuse the descriptors, they stay in the process's descriptor table only briefly.
             let far = if kind == UnixKind::Stream { listener.accept().unwrap() } else { listener };
             near.send(&[IoSlice::new(b"y")]).unwrap();
             let mut bytes = [0; 4];

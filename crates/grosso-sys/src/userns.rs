@@ -1,4 +1,4 @@
-//! Checks whether this process may create networks, and remedies if it may not.
+//! Checks whether this process may create networks, and advice if it may not.
 
 use core::fmt;
 use std::{io, os::unix::fs::PermissionsExt, path::Path};
@@ -122,7 +122,7 @@ fn is_virtual() -> bool {
 }
 
 impl Refusal {
-    /// Returns advice on how to get the permission.
+    /// Returns advice on how to obtain the permission.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
@@ -165,7 +165,7 @@ pub fn enter() -> Result<(), Refusal> {
 /// Checks that the process may create TAP devices.
 ///
 /// # Errors
-/// [`Refusal::NoTun`], [`Refusal::TunClosed`], or another error from opening `/dev/net/tun`.
+/// Returns [`Refusal::NoTun`], [`Refusal::TunClosed`], or another error from opening `/dev/net/tun`.
 pub fn tap() -> Result<(), Refusal> {
     let opened = kernel::open_device(TUN);
     opened.map(|_| ()).map_err(|error| match Errno::from_io_error(&error) {
@@ -182,7 +182,7 @@ pub fn tap() -> Result<(), Refusal> {
 /// root often lacks some.
 ///
 /// # Errors
-/// `NotFound` if `/proc` is not mounted.
+/// Returns `NotFound` if `/proc` is not mounted.
 pub fn capabilities() -> io::Result<u64> {
     let status = kernel::read("/proc/self/status")?;
     let effective = status
@@ -192,7 +192,7 @@ pub fn capabilities() -> io::Result<u64> {
     Ok(effective.unwrap_or(0))
 }
 
-/// Returns whether the process has these privileges without a user namespace.
+/// Returns whether the process has the capabilities in [`NEEDED`] without a user namespace.
 fn is_privileged() -> io::Result<bool> {
     Ok(capabilities()? & NEEDED == NEEDED)
 }

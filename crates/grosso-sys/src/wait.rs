@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::calls::seen;
 
-/// Maximum number of events returned by one [`Waiter::wait`]; the next call returns the others.
+/// Maximum number of events returned by one [`Waiter::wait`]; the next call returns further events.
 const EVENTS_MAX: usize = 64;
 
 /// Maximum number of descriptors of one [`wait_for`].
@@ -54,11 +54,11 @@ impl Interest {
 pub struct Ready {
     /// Token that was passed when the descriptor was added.
     pub token: u64,
-    /// Whether the descriptor is readable.
+    /// Whether reading will not block.
     pub readable: bool,
-    /// Whether the descriptor is writable.
+    /// Whether writing will not block.
     pub writable: bool,
-    /// Whether the descriptor has an error, or its peer has closed: the next call on it returns the error.
+    /// Whether the descriptor has an error, or its peer has closed: the next call on the descriptor returns the error.
     pub failed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// Errors from `epoll_create1(2)`.
+    /// Returns any error from `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
         Ok(Self { file: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
@@ -82,7 +82,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if it is in the set, `EPERM` for a file that is always ready.
+    /// Returns `EEXIST` if the descriptor is already in the set, or `EPERM` for a file that is always ready.
     pub fn add(&self, source: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
@@ -91,7 +91,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the descriptor is not in the set.
+    /// Returns `NotFound` if the descriptor is not in the set.
     pub fn modify(&self, source: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
@@ -100,17 +100,17 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the descriptor is not in the set.
+    /// Returns `NotFound` if the descriptor is not in the set.
     pub fn remove(&self, source: &impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.file, source)?)
     }
 
-    /// Waits until a descriptor is ready, and replaces the content of `ready` with the ready descriptors. `None` waits
-    /// without a limit. A signal ends the wait early.
+    /// Waits until a descriptor is ready, and replaces the content of `ready` with the ready descriptors. If `at_most`
+    /// is `None`, the wait has no limit. A signal ends the wait early.
     ///
     /// # Errors
     ///
-    /// Errors from `epoll_wait(2)`, except `EINTR`.
+    /// Returns any error from `epoll_wait(2)`, except `EINTR`.
     pub fn wait(&self, ready: &mut Vec<Ready>, at_most: Option<Duration>) -> io::Result<()> {
         ready.clear();
         let timeout = limit(at_most);
@@ -139,15 +139,15 @@ impl AsFd for Waiter {
     }
 }
 
-/// Waits until one of at most [`SOURCES_MAX`] descriptors is ready, and returns the index of the first ready one;
-/// `None` after `at_most`. `at_most` of `None` waits without a limit. A signal ends the wait early.
+/// Waits until one of at most [`SOURCES_MAX`] descriptors is ready, and returns the index of the first that is ready,
+/// or `None` after `at_most`. If `at_most` is `None`, the wait has no limit. A signal ends the wait early.
 ///
 /// The descriptors are registered with the kernel only while the thread waits, so packets that arrive while it works
 /// cause no wake-up. With a [`Waiter`], each packet causes a wake-up.
 ///
 /// # Errors
 ///
-/// Errors from `poll(2)`, except `EINTR`; `EINVAL` means too many descriptors.
+/// Returns any error from `poll(2)`, except `EINTR`. `EINVAL` means that there are too many descriptors.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -190,12 +190,13 @@ pub(crate) fn limit(at_most: Option<Duration>) -> Option<Timespec> {
 ///
 /// # Errors
 ///
-/// Errors from `prctl(2)`, which documents none for this operation.
+/// Returns any error from `prctl(2)`, although none is documented for this operation.
 pub fn wait_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// A descriptor that is readable from the time one thread raises the event until another thread takes it.
+/// An event between threads, with a descriptor that is readable from the time one thread raises the event until another
+/// thread takes it.
 #[derive(Debug)]
 pub struct Event {
     file: OwnedFd,
@@ -206,7 +207,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Errors from `eventfd(2)`.
+    /// Returns any error from `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         Ok(Self { file: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
@@ -215,7 +216,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Errors from `write(2)`.
+    /// Returns any error from `write(2)`.
     pub fn raise(&self) -> io::Result<()> {
         match rustix::io::write(&self.file, &1_u64.to_ne_bytes()) {
             // The counter is at its limit, so the event is raised.
@@ -228,7 +229,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Errors from `read(2)`.
+    /// Returns any error from `read(2)`.
     pub fn take(&self) -> io::Result<bool> {
         take(&self.file)
     }

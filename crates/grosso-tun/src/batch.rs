@@ -1,8 +1,8 @@
-//! Batch of packets to send, with unused buffers.
+//! A batch of packets to send, which also keeps unused buffers.
 
 use std::collections::VecDeque;
 
-/// Maximum number of unused buffers in a batch; further buffers are dropped.
+/// Maximum number of unused buffers that a batch keeps. Further buffers are dropped.
 ///
 /// ```
 /// use grosso_tun::{Batch, SPARES_MAX};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// ```
 pub const SPARES_MAX: usize = 1024;
 
-/// Packets to send, in order, and unused buffers.
+/// A list of packets to send, in order, with unused buffers.
 ///
 /// A send call removes exactly the packets that the device accepted and keeps their buffers for reuse. After an error,
 /// and after a canceled call, the batch holds exactly the packets that were not sent: repeat the call, or
@@ -45,7 +45,7 @@ impl<B> Batch<B> {
         Self { packets: VecDeque::new(), spares: Vec::new() }
     }
 
-    /// Adds a packet after the others.
+    /// Appends a packet.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::new();
@@ -67,7 +67,7 @@ impl<B> Batch<B> {
         self.packets.len()
     }
 
-    /// Returns whether there is no packet to send.
+    /// Returns whether the batch contains no packets to send.
     ///
     /// ```
     /// let batch = grosso_tun::Batch::from_iter([vec![0x45; 40]]);
@@ -101,7 +101,7 @@ impl<B> Batch<B> {
         }
     }
 
-    /// Returns an unused buffer, if there is one. It may hold an old packet.
+    /// Takes an unused buffer out of the batch, if there is one. The buffer may still hold an old packet.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::<Vec<u8>>::new();
@@ -112,7 +112,7 @@ impl<B> Batch<B> {
         self.spares.pop()
     }
 
-    /// Adds an unused buffer. The batch keeps at most [`SPARES_MAX`] of them.
+    /// Adds an unused buffer. The batch keeps at most [`SPARES_MAX`] unused buffers.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::new();
@@ -125,19 +125,19 @@ impl<B> Batch<B> {
         }
     }
 
-    /// Removes the first packet.
+    /// Removes the first packet and returns it.
     pub(crate) fn pop(&mut self) -> Option<B> {
         self.packets.pop_front()
     }
 
-    /// Inserts packets before the others, in their order, and empties the list.
+    /// Inserts the packets of a list at the front of the batch, in the same order, and empties the list.
     pub(crate) fn put_back(&mut self, packets: &mut Vec<B>) {
         packets.drain(..).rev().for_each(|packet| self.packets.push_front(packet));
     }
 }
 
 impl Batch {
-    /// Returns an empty buffer, with the memory of an earlier packet if there is one.
+    /// Returns an empty buffer, which reuses the memory of an earlier packet if possible.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::new();
@@ -152,7 +152,7 @@ impl Batch {
         buffer
     }
 
-    /// Adds a copy of a packet.
+    /// Appends a copy of a packet.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::new();

@@ -28,16 +28,16 @@ pub enum Trust {
     /// Every checksum is verified. A packet with a wrong checksum is sent unchanged.
     #[default]
     Verify,
-    /// An AEAD has authenticated every packet, and the peer is trusted: checksums are not verified.
+    /// Checksums are not verified, because an AEAD has authenticated every packet and the peer is trusted.
     Authenticated,
 }
 
-/// Merger of a batch's packets into IP packets of up to 64 KiB, each with a complete checksum: for WinTUN on Windows,
-/// utun on macOS, and every TUN device without a virtio header.
+/// Merges the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it for WinTUN on
+/// Windows, utun on macOS, and any other TUN device without a virtio header.
 ///
-/// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to its packets,
-/// whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their order. Packets that
-/// cannot be merged are written unchanged.
+/// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to the packets that it
+/// was merged from, whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their
+/// order. Packets that cannot be merged are written unchanged.
 ///
 /// The device must accept packets longer than its MTU, as WinTUN and utun do. Packets read from these devices are plain
 /// packets and need no special handling.
@@ -87,12 +87,13 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         }
     }
 
-    /// Merges IP packets and calls `write` for each result, in the order of each flow's first packet. Afterwards the
-    /// batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
+    /// Merges IP packets and calls `write` for each merged packet. The merged packets have the order of each flow's
+    /// first packet. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next
+    /// batch.
     ///
     /// # Errors
-    /// Returns the first error of `write`, after which it is not called again. The batch then holds exactly the packets
-    /// that were not written; packets of a flow keep their order.
+    /// Returns the first error of `write`, which is not called again after that. The batch then holds exactly the
+    /// packets that were not written; packets of a flow keep their order.
     ///
     /// ```
     /// # use grosso_tun::{Batch, Joiner, Trust};
@@ -132,8 +133,8 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     }
 }
 
-/// An IP packet for the device as a list of slices: the headers, then the payloads of the merged packets without a
-/// copy.
+/// An IP packet for the device as a list of slices: the headers, then the payloads of the merged packets, which are not
+/// copied.
 ///
 /// ```
 /// # use grosso_tun::Joined;
@@ -149,7 +150,7 @@ pub struct Joined<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
-    /// Completes the checksum of a superframe (rule C3) in a copy of its headers.
+    /// Completes the checksum of a superframe (rule C3) in a copy of the superframe's headers.
     fn complete(delivery: &'a Delivery<'_, B>, header: &'a mut Vec<u8>) -> Self {
         header.clear();
         header.extend_from_slice(delivery.header());
@@ -181,7 +182,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         header.into_iter().chain(self.delivery.parts().map(Part::bytes))
     }
 
-    /// Returns the length in bytes: at most 65,535, unless a single input packet was longer.
+    /// Returns the length in bytes, which is at most 65,535 unless a single input packet was longer.
     ///
     /// ```
     /// # fn example(packet: &grosso_tun::Joined<'_, Vec<u8>>) {
@@ -237,7 +238,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     }
 }
 
-/// Returns the metadata of a single packet.
+/// Returns the metadata of a packet that has not been merged.
 pub(crate) fn unjoined(trust: Trust) -> Meta {
     let checksum = match trust {
         Trust::Verify => Checksum::None,
@@ -265,7 +266,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets; returns copies of the results.
+    /// Merges packets and returns copies of the results.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -279,7 +280,7 @@ mod tests {
         written
     }
 
-    /// Checks the lengths and checksums of a TCP packet; returns the length of the IP header.
+    /// Checks the lengths and checksums of a TCP packet and returns the length of its IP header.
     fn judged(packet: &[u8]) -> usize {
         let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (header, addresses) = match packet[0] >> 4 {
@@ -304,7 +305,7 @@ mod tests {
         let (verify, trusted) = (Trust::Verify, Trust::Authenticated);
         for (family, trust) in [(4, verify), (4, trusted), (6, verify), (6, trusted)] {
             let mut joiner = Joiner::new(trust);
-            // Odd lengths, so that the payloads are summed at odd offsets too.
+            // The lengths are odd, so that some payloads are summed at odd offsets.
             let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
             let chunks = stream.chunks(1001).enumerate();
             let mut packets: Batch =

@@ -1,8 +1,8 @@
 //! A TUN or TAP device and a UDP socket for VPNs, with every offload of the Linux kernel.
 //!
-//! [`Tun::send`] merges the packets of a batch into superframes. [`Tun::recv`] returns plain packets or superframes, as
-//! you choose. [`Udp`] sends and receives many datagrams per system call. If a kernel lacks an offload, only the speed
-//! changes; [`Tun::fallbacks`] lists the missing offloads.
+//! [`Tun::send`] merges the packets of a batch into superframes. [`Tun::recv`] passes either plain packets or
+//! superframes to the caller, depending on the options. [`Udp`] sends and receives many datagrams per system call. If a
+//! kernel lacks an offload, only the speed changes; [`Tun::fallbacks`] lists the missing offloads.
 //!
 //! ```no_run
 //! # #[cfg(target_os = "linux")]

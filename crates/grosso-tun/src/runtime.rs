@@ -1,4 +1,4 @@
-//! Device and socket for tokio.
+//! TUN or TAP device and UDP socket for tokio.
 
 use std::{
     future::poll_fn,
@@ -17,9 +17,9 @@ mod udp;
 pub use tun::{AsyncTun, AsyncTunReceiver, AsyncTunSender};
 pub use udp::{AsyncUdp, AsyncUdpReceiver, AsyncUdpSender};
 
-/// Readable, or an error: epoll reports a removed device as an error.
+/// Interest in readability and errors. epoll reports a removed device as an error.
 const READ: Interest = Interest::READABLE.add(Interest::ERROR);
-/// Writable, or an error.
+/// Interest in writability and errors.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);
 
 /// A descriptor registered with the current tokio runtime, and the pending wait of one half.
@@ -43,7 +43,7 @@ impl Readiness {
         ])
     }
 
-    /// Calls `attempt` until it returns a result. While it returns `NotReady`, waits until the descriptor is ready.
+    /// Calls `attempt` until it returns a result. Whenever it returns `NotReady`, waits until the descriptor is ready.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -55,7 +55,7 @@ impl Readiness {
                 self.waiting = None;
                 result?;
             }
-            // After a wait this is ready immediately, because only an attempt clears the readiness.
+            // When the task is woken, this future is ready immediately, because only an attempt clears the readiness.
             if let Poll::Ready(guard) = pin!(self.file.ready(self.interest)).poll(cx) {
                 let mut guard = guard?;
                 match attempt()? {
@@ -85,19 +85,20 @@ impl Readiness {
     }
 }
 
-/// Result of a call that does not block.
+/// Result of an attempt that does not block.
 #[derive(Debug)]
 enum Attempt<T> {
     /// The descriptor was not ready.
     NotReady,
-    /// The call succeeded, and the next one may succeed too.
+    /// The call succeeded, and the next call may also succeed.
     Done(T),
-    /// The call took everything that the descriptor had, so the next one would fail.
+    /// The call succeeded and emptied the queue of the descriptor, so the next call would find no data.
     Drained(T),
 }
 
 impl Attempt<usize> {
-    /// Classifies a receive call that returned `received` frames: fewer than `limit` mean that the queue is now empty.
+    /// Classifies the result of a receive call that returned `received` frames. Fewer frames than `limit` mean that the
+    /// queue is now empty.
     fn received(received: usize, limit: usize) -> Self {
         match received {
             0 => Self::NotReady,

@@ -38,13 +38,13 @@ pub struct StackDevice {
     tun: Tun,
     link: LinkType,
     mtu: usize,
-    /// Received frames for the stack, the oldest last, and buffers for reuse.
+    /// Received frames for the stack, ordered so that the oldest is last.
     received: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     outlet: Outlet,
 }
 
-/// Transmit side: a buffer, and the results of earlier frames.
+/// The transmit side: a buffer for a frame, and the results of earlier frames.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,
@@ -55,11 +55,11 @@ struct Outlet {
 }
 
 impl StackDevice {
-    /// Opens a device like [`Tun::open`]. `mtu` is the length in bytes of the longest IP packet that is sent
-    /// unsegmented.
+    /// Opens a device as [`Tun::open`] does. `mtu` is the length in bytes of the longest IP packet that is sent without
+    /// segmentation.
     ///
     /// # Errors
-    /// Fails like [`Tun::open`].
+    /// Returns the same errors as [`Tun::open`].
     ///
     /// ```no_run
     /// use grosso_tun::{Layer, StackDevice};
@@ -112,7 +112,7 @@ impl StackDevice {
         self.outlet.sent
     }
 
-    /// Returns whether the device had no room for a frame. If so, wait until it is writable.
+    /// Returns whether the device had no room for a frame. If so, wait until the device is writable.
     ///
     /// ```no_run
     /// # use grosso_tun::{Layer, StackDevice};
@@ -127,10 +127,11 @@ impl StackDevice {
         self.outlet.is_full
     }
 
-    /// Returns the first device error since the last call, because smoltcp's device trait has no errors.
+    /// Returns the first device error since the last call. The stack itself cannot report such errors, because the
+    /// functions of smoltcp's device trait return none.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
+    /// Returns the same errors as [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
     /// [`TunSender::try_send_frame`](crate::TunSender::try_send_frame).
     ///
     /// ```no_run

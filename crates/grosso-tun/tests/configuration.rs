@@ -126,7 +126,7 @@ fn only_requested_offloads_are_missing() {
 fn without_receive_offloads_the_kernel_passes_packets_only() {
     let _watchdog = Watchdog::new();
     for receives in [Features::NONE, Features::ALL] {
-        // The program would accept superframes, but the device's setting takes precedence.
+        // The options accept superframes, but the setting of the device takes precedence.
         let options = TunOptions::new().receives(receives).takes(Features::ALL);
         let Some((host, mut tun)) = host(A, &options) else { return };
         let socket = host.run(|| Udp::bind(SocketAddr::new(A.into(), 0), &UdpOptions::new()));

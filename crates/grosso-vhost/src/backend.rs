@@ -1,4 +1,4 @@
-//! Device state set by a front end: features, memory and queue pairs.
+//! The state of a device, which a front end sets: features, memory and queue pairs.
 
 use std::{
     io,
@@ -24,23 +24,24 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Way {
-    /// Frames to the guest, which supplies the buffers.
+    /// Ring for frames to the guest, which supplies the buffers.
     ToGuest = 0,
-    /// Frames from the guest.
+    /// Ring for frames from the guest.
     FromGuest = 1,
 }
 
-/// The device's endpoint, with queue pairs.
+/// The device's endpoint of a vhost-user connection.
 ///
-/// One pair is selected per direction: [`BackEnd::ring`] returns its ring. Without multiqueue, only pair 0 exists.
+/// For each direction, the ring of one queue pair is selected, which [`BackEnd::ring`] returns. Without multiqueue,
+/// only pair 0 exists.
 ///
-/// The back end never reads or writes a received descriptor, because the front end shares each of them and could make
-/// any read or write block: kicks are detected as edges, and calls are signaled by an [`EventfdSignal`].
+/// The back end never reads or writes a received descriptor, because the front end shares the descriptor and could make
+/// any read or write block. Kicks are detected as edges, and calls are signaled by an [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
     signal: EventfdSignal,
-    /// Kicks of the rings, per direction.
+    /// Kicks of the rings, by direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
@@ -55,25 +56,25 @@ pub struct BackEnd {
     refused_memory: Option<io::Error>,
     /// Rings by index; the rings of a pair are adjacent.
     queues: Vec<Queue>,
-    /// Number of pairs up to the last with a ring in use, at least 1.
+    /// Number of pairs up to the last pair with a ring in use, at least 1.
     pairs: usize,
     /// Indices of the selected rings.
     at_hand: [usize; 2],
 }
 
-/// A virtqueue and its notification eventfds.
+/// A virtqueue with its notification eventfds.
 #[derive(Debug)]
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
-    /// Position at which the ring starts.
+    /// Start position of the ring.
     base: Base,
     call: Option<PassedFile>,
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether to notify the driver unconditionally: a previous device may have died after using entries and before
-    /// notifying.
+    /// Whether to notify the driver unconditionally, because a previous device may have died after using entries and
+    /// before notifying.
     is_new: bool,
 }
 
@@ -90,7 +91,7 @@ impl BackEnd {
     /// Creates a back end that offers these features to a guest.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
+    /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
     pub fn new(offered: u64) -> io::Result<Self> {
         Ok(Self {
             offered,
@@ -128,14 +129,14 @@ impl BackEnd {
         (self.pairs, self.at_hand) = (1, FIRST);
     }
 
-    /// Handles a message; returns the reply to send, if any.
+    /// Handles a message. Returns the reply to send, if there is one.
     ///
     /// An unknown or invalid message is reported in the reply if the front end requested one, and by [`Refused`]
     /// otherwise.
     ///
     /// # Errors
-    /// [`Refused`] for a malformed message, for a message that failed and requested no reply, and if system resources
-    /// are exhausted.
+    /// Returns [`Refused`] for a malformed message, for a message that failed and requested no reply, and if system
+    /// resources are exhausted.
     pub fn obey(&mut self, mut message: Message) -> Result<Option<Vec<u8>>, Refused> {
         let number = message.request;
         let answer = |value: u64| Ok(Some(reply(number, &value.to_ne_bytes())));
@@ -168,13 +169,13 @@ impl BackEnd {
         }
     }
 
-    /// Returns the features that the guest has chosen; `None` before that.
+    /// Returns the features that the guest has chosen; `None` if it has not chosen any yet.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// Returns the number of queue pairs up to the last one in use, at least 1.
+    /// Returns the number of queue pairs up to the last pair in use, at least 1.
     #[inline]
     #[must_use]
     pub fn pairs(&self) -> usize {
@@ -187,7 +188,7 @@ impl BackEnd {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Selects the ring of queue pair `pair`, or of the next pair whose ring is in use.
+    /// Selects the ring of queue pair `pair` or, if that ring is not in use, of the next pair whose ring is.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());
@@ -224,7 +225,7 @@ impl BackEnd {
         self.kicks[way as usize].take();
     }
 
-    /// Publishes used entries to the driver, and interrupts it if it requested that.
+    /// Publishes used entries to the driver, and interrupts the driver if it has requested this.
     pub fn publish(&mut self, way: Way) {
         (0..self.pairs).for_each(|pair| self.publish_one(number(way, pair)));
     }
@@ -355,12 +356,13 @@ impl BackEnd {
         self.kicks[way as usize].begin(pair, kick).map_err(|_| Refused::System)
     }
 
-    /// Returns the file if it is an eventfd or absent: even polling another type of file may block.
+    /// Returns the file if it is an eventfd or absent. Other types of files are refused, because even polling them may
+    /// block.
     fn eventfd(&self, file: Option<PassedFile>) -> Option<Option<PassedFile>> {
         file.as_ref().is_none_or(|file| self.signal.accepts(file.as_fd())).then_some(file)
     }
 
-    /// Returns a ring for modification and pauses it.
+    /// Pauses a ring and returns a mutable reference to it.
     fn queue(&mut self, index: u32) -> Option<&mut Queue> {
         let index = self.known(index)?;
         self.pause_one(index);
@@ -414,7 +416,7 @@ impl BackEnd {
             {
                 let Queue { size, base, .. } = *queue;
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
-                // Invalid addresses are not looked up again at every message.
+                // If the addresses are invalid, they are not looked up again after every message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
                 queue.publish(signal);
@@ -451,14 +453,15 @@ impl Queue {
         }
     }
 
-    /// Publishes used entries to the driver, and interrupts it if it requested that.
+    /// Publishes used entries to the driver, and interrupts the driver if it has requested this.
     fn publish(&mut self, signal: &mut EventfdSignal) {
         let Some(ring) = &mut self.ring else { return };
         if (ring.publish() || self.is_new)
             && let Some(call) = &self.call
         {
             self.is_new = false;
-            // The file is an eventfd; if it is full, the driver has been notified already.
+            // This cannot fail, because the file is an eventfd. If its counter is at the maximum, the driver has
+            // already been notified.
             let _ = signal.notify(call.as_fd());
         }
     }
@@ -495,5 +498,6 @@ const fn place(number: usize) -> (Way, usize) {
 
 /// Ring indices of pair 0.
 const FIRST: [usize; 2] = [0, 1];
-/// Maximum number of queue pairs. Each ring needs two descriptors, and other ports need some too.
+/// Maximum number of queue pairs. The number is limited because each ring needs two descriptors, and other ports need
+/// descriptors too.
 pub const PAIRS_MAX: usize = 16;

@@ -1,16 +1,17 @@
-//! Dirty log: the pages of a guest's memory that the device has written. A front end reads it while it migrates the
-//! guest to another host (vhost-user, "Migration").
+//! The dirty log, which records the pages of a guest's memory that the device has written. A front end reads it while
+//! it migrates the guest to another host (vhost-user, "Migration").
 
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::{io, os::fd::AsFd};
 
 use crate::mapping::{MAPPED_BYTES_MAX, Mapping, invalid, whole};
 
-/// One bit per page of guest memory, in memory shared with the front end, which clears the bits that it has read.
+/// A log with one bit for each page of guest memory. The log is in memory shared with the front end, which clears the
+/// bits that it has read.
 #[derive(Debug)]
 pub(crate) struct DirtyLog {
     mapping: Mapping,
-    /// Offset in the mapping.
+    /// Offset of the log in the mapping.
     offset: usize,
     bytes: usize,
 }
@@ -19,8 +20,8 @@ impl DirtyLog {
     /// Maps `bytes` bytes of a file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM or is too short, and for more than
-    /// [`MAPPED_BYTES_MAX`]; errors from `mmap(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM or is too short, and for more than
+    /// [`MAPPED_BYTES_MAX`], or any error from `mmap(2)`.
     pub(crate) fn map(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let wrong = |why| invalid(format!("invalid dirty log of {bytes} bytes: {why}"));
         let mapped = whole(file, offset, bytes).map_err(|why| wrong(why.to_string()))?;
@@ -51,7 +52,7 @@ impl DirtyLog {
             // SAFETY: the byte is mapped, and all references to it are to atomic words.
             let byte = unsafe { byte.cast::<AtomicU8>().as_ref() };
             // The bit is written even if it is already set, because the front end may be about to clear it and to copy
-            // the previous contents of the page. If the front end sees the bit, it also sees the write.
+            // the old content of the page. If the front end sees the bit, it also sees the write.
             byte.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }

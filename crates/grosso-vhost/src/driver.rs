@@ -1,4 +1,5 @@
-//! The driver's side of a split virtqueue: slots of equal length in the driver's own memory, each with one descriptor.
+//! The driver's side of a split virtqueue. The driver's own memory contains slots of equal length, each with one
+//! descriptor.
 //!
 //! The device shares this memory and may write all of it at any time. The driver therefore never reads back what it has
 //! written, copies each frame once, and checks each used entry against the outstanding slots. An entry that names any
@@ -21,23 +22,23 @@ pub struct DriverRing {
     way: Way,
     /// Address of the first slot.
     slots: u64,
-    /// Index of the next entry to make available.
+    /// Index of the entry that will be made available next.
     next: u16,
-    /// Index of the next used entry to read, and index up to which used entries are known.
+    /// Index of the next used entry to read. The next field is the index up to which used entries are known.
     seen: u16,
     known: u16,
-    /// Slots owned by the driver; the last is taken first, because it is in the CPU's cache.
+    /// Slots owned by the driver. The last slot is taken first, because it is in the CPU's cache.
     idle: Vec<u16>,
     is_out: Vec<bool>,
-    /// Length in each slot's descriptor in bytes.
+    /// Length in bytes that the descriptor of each slot contains.
     lengths: Vec<u32>,
     is_broken: bool,
 }
 
 impl DriverRing {
-    /// Creates the ring of this direction in zeroed memory at address `at`, which is the same in both programs; `None`
-    /// if the memory has fewer than [`RING_BYTES`] bytes there. A ring for frames from the device starts with all slots
-    /// available.
+    /// Creates the ring for this direction in zeroed memory at address `at`, which is the same in both programs.
+    /// Returns `None` if there are fewer than [`RING_BYTES`] bytes of memory at this address. A ring for frames from
+    /// the device starts with all slots available.
     #[must_use]
     pub fn new(memory: &Arc<Memory>, at: u64, way: Way, event_index: bool) -> Option<Self> {
         let parts = SplitParts::new(memory, &addresses(at), SLOTS, Side::Driver, event_index)?;
@@ -74,7 +75,8 @@ impl DriverRing {
         Some(ring)
     }
 
-    /// Returns whether the device used an entry that it did not own. The contents of the ring cannot be trusted then.
+    /// Returns whether the device used an entry that it did not own. In that case, the content of the ring cannot be
+    /// trusted.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.is_broken
@@ -83,8 +85,8 @@ impl DriverRing {
     /// Copies the next frame from the device, including its virtio header; `None` if there is none.
     ///
     /// # Errors
-    /// Returns the fault of the next used entry: [`ChainFault::Length`] and [`ChainFault::TooLong`] lose a frame,
-    /// others break the ring.
+    /// Returns the fault of the next used entry: with [`ChainFault::Length`] and [`ChainFault::TooLong`] a frame is
+    /// lost, and with any other fault the ring is broken.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let Some((slot, bytes)) = self.take()? else { return Ok(None) };
         let result = if bytes > SLOT_BYTES {
@@ -121,14 +123,14 @@ impl DriverRing {
         Sent::Whole
     }
 
-    /// Publishes the available entries to the device; returns whether the device must be kicked.
+    /// Publishes the available entries to the device. Returns whether the device must be kicked.
     pub fn publish(&mut self) -> bool {
         self.parts.publish(self.next)
     }
 
     /// Requests a notification for the next used entry. If the ring carries frames to the device, requests it for the
-    /// entry in the middle of the outstanding entries instead, because a notification costs the device more than an
-    /// entry. Returns whether entries were used in the meantime.
+    /// entry in the middle of the outstanding entries instead, because a notification costs the device more than using
+    /// an entry. Returns whether entries were used in the meantime.
     #[must_use]
     pub fn ask(&mut self) -> bool {
         let out = self.next.wrapping_sub(self.known);
@@ -141,7 +143,7 @@ impl DriverRing {
         self.parts.hush();
     }
 
-    /// Returns the slot of the next used entry, and the length that the device wrote there in bytes.
+    /// Returns the slot of the next used entry, and the number of bytes that the device wrote to it.
     fn take(&mut self) -> Result<Option<(u16, usize)>, ChainFault> {
         if self.is_broken {
             return Ok(None);
@@ -179,14 +181,15 @@ impl DriverRing {
         Err(fault)
     }
 
-    /// Makes a slot available; [`DriverRing::publish`] informs the device.
+    /// Makes a slot available. [`DriverRing::publish`] informs the device of it.
     fn offer(&mut self, slot: u16) {
         self.is_out[usize::from(slot)] = true;
         self.parts.mine.offer(self.next, slot);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of a slot's frame if it changed: an unmodified cache line stays in the caches of both sides.
+    /// Writes the length of the frame in a slot if the length has changed. If the cache line is not modified, it stays
+    /// in the caches of both sides.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);
@@ -210,14 +213,15 @@ pub const fn addresses(at: u64) -> Addresses {
     Addresses { descriptors: at, available: at + AVAILABLE, used: at + USED }
 }
 
-/// Number of slots and of entries of a ring.
+/// Number of slots of a ring, which is also its number of entries.
 pub const SLOTS: u16 = 256;
-/// Length of a slot in bytes: room for the longest frame (66 KiB) and its header, in an odd number of cache lines. If
-/// slots were whole pages, the starts of all slots would share a cache set and evict each other.
+/// Length of a slot in bytes: it has room for the longest frame (66 KiB) and its header, and is an odd number of cache
+/// lines. If slots were whole pages, the starts of all slots would share a cache set and evict each other.
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
-/// Length of a ring with its slots in bytes, a multiple of the page size.
+/// Length in bytes of a ring with its slots, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
-/// Offsets of the available ring, the used ring and the first slot; they share no cache line.
+/// Offset of the available ring. The next constants are the offsets of the used ring and of the first slot. These parts
+/// share no cache line.
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x1400;
 const HEAD_BYTES: u64 = 0x2000;

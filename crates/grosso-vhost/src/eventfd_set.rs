@@ -1,4 +1,4 @@
-//! Another program's eventfds, observed without reading them.
+//! Observes eventfds of another program without reading them.
 
 use core::time::Duration;
 use std::{
@@ -11,8 +11,8 @@ use grosso_sys::{
     wait::{Interest, Ready, Waiter},
 };
 
-/// Edge-triggered observation of eventfds: a counter that stays above zero is reported again only when it is signaled
-/// again.
+/// A set of eventfds that are observed edge-triggered: a counter that stays above zero is reported again only when the
+/// eventfd is signaled again.
 #[derive(Debug)]
 pub(crate) struct Edges {
     waiter: Waiter,
@@ -27,7 +27,8 @@ impl Edges {
         Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), files })
     }
 
-    /// Observes an eventfd, including earlier signals, in place of the previous one with this number.
+    /// Observes an eventfd, in place of the previous eventfd with this number. Earlier signals of the eventfd are
+    /// reported too.
     pub(crate) fn begin(&mut self, number: usize, file: Option<PassedFile>) -> io::Result<()> {
         self.end(number);
         if let Some(file) = &file {
@@ -40,7 +41,7 @@ impl Edges {
     /// Stops observing the eventfd with this number.
     pub(crate) fn end(&mut self, number: usize) {
         if let Some(file) = self.files[number].take() {
-            // The other program holds the file open too, so closing it here would not remove it.
+            // The other program also has the file open, so closing it here would not remove it from the set.
             let _ = self.waiter.remove(&file);
         }
     }
@@ -50,7 +51,7 @@ impl Edges {
         (0..self.files.len()).for_each(|number| self.end(number));
     }
 
-    /// Clears the signals received so far.
+    /// Clears the signals that have been received.
     pub(crate) fn take(&mut self) {
         // The entries in the ring show what is available, so errors are harmless.
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));

@@ -26,15 +26,15 @@ pub const MQ: u64 = 1 << 22;
 pub const LOG_ALL: u64 = 1 << 26;
 /// Headers and frames may use descriptors of any length, for guests before virtio 1.
 pub const ANY_LAYOUT: u64 = 1 << 27;
-/// Indirect descriptor tables.
+/// The ring supports indirect descriptor tables.
 pub const INDIRECT: u64 = 1 << 28;
-/// Each side suppresses notifications by an event index.
+/// Each side uses an event index to suppress notifications.
 pub const EVENT_INDEX: u64 = 1 << 29;
-/// The front end supports protocol features; a ring must be enabled before use.
+/// The front end supports protocol features, which means that a ring must be enabled before use.
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
-/// Virtio 1.
+/// The device conforms to virtio 1.
 pub const VERSION_1: u64 = 1 << 32;
-/// Packed virtqueues.
+/// The ring is a packed virtqueue.
 pub const RING_PACKED: u64 = 1 << 34;
 /// The guest accepts UDP superframes over IPv4.
 pub const GUEST_USO4: u64 = 1 << 54;
@@ -72,7 +72,8 @@ pub const fn usable(features: u64) -> u64 {
     usable
 }
 
-/// Features, each with the features that satisfy its dependency (any one suffices), in dependency order.
+/// Features that require others, in the order of their dependencies. Each has a set of features, one of which must be
+/// present.
 const NEEDS: [(u64, u64); 4] = [
     (GUEST_TSO4 | GUEST_TSO6 | GUEST_USO4 | GUEST_USO6, GUEST_CSUM),
     (GUEST_ECN, GUEST_TSO4 | GUEST_TSO6),

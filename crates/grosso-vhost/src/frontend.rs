@@ -1,4 +1,4 @@
-//! The driver's endpoint: memory and one queue pair, created anew for each back end.
+//! The driver's endpoint, with memory and one queue pair that are created anew for each back end.
 
 use std::{
     collections::VecDeque,
@@ -26,9 +26,10 @@ use crate::{
 
 /// The driver's endpoint, with one queue pair.
 ///
-/// Memory and eventfds are created anew for each back end, so that an earlier back end can access neither. The back end
-/// shares them: it is signaled by an [`EventfdSignal`], and its signals are detected as edges, as in the
-/// [`BackEnd`](crate::backend::BackEnd). The memory's file is sealed at its length.
+/// Memory and eventfds are created anew for each back end, so that an earlier back end has no access to them. The
+/// eventfds are shared with the back end, so they are signaled by an [`EventfdSignal`], and signals of the back end are
+/// detected as edges, as in the [`BackEnd`](crate::backend::BackEnd). The file of the memory is sealed so that its
+/// length cannot change.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
@@ -41,7 +42,7 @@ pub struct FrontEnd {
     shared: Option<Shared>,
 }
 
-/// Everything shared with a back end.
+/// The resources that are shared with a back end.
 #[derive(Debug)]
 struct Shared {
     memory: Arc<Memory>,
@@ -53,7 +54,7 @@ impl FrontEnd {
     /// Creates a front end whose driver uses these features if a device offers them.
     ///
     /// # Errors
-    /// Errors from `epoll_create1(2)` and [`EventfdSignal::new`].
+    /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
     pub fn new(wanted: u64) -> io::Result<Self> {
         Ok(Self {
             wanted,
@@ -79,11 +80,11 @@ impl FrontEnd {
         self.ask(request::GET_FEATURES)
     }
 
-    /// Handles a reply; returns the messages to send.
+    /// Handles a reply. Returns the messages to send.
     ///
     /// # Errors
-    /// [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports versions
-    /// before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
+    /// Returns [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports
+    /// versions before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;
@@ -109,7 +110,7 @@ impl FrontEnd {
                 letters.extend(self.set_up(self.chosen.ok_or(Refused::Message)?)?);
                 Ok(letters)
             }
-            // The request only had to succeed; nothing depends on the reply.
+            // The request only had to succeed; the content of the reply does not matter.
             _ if number == 0 => Ok(vec![]),
             _ => Err(Refused::Message),
         }
@@ -130,7 +131,7 @@ impl FrontEnd {
         self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
     }
 
-    /// Returns an iterator over the ring of this direction: one item if the ring is in use, otherwise none.
+    /// Returns an iterator over the ring of this direction: it has one item if the ring is in use, and otherwise none.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut DriverRing> {
         self.ring(way).into_iter()
     }
@@ -153,11 +154,12 @@ impl FrontEnd {
         self.calls[way as usize].take();
     }
 
-    /// Publishes entries to the back end, and kicks it if it requested that.
+    /// Publishes entries to the back end, and kicks the back end if it has requested this.
     pub fn publish(&mut self, way: Way) {
         let Self { shared: Some(Shared { rings, kicks, .. }), signal, .. } = self else { return };
         if rings[way as usize].publish() {
-            // The file is an eventfd; if it is full, the back end has been notified already.
+            // This cannot fail, because the file is an eventfd. If its counter is at the maximum, the back end has
+            // already been notified.
             let _ = signal.notify(kicks[way as usize].as_fd());
         }
     }
@@ -216,8 +218,8 @@ impl FrontEnd {
     }
 }
 
-/// Returns the messages that configure a ring. The call eventfd comes first, because DPDK's back end identifies the
-/// ring by it.
+/// Returns the messages that configure a ring. The call eventfd comes first, because the back end of DPDK uses it to
+/// identify the ring.
 fn ring_letters(way: Way, kick: OwnedFd, call: OwnedFd) -> [Letter; 5] {
     let index = way as u32;
     let number = u64::from(index).to_ne_bytes();
@@ -248,9 +250,9 @@ const fn ring_at(way: Way) -> u64 {
 }
 
 const WAYS: [Way; 2] = [Way::ToGuest, Way::FromGuest];
-/// Base address of the memory in all messages and descriptors: an arbitrary constant, not 0, which some programs treat
-/// as invalid.
+/// Base address of the memory in all messages and descriptors: it is arbitrary, but not 0, because some programs treat
+/// 0 as invalid.
 const AT: u64 = 1 << 32;
 const FLAGS: EventfdFlags = EventfdFlags::CLOEXEC.union(EventfdFlags::NONBLOCK);
-/// Ring features of the driver: each frame uses one descriptor, so no others are needed.
+/// Ring features of the driver: each frame uses one descriptor, so no other features are needed.
 const OF_DRIVER: u64 = EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1;

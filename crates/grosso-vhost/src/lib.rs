@@ -1,4 +1,4 @@
-//! vhost-user: both endpoints of a VM's network device, with shared memory, virtqueues in it, and a Unix socket for the
+//! vhost-user: both endpoints of a VM's network device, which use virtqueues in shared memory, and a Unix socket for
 //! control messages (virtio 1.3, and the vhost-user specification of QEMU).
 //!
 //! Most programs use a higher layer: `VhostPort` of the crate `grosso-io`, which also serves the socket. With this
@@ -29,15 +29,16 @@
 //! | [`backend`] | the device's endpoint: state set by messages |
 //! | [`frontend`] | the driver's endpoint: messages that set the state |
 //!
-//! No function blocks and the crate starts no threads: the owner of a [`BackEnd`](backend::BackEnd) or a
+//! No function blocks, and the crate starts no threads. The owner of a [`BackEnd`](backend::BackEnd) or a
 //! [`FrontEnd`](frontend::FrontEnd) reads messages when its socket is readable, and polls the rings at any time.
 //! Neither endpoint trusts its peer. A peer that violates the protocol is disconnected; a peer that corrupts a ring
 //! loses its own frames, each with a [`ChainFault`](ring::ChainFault).
 //!
-//! Shared eventfds are never read or written, because the peer could make either call block forever, see
-//! [`BackEnd`](backend::BackEnd). For the same reason a front end's memory must be in RAM, not in a file on disk.
+//! Shared eventfds are never read or written, because the peer could make either call block forever; see
+//! [`BackEnd`](backend::BackEnd). For the same reason, the memory of a front end must be in RAM and not in a file on
+//! disk.
 //!
-//! Requires Linux on a little-endian CPU, because virtio 1 is little-endian.
+//! The crate requires Linux on a little-endian CPU, because virtio 1 is little-endian.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 

@@ -23,12 +23,12 @@ unsafe impl Send for Mapping {}
 // SAFETY: the memory is not bound to a thread, and all accesses use atomic words or raw copies.
 unsafe impl Sync for Mapping {}
 
-/// Returns how many bytes of a file must be mapped from its beginning to include a part of it, rounded up to the file's
-/// page size. The part need not begin or end at a page boundary, but a huge page can only be unmapped or replaced as a
-/// whole.
+/// Returns how many bytes from the beginning of a file must be mapped to include a part of it. The number is rounded up
+/// to the page size of the file, because a huge page can only be unmapped or replaced as a whole. The part itself need
+/// not begin or end at a page boundary.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
+/// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
     // Only files in memory have seals. With other files, querying the length or accessing a page may block without
     // limit.

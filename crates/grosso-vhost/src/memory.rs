@@ -17,21 +17,21 @@ use crate::{
     mapping::{Mapping, invalid, whole},
 };
 
-/// A region of a guest's memory, as the front end describes it.
+/// Description of a region of a guest's memory, which the front end sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlace {
-    /// Address in the guest.
+    /// Address of the region in the guest.
     pub guest: u64,
-    /// Length in bytes.
+    /// Length of the region in bytes.
     pub bytes: u64,
-    /// Address in the front end's process.
+    /// Address of the region in the front end's process.
     pub user: u64,
-    /// Offset in the file.
+    /// Offset of the region in the file.
     pub offset: u64,
 }
 
 impl RegionPlace {
-    /// Returns how many bytes of the region's file must be mapped from the beginning.
+    /// Returns how many bytes from the beginning of the region's file must be mapped.
     fn whole(&self, file: &impl AsFd) -> io::Result<u64> {
         let Self { guest, bytes, user, offset } = *self;
         let wrong =
@@ -51,14 +51,14 @@ impl RegionPlace {
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// Dirty log, while enabled.
+    /// Dirty log; `None` while logging is disabled.
     dirty: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Debug)]
 struct Region {
     place: RegionPlace,
-    /// Address of the first byte in the mapping.
+    /// Address of the first byte of the region in the mapping.
     start: NonNull<u8>,
     mapping: Mapping,
 }
@@ -72,9 +72,9 @@ impl Memory {
     /// Maps the regions `places` of the guest's memory files.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::InvalidInput`] for no region, more than [`REGIONS_MAX`], an empty region, one that
-    /// wraps around the address space, one that exceeds its file, a file that is not in RAM, or more than
-    /// [`MAPPED_BYTES_MAX`]. Also returns errors from `mmap(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if there is no region or there are more than [`REGIONS_MAX`], if a
+    /// region is empty, wraps around the address space or exceeds its file, if a file is not in RAM, or if more than
+    /// [`MAPPED_BYTES_MAX`] would be mapped. Also returns any error from `mmap(2)`.
     pub fn map(places: &[RegionPlace], files: &[impl AsFd]) -> io::Result<Arc<Self>> {
         let (count, of_files) = (places.len(), files.len());
         if count == 0 || count > REGIONS_MAX || count != of_files {
@@ -108,7 +108,7 @@ impl Memory {
     /// Sets the dirty log for subsequent writes, or disables logging.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the log does not cover the memory.
     pub(crate) fn log_to(&mut self, log: Option<Arc<DirtyLog>>) -> io::Result<()> {
         let ends = self.regions.iter().map(|region| region.place.guest + region.place.bytes);
         let end = ends.max().unwrap_or(0);
@@ -134,7 +134,8 @@ impl Memory {
         }
     }
 
-    /// Returns a range of this length at an address of the front end, aligned to `align`, which is at most 16.
+    /// Returns a range of `bytes` bytes at the address `user` of the front end. The address must be aligned to `align`,
+    /// which is at most 16.
     #[must_use]
     pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
         let found = self.regions.iter().find_map(|region| {
@@ -146,19 +147,19 @@ impl Memory {
         Some(Place { start, bytes, guest, memory: Arc::clone(self) })
     }
 
-    /// Copies bytes from a guest address; returns whether the whole range is in the guest's memory.
+    /// Copies bytes from a guest address. Returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn read(&self, guest: u64, into: &mut [u8]) -> bool {
         self.read_headed(guest, into, 0)
     }
 
-    /// Copies bytes to a guest address; returns whether the whole range is in the guest's memory.
+    /// Copies bytes to a guest address. Returns whether the whole range is in the guest's memory.
     #[must_use]
     pub fn write(&self, guest: u64, from: &[u8]) -> bool {
         self.write_headed(guest, from, 0)
     }
 
-    /// Reads like [`Memory::read`], with atomic words for the first `words` bytes.
+    /// Works like [`Memory::read`], but reads the first `words` bytes as atomic words.
     #[must_use]
     #[inline]
     pub(crate) fn read_headed(&self, guest: u64, into: &mut [u8], words: usize) -> bool {
@@ -176,7 +177,7 @@ impl Memory {
         })
     }
 
-    /// Writes like [`Memory::write`], with atomic words for the first `words` bytes.
+    /// Works like [`Memory::write`], but writes the first `words` bytes as atomic words.
     #[must_use]
     #[inline]
     pub(crate) fn write_headed(&self, guest: u64, from: &[u8], words: usize) -> bool {
@@ -214,8 +215,8 @@ impl Memory {
         self.pieces(guest, bytes, |_, _, _| ())
     }
 
-    /// Calls `each` with address, preceding bytes and length of each piece of a range; returns whether the range is
-    /// complete. A range may continue in another region.
+    /// Calls `each` for every piece of a range, with the address of the piece, the number of bytes before it, and its
+    /// length. Returns whether the whole range is in the guest's memory. A range may continue in another region.
     #[inline]
     fn pieces(
         &self,
@@ -306,12 +307,12 @@ impl Region {
     /// Maps a region, mapping the first `whole` bytes of its file.
     fn map(place: RegionPlace, file: &impl AsFd, whole: u64) -> io::Result<Self> {
         let mapping = Mapping::new(file, whole)?;
-        // Both values fit into `usize`, because the mapping is at least as long.
+        // Both values fit into `usize`, because the mapping includes them.
         let start = mapping.part(place.offset as usize, place.bytes as usize);
         Ok(Self { place, start, mapping })
     }
 
-    /// Returns the address of `bytes` bytes at offset `at`, if the range is inside.
+    /// Returns the address of `bytes` bytes at offset `at`, if the range is inside the region.
     #[inline]
     fn part(&self, at: u64, bytes: u64) -> Option<NonNull<u8>> {
         let is_inside = at.checked_add(bytes).is_some_and(|end| end <= self.place.bytes);
@@ -325,7 +326,7 @@ impl Region {
 pub struct Place {
     start: NonNull<u8>,
     bytes: usize,
-    /// Address in the guest.
+    /// Address of the range in the guest.
     guest: u64,
     memory: Arc<Memory>,
 }
@@ -340,7 +341,7 @@ impl Place {
         [self.load_quad(at), self.load_quad(at + 8)]
     }
 
-    /// Returns the 8-byte number at `at`.
+    /// Returns the 8-byte number at offset `at`.
     #[inline]
     fn load_quad(&self, at: usize) -> u64 {
         // SAFETY: `word` returns aligned memory of this length, which stays mapped while `self` exists.
@@ -357,7 +358,7 @@ impl Place {
         self.written(at, 8);
     }
 
-    /// Returns the 2-byte number at `at` with acquire ordering.
+    /// Returns the 2-byte number at offset `at` with acquire ordering.
     #[inline]
     pub(crate) fn load(&self, at: usize) -> u16 {
         // SAFETY: as in `load_quad`.
@@ -374,7 +375,7 @@ impl Place {
         self.written(at, 2);
     }
 
-    /// Returns the 4-byte number at `at`.
+    /// Returns the 4-byte number at offset `at`.
     #[inline]
     pub(crate) fn load_long(&self, at: usize) -> u32 {
         // SAFETY: as in `load_quad`.
@@ -411,7 +412,7 @@ impl Place {
     }
 }
 
-/// Bytes prefetched for a virtio header and the packet headers after it.
+/// Number of bytes that are prefetched, for a virtio header and the packet headers after it.
 #[cfg(target_arch = "x86_64")]
 const HEADERS_BYTES: usize = 2 * LINE_BYTES;
 /// Cache line size in bytes.
@@ -430,11 +431,11 @@ mod tests {
 
     /// Length of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Length of a PC's memory below the hole for devices; not a multiple of a huge page.
+    /// Length of a PC's memory below the hole for devices; it is not a multiple of the length of a huge page.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Returns memory of two regions that share a file of huge pages; prints a message and returns `None` without huge
-    /// pages.
+    /// Returns memory of two regions that share a file of huge pages; if no huge pages are available, prints a message
+    /// and returns `None`.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {
@@ -462,7 +463,7 @@ mod tests {
         let files = [file.try_clone().unwrap(), file];
         let memory = Memory::map(&[low, high], &files).unwrap();
         let bytes: Vec<u8> = (1..=40).collect();
-        // The offsets include the border between the regions.
+        // The ranges include the border between the regions.
         for at in (0..16).chain(0x1000 - 48..0x1008) {
             for words in [0, 1, 7, 12, 24, 40, 99] {
                 assert!(memory.write(at, &[0; 40]) && memory.write_headed(at, &bytes, words));

@@ -1,4 +1,4 @@
-//! vhost-user messages: a header, a payload, and file descriptors.
+//! vhost-user messages, which consist of a header, a payload and file descriptors.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -24,43 +24,43 @@ pub struct Message {
 
 /// Request numbers.
 pub mod request {
-    /// Features of the device.
+    /// Requests the features of the device.
     pub const GET_FEATURES: u32 = 1;
-    /// Features that the guest has chosen.
+    /// Sets the features that the guest has chosen.
     pub const SET_FEATURES: u32 = 2;
-    /// The front end takes ownership of the device.
+    /// Informs the back end that the front end takes ownership of the device.
     pub const SET_OWNER: u32 = 3;
-    /// The front end releases ownership of the device.
+    /// Informs the back end that the front end releases ownership of the device.
     pub const RESET_OWNER: u32 = 4;
-    /// Memory table of the guest.
+    /// Sets the memory table of the guest.
     pub const SET_MEM_TABLE: u32 = 5;
-    /// The dirty log.
+    /// Sets the dirty log.
     pub const SET_LOG_BASE: u32 = 6;
-    /// Number of entries of a ring.
+    /// Sets the number of entries of a ring.
     pub const SET_VRING_NUM: u32 = 8;
-    /// Addresses of a ring.
+    /// Sets the addresses of a ring.
     pub const SET_VRING_ADDR: u32 = 9;
-    /// Index of the next entry of a ring.
+    /// Sets the index of the next entry of a ring.
     pub const SET_VRING_BASE: u32 = 10;
     /// Stops a ring and requests the index of its next entry.
     pub const GET_VRING_BASE: u32 = 11;
-    /// Eventfd through which the driver signals new entries.
+    /// Sets the eventfd through which the driver signals new entries.
     pub const SET_VRING_KICK: u32 = 12;
-    /// Eventfd through which the device signals the driver.
+    /// Sets the eventfd through which the device signals the driver.
     pub const SET_VRING_CALL: u32 = 13;
-    /// Eventfd for errors.
+    /// Sets the eventfd for errors.
     pub const SET_VRING_ERR: u32 = 14;
-    /// Features of the protocol.
+    /// Requests the features of the protocol.
     pub const GET_PROTOCOL_FEATURES: u32 = 15;
-    /// Features of the protocol that the front end has chosen.
+    /// Sets the features of the protocol that the front end has chosen.
     pub const SET_PROTOCOL_FEATURES: u32 = 16;
-    /// Number of rings.
+    /// Requests the number of rings.
     pub const GET_QUEUE_NUM: u32 = 17;
     /// Enables or disables a ring.
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
-/// Bit of a ring message's payload: no descriptor is passed.
+/// Bit in the payload of a ring message that means that no descriptor is passed.
 const NO_FILE: u64 = 1 << 8;
 
 impl Message {
@@ -76,8 +76,8 @@ impl Message {
         Some((self.long(0)?, self.long(4)?))
     }
 
-    /// Returns the ring index and the passed eventfd (`None` inside the pair if the front end passed none). Returns
-    /// `None` if payload and passed files disagree.
+    /// Returns the ring index and the passed eventfd. The eventfd is `None` if the front end passed none. Returns
+    /// `None` if the payload and the passed files contradict each other.
     #[must_use]
     pub fn ring_file(&mut self) -> Option<(u32, Option<PassedFile>)> {
         let number = self.number()?;
@@ -94,7 +94,7 @@ impl Message {
         Some((self.long(0)?, [self.quad(8)?, self.quad(16)?, self.quad(24)?]))
     }
 
-    /// Returns the payload as length and offset of a dirty log in the passed file.
+    /// Returns the length and the offset of a dirty log from the payload, and the passed file that contains the log.
     #[must_use]
     pub fn dirty_log(&mut self) -> Option<(u64, u64, PassedFile)> {
         Some((self.quad(0)?, self.quad(8)?, self.files.pop()?))
@@ -103,8 +103,8 @@ impl Message {
     /// Returns the payload as memory regions.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`] regions, [`io::ErrorKind::UnexpectedEof`] for
-    /// fewer than declared.
+    /// Returns [`io::ErrorKind::InvalidInput`] for more than [`REGIONS_MAX`] regions, or
+    /// [`io::ErrorKind::UnexpectedEof`] for fewer than declared.
     pub fn regions(&self) -> io::Result<Vec<RegionPlace>> {
         let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let count = self.long(0).ok_or_else(short)?;
@@ -156,7 +156,7 @@ impl Letter {
         self.bytes.first_chunk().copied().map_or(0, u32::from_ne_bytes)
     }
 
-    /// Requests a reply to the message.
+    /// Adds a request for a reply to the message.
     #[must_use]
     pub fn to_be_answered(mut self) -> Self {
         if let Some(flags) = self.bytes.get_mut(4..8) {
@@ -166,13 +166,13 @@ impl Letter {
     }
 }
 
-/// Returns a payload of a ring index and a number.
+/// Returns a payload that consists of a ring index and a number.
 #[must_use]
 pub fn pair(index: u32, value: u32) -> Vec<u8> {
     [index, value].map(u32::to_ne_bytes).concat()
 }
 
-/// Returns a reply as bytes.
+/// Returns the bytes of a reply.
 #[must_use]
 pub fn reply(request: u32, payload: &[u8]) -> Vec<u8> {
     with_header(request, VERSION | IS_REPLY, payload)
@@ -183,7 +183,7 @@ fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).chain(payload.iter().copied()).collect()
 }
 
-/// A partially read message from a socket.
+/// A message that has been read partly from a socket.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -194,15 +194,15 @@ impl Inbox {
     /// Returns the next message; `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another protocol
-    /// version, a payload that is too long, or too many files; errors from `recvmsg(2)`.
+    /// Returns [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another
+    /// protocol version, a payload that is too long, or too many files, or any error from `recvmsg(2)`.
     pub fn next(&mut self, socket: &UnixSocket) -> io::Result<Option<Message>> {
         loop {
             let whole = match self.bytes.first_chunk::<HEADER_BYTES>() {
                 None => HEADER_BYTES,
                 Some(header) => HEADER_BYTES + payload_bytes(header)?,
             };
-            // Do not read beyond this message, because files belong to the bytes that they arrive with.
+            // Nothing is read beyond this message, because passed files belong to the bytes that they arrive with.
             let missing = whole - self.bytes.len();
             if missing == 0 {
                 return Ok(Some(self.take()));

@@ -1,7 +1,7 @@
 //! Handling of mapped files that are truncated.
 //!
 //! Access to mapped memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time.
-//! The handler replaces the region with empty memory and records the loss: the guest has lost its memory, and the
+//! The handler replaces the region with empty memory and records the loss. The guest has then lost its memory, but the
 //! program continues. Other SIGBUS signals are handled as before.
 
 use core::{
@@ -32,7 +32,7 @@ impl Watched {
     /// Registers a mapping with the handler.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`]; errors from `sigaction(2)`.
+    /// Returns [`io::ErrorKind::OutOfMemory`] for more than [`MAPPINGS_MAX`], or any error from `sigaction(2)`.
     pub(crate) fn new(start: NonNull<u8>, bytes: usize) -> io::Result<Self> {
         install()?;
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
@@ -76,7 +76,7 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// Handles SIGBUS. Only makes system calls and accesses atomic words.
+/// Handles SIGBUS. The handler only makes system calls and accesses atomic words.
 extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes a structure to a handler with SA_SIGINFO, which exists during the call.
     let information = unsafe { &*information };
@@ -85,8 +85,8 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
     for slot in &SLOTS {
         let start = slot.start.load(Ordering::Acquire);
         let bytes = slot.bytes.load(Ordering::Acquire);
-        // The slot may have been reused in the meantime: do not combine the length of the new mapping with the start of
-        // the old one.
+        // The slot may have been reused in the meantime. The length of the new mapping must not be combined with the
+        // start of the old one.
         let is_whole = start != 0 && slot.start.load(Ordering::Acquire) == start;
         if !is_whole || address.wrapping_sub(start) >= bytes {
             continue;
@@ -103,14 +103,14 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             return;
         }
     }
-    // The address is in none of our mappings: the instruction is repeated with the previous handler.
+    // The address is in none of the mappings of this table, so the instruction is repeated with the previous handler.
     if let Some(Ok(before)) = BEFORE.get() {
         // SAFETY: the kernel returned this structure.
         unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
     }
 }
 
-/// Maximum number of mappings per process: for 64 guests, eight regions each and a dirty log.
+/// Maximum number of mappings per process: enough for 64 guests, each with eight regions and a dirty log.
 const MAPPINGS_MAX: usize = 64 * 9;
 
 static BEFORE: OnceLock<Result<libc::sigaction, Option<i32>>> = OnceLock::new();

@@ -1,9 +1,9 @@
 //! One bounded pass over the headers of a frame.
 //!
-//! The dissector is a loop over the next header: no recursion, no allocation, and every iteration either appends a
-//! layer or is the last, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared lengths limit
-//! the bytes that later headers may use: a TCP header must lie inside the IP payload that announces it, not merely
-//! inside the frame.
+//! The dissector is a loop over the next header: it neither recurses nor allocates, and every iteration either appends
+//! a layer or is the last. Therefore, [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared
+//! lengths limit the bytes that later headers may use: a TCP header must lie inside the IP payload that announces it,
+//! not merely inside the frame.
 
 use crate::header::{ipv4, ipv6, ipv6_extension};
 use crate::kind::Kind;
@@ -14,8 +14,9 @@ use crate::walk::{Next, Step, Walk};
 
 /// Finds the headers of `frame`, outermost first.
 ///
-/// Never fails: returns the headers found, and [`Stack::stop`] says why the search ended. A header is listed only if it
-/// is complete within the frame and within every length that an outer header declares. Checksums are not verified.
+/// The function never fails. It returns the headers that it found, and [`Stack::stop`] states why the search ended. A
+/// header is listed only if it is complete within the frame and within every length that an outer header declares.
+/// Checksums are not verified.
 ///
 /// ```
 /// use grosso_wire::{LinkType, Ports, dissect};
@@ -30,8 +31,8 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
     stack
 }
 
-/// Dissects like [`dissect`] into a stack that the caller reuses. The old content is discarded without being
-/// overwritten, which makes this function faster in a loop over packets.
+/// Works like [`dissect`], but writes the result into a stack that the caller reuses. The old content is discarded
+/// without being overwritten, which makes this function faster in a loop over packets.
 pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
     let mut walk = Walk {
         ports,

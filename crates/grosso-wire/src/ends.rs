@@ -27,11 +27,11 @@ impl Ends {
     /// extension headers up to the end of the packet.
     ///
     /// A source route lists the final destination last. If there are several source routes, which RFC 791 forbids, the
-    /// first one counts.
+    /// first one is used.
     ///
-    /// Of several routing headers with segments left, the innermost counts, because the outer ones only lead to it (RFC
-    /// 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list ends
-    /// within an address), and for the segment routing header, which lists it first (RFC 8754 section 2).
+    /// Of several routing headers with segments left, the innermost one is used, because the outer headers only lead to
+    /// it (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list
+    /// ends within an address), and for the segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
     pub fn of(packet: &[u8], ip: &Layer) -> Self {
@@ -223,7 +223,7 @@ impl<'a> Extension<'a> {
         Some((option.start + OPTION_FIXED) as u16)
     }
 
-    /// Returns the options, including a truncated last one, whose length shows that it is not a home address.
+    /// Returns the options, including a truncated last option, whose length shows that it is not a home address.
     fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
         let (start, bytes) = (self.start, self.bytes);
         let mut at = HEADER_LEN;
@@ -290,7 +290,7 @@ fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
 }
 
 const ADDRESS_LEN: usize = 16;
-/// Length of an option's type and length in bytes.
+/// Number of bytes that the type and the length of an option occupy.
 const OPTION_FIXED: usize = 2;
 
 /// Offsets in a routing header (RFC 8200 section 4.4).
@@ -303,7 +303,7 @@ const OPTION_END: u8 = 0;
 const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_LOOSE_ROUTE: u8 = 131;
 const OPTION_STRICT_ROUTE: u8 = 137;
-/// Number of bytes of a source route before its list.
+/// Number of bytes of a source route before its list of addresses.
 const ROUTE_FIXED: usize = 3;
 const ROUTE_ADDRESS_LEN: usize = 4;
 

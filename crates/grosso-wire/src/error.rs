@@ -5,7 +5,7 @@ use core::fmt;
 /// Error: a header is malformed, or does not fit into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
-    /// Name of the header, like [`Kind::name`](crate::Kind::name) where a kind exists.
+    /// Name of the header, which is [`Kind::name`](crate::Kind::name) if the header has a kind.
     pub header: &'static str,
     /// Reason for the error.
     pub reason: Reason,
@@ -17,7 +17,7 @@ pub struct Malformed {
 pub enum Reason {
     /// The bytes end inside the header, or the output buffer is too short.
     Short,
-    /// The version field has a value other than the header requires.
+    /// The version field has a value other than the one that the header requires.
     Version,
     /// A length field is below its minimum, or below what other fields need.
     Length,

@@ -53,7 +53,7 @@ where
     Ok(rest)
 }
 
-/// Splits an option from the start of `bytes`; returns its kind, its data, and the rest. The length byte counts the
+/// Splits an option from the start of `bytes` and returns its kind, its data, and the rest. The length byte counts the
 /// data and `counted` bytes before it.
 #[inline]
 pub(crate) fn split_option<'a>(

@@ -23,7 +23,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// Returns the link type for a `LINKTYPE_` number of a capture file; `None` if not supported.
+    /// Returns the link type for a `LINKTYPE_` number of a capture file, or `None` if the number is not supported.
     ///
     /// 12 and 14 are `DLT_RAW` values of some systems, 108 is OpenBSD loopback (the same header in network byte order),
     /// 228 and 229 are raw IPv4 and raw IPv6. 50 is PPP that always has the fields of HDLC.

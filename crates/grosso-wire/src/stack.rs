@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::kind::Kind;
 
-/// Maximum number of headers per packet; dissection stops with [`Stop::TooDeep`] beyond it.
+/// Maximum number of headers per packet. Dissection stops with [`Stop::TooDeep`] if there are more.
 ///
 /// Linux parses up to 15 protocol layers (rule G7); the link layer itself is one more.
 pub const LAYERS_MAX: usize = 16;

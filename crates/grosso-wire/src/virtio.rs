@@ -66,7 +66,7 @@ pub mod field {
     pub const GSO_TYPE: Range<usize> = 1..2;
     /// Length of all headers.
     pub const HEADER_LENGTH: Range<usize> = 2..4;
-    /// Payload bytes per segment.
+    /// Number of payload bytes per segment.
     pub const GSO_SIZE: Range<usize> = 4..6;
     /// Start of the sum.
     pub const CHECKSUM_START: Range<usize> = 6..8;
@@ -116,9 +116,9 @@ pub struct VirtioHeader {
     pub flags: u8,
     /// One of the `GSO_` types, with additional bits.
     pub gso_type: u8,
-    /// Length of all headers of the frame in bytes; a hint that may be 0.
+    /// Length of all headers of the frame in bytes. This is only a hint, and may be 0.
     pub header_length: u16,
-    /// Payload bytes per segment.
+    /// Number of payload bytes per segment.
     pub gso_size: u16,
     /// Start of the sum, in bytes from the start of the frame.
     pub checksum_start: u16,
@@ -128,7 +128,7 @@ pub struct VirtioHeader {
     pub buffers: u16,
     /// Flow hash.
     pub hash_value: u32,
-    /// Type of the hash; 0 without a hash.
+    /// Type of the hash, or 0 if there is no hash.
     pub hash_report: u16,
     /// Offset of a tunnel's outer UDP header in bytes from the start of the frame.
     pub outer_transport: u16,
@@ -143,7 +143,7 @@ impl Form {
     /// Returns the format with this length in bytes.
     ///
     /// # Errors
-    /// [`Malformed`] if no format has this length.
+    /// Returns [`Malformed`] if no format has this length.
     pub fn from_len(len: usize) -> Result<Self, Malformed> {
         let form = Self::ALL.into_iter().find(|form| form.len() == len);
         form.ok_or_else(|| Malformed::new(NAME, Reason::Length))
@@ -178,7 +178,7 @@ impl Order {
 }
 
 impl VirtioHeader {
-    /// Parses the header in this format and byte order; returns it with the frame after it.
+    /// Parses the header in this format and byte order and returns it with the frame after it.
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
         let mut whole = [0; LEN_MAX];

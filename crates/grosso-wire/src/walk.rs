@@ -8,17 +8,17 @@ use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
     Header(Kind),
-    /// Announced by an EtherType of a link layer.
+    /// A header announced by an EtherType of a link layer.
     EtherType(u16),
-    /// Announced by an EtherType of a tunnel header.
+    /// A header announced by an EtherType of a tunnel header.
     Tunnelled(u16),
-    /// Announced by a next protocol of VXLAN-GPE.
+    /// A header announced by a next protocol of VXLAN-GPE.
     Numbered(u8),
     /// IPv4 or IPv6, depending on the version field.
     Ip,
-    /// Announced by an IP protocol where IPv6 extension headers are not allowed.
+    /// A header announced by an IP protocol where IPv6 extension headers are not allowed.
     Protocol(u8),
-    /// Announced by an IPv6 next-header field.
+    /// A header announced by an IPv6 next-header field.
     AfterIpv6(u8),
     /// The payload of a UDP datagram to this port.
     UdpPayload(u16),
@@ -33,11 +33,11 @@ pub(crate) struct Walk<'a, 's> {
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
     /// Number of headers found; kept outside the stack, so that it stays in a register.
     pub(crate) count: usize,
-    /// Bytes from the next header to the end of the frame, or to a nearer declared end.
+    /// The bytes from the next header to the end of the frame, or to a nearer declared end.
     pub(crate) rest: &'a [u8],
     /// Offset of `rest` in the frame.
     pub(crate) offset: usize,
-    /// End of the innermost declared payload; beyond the frame if the frame is truncated.
+    /// End of the innermost declared payload, which is beyond the frame if the frame is truncated.
     pub(crate) end: usize,
     pub(crate) extent: Extent,
     /// Whether the innermost IP header declares no length.

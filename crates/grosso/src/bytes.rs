@@ -1,7 +1,7 @@
 //! Big-endian words at an offset in a packet.
 //!
-//! Reads beyond the end return zero, and writes beyond it are dropped. Every caller has already checked the length;
-//! this behavior only ensures that no hostile length can cause a panic.
+//! Reads beyond the end of the packet return zero, and writes beyond it have no effect. Every caller has already
+//! checked the length, so this only ensures that no hostile length can cause a panic.
 
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -35,7 +35,7 @@ pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
-/// Returns the byte at an offset; zero beyond the end.
+/// Returns the byte at an offset, or zero if the offset is beyond the end.
 #[inline]
 pub(crate) fn byte_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)

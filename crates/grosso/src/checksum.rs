@@ -1,11 +1,11 @@
-//! Checksum states. The state of a checksum travels with the packet, so that no byte is summed twice.
+//! Checksum states. The state of a checksum travels with the packet, so that no byte has to be summed twice.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Class, Ends, Extent, Kind, Layer, Role, Segmentation, Stack, Stop, tcp, udp};
 
 use crate::bytes::put_u16;
 
-/// State of a packet's checksums (rules C1, C2); corresponds to Linux's `ip_summed`.
+/// State of the checksums of a packet (rules C1, C2), which corresponds to `ip_summed` in Linux.
 ///
 /// ```
 /// use grosso::checksum::{Checksum, complete};
@@ -23,7 +23,7 @@ pub enum Checksum {
     None,
     /// The outermost `levels` + 1 transport and tunnel checksums are verified (`CHECKSUM_UNNECESSARY`).
     Unnecessary {
-        /// Number of verified checksums in addition to the outermost.
+        /// Number of verified checksums in addition to the outermost checksum.
         levels: u8,
     },
     /// The one's-complement sum of the packet, starting at its first network header (`CHECKSUM_COMPLETE`).
@@ -44,7 +44,7 @@ pub enum Checksum {
 
 impl Checksum {
     /// Returns the partial checksum of the innermost TCP or UDP header, as Linux sets it in every superframe. Returns
-    /// [`Checksum::None`] if the innermost header is neither.
+    /// [`Checksum::None`] if the innermost header is neither TCP nor UDP.
     #[must_use]
     pub fn of_transport(stack: &Stack) -> Self {
         let Some(layer) = stack.last() else { return Self::None };
@@ -82,11 +82,11 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff for every protocol, as in Linux; both values denote the same sum, and only UDP
-/// distinguishes them. Superframes are never completed; their segments are.
+/// A result of zero is stored as 0xffff for every protocol, as in Linux. Both values denote the same sum, and only UDP
+/// distinguishes them. The checksum of a superframe is never completed, only the checksums of its segments.
 ///
 /// # Errors
-/// [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
+/// Returns [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
 pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), OutsidePacket> {
     let at = usize::from(start) + usize::from(offset);
     if at + 2 > packet.len() {
@@ -98,7 +98,7 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 }
 
 /// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
-/// for the packet's metadata (rule C3). Use it in a stack that leaves checksums to the device.
+/// for the packet's metadata (rule C3). Use this function in a network stack that leaves checksums to the device.
 ///
 /// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
 /// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the
@@ -114,9 +114,9 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// Returns the header whose checksum can be partial, and the pseudo-header sum that its field then holds. Returns
-/// `None` if the frame has padding, which would be summed too, or a routing header that does not determine the final
-/// address.
+/// Returns the header whose checksum can be partial, and the pseudo-header sum that the checksum field holds in this
+/// case. Returns `None` if the frame has padding, which would be summed too, or a routing header that does not
+/// determine the final address.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 
-/// Address and port.
+/// Address and port of an endpoint.
 pub(crate) type End<'a> = (&'a [u8], &'a [u8]);
 
 /// Sender and receiver of a TCP packet, identified by the innermost addresses and ports.
@@ -19,7 +19,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Returns the endpoints of a dissected packet; `None` unless the innermost header is a complete TCP header.
+    /// Returns the endpoints of a dissected packet; `None` if the innermost header is not a complete TCP header.
     pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
         let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;

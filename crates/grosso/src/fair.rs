@@ -1,11 +1,12 @@
-//! Fair dropping from a queue that fills up.
+//! Fair dropping of frames from a queue that fills up.
 //!
 //! A full queue drops every arriving frame, so a small flow loses the same fraction of its packets as the flows that
-//! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow below
-//! an equal share loses no frames. The oldest frames of a flow are dropped, because its sender then detects the loss
-//! soonest and no frame is reordered.
+//! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow that
+//! uses less than an equal share loses no frames. The oldest frames of a flow are dropped, because its sender then
+//! detects the loss soonest and no frame is reordered.
 //!
-//! The frames stay in the owner's queue and are not copied; the owner asks about each frame when it removes it.
+//! The frames themselves stay in the owner's queue and are not copied. When the owner removes a frame, it asks whether
+//! to drop the frame.
 //!
 //! ```
 //! use grosso::fair::FairShare;
@@ -39,11 +40,11 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Kept frames per bucket. Flows in the same bucket share its allowance.
+    /// Number of frames to keep, by bucket. Flows in the same bucket share its allowance.
     waiting: Box<[u32; BUCKETS]>,
     /// An empty vector kept for its capacity.
     counts: Vec<u32>,
-    /// Queued frames, oldest first.
+    /// Queued frames, starting with the oldest.
     queue: VecDeque<Counted>,
     /// Number of queued frames that are kept.
     kept: usize,
@@ -60,7 +61,7 @@ struct Counted {
 
 impl FairShare {
     /// Creates the state of an empty queue. `seed` should be random, so that an attacker cannot choose flows that share
-    /// a bucket with a victim.
+    /// a bucket with the flow of a victim.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -156,10 +157,11 @@ impl FairShare {
     }
 }
 
-/// Number of buckets; two flows share a bucket with a probability of 1/4096.
+/// Number of buckets. Two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds after several flows shared the queue during which a single flow still leaves room for others,
-/// because a flow with few packets seldom has one in the queue.
+/// Time in nanoseconds for which a single flow must still leave room for others after several flows have shared the
+/// queue. A flow with few packets seldom has one in the queue, so the queue may only appear to be used by a single
+/// flow.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

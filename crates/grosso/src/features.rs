@@ -1,4 +1,4 @@
-//! Offload features of a device by their ethtool names, and the work that a frame needs before the device accepts it.
+//! Offload features of a device, named as in ethtool, and the work that a frame needs before the device accepts it.
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
@@ -11,13 +11,13 @@ use crate::{
     segment::Outgoing,
 };
 
-/// Declares the feature bits, each with a constant, an ethtool name and a sentence.
+/// Declares the feature bits. Each has a constant, an ethtool name and a description.
 macro_rules! features {
     ($($(#[doc = $sentence:literal])+ $constant:ident = $bit:literal, $name:literal;)+) => {
         impl Features {
             $($(#[doc = $sentence])+ pub const $constant: Self = Self(1 << $bit);)+
 
-            /// Every feature with its ethtool name.
+            /// Every feature, with its ethtool name.
             pub const NAMES: &'static [(&'static str, Self)] = &[$(($name, Self::$constant),)+];
         }
     };
@@ -90,7 +90,7 @@ impl Features {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature)
     }
 
-    /// Returns whether the set contains all of `other`.
+    /// Returns whether the set contains all features of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -139,7 +139,7 @@ impl Features {
             | Self::GSO_ROBUST.0,
     );
 
-    /// Segmentation inside tunnels.
+    /// Features for segmentation inside tunnels.
     const TUNNELS: Self = Self(
         Self::GRE_SEGMENTATION.0
             | Self::GRE_CHECKSUM_SEGMENTATION.0
@@ -151,7 +151,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header that has no ethtool feature, which no device supports.
+    /// Segmentation inside a header for which there is no ethtool feature. No device supports it.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -193,15 +193,15 @@ impl BitAnd for Features {
 pub struct Device {
     /// Active offload features.
     pub features: Features,
-    /// Limit of the superframe length in bytes, counted from the first IP header; a superframe must be shorter (rules
-    /// S2, G60).
+    /// Limit on the length of a superframe in bytes, counted from the first IP header. A superframe must be shorter
+    /// than this (rules S2, G60).
     pub gso_max_size: u32,
     /// Maximum number of packets per superframe (rule S2).
     pub gso_max_segs: u32,
 }
 
 impl Device {
-    /// Returns a device with these features and Linux's default limits.
+    /// Returns a device with these features and the default limits of Linux.
     #[must_use]
     pub const fn new(features: Features) -> Self {
         Self { features, gso_max_size: 65536, gso_max_segs: 65535 }
@@ -220,8 +220,8 @@ pub enum Work {
 }
 
 impl Device {
-    /// Returns the work that a frame needs for this device, like Linux's `netif_needs_gso`. `frame` must contain all
-    /// headers; `len` is the length of the whole frame in bytes.
+    /// Returns the work that a frame needs for this device, as `netif_needs_gso` in Linux does. `frame` must contain
+    /// all headers; `len` is the length of the whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
         let Some(gso) = meta.gso else {
@@ -254,8 +254,9 @@ impl Device {
         Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
-    /// Returns whether the device completes the checksum of the header at `start`. Headers inside it do not matter:
-    /// remote checksum offload leaves the outer checksum of a tunnel to the device, and the inner one to the receiver.
+    /// Returns whether the device completes the checksum of the header at `start`. The headers inside that header do
+    /// not matter, because remote checksum offload leaves the outer checksum of a tunnel to the device and the inner
+    /// checksum to the receiver.
     fn completes_from(&self, start: u16, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -294,7 +295,8 @@ impl Device {
     }
 }
 
-/// Returns the features that a device needs to segment this superframe, like Linux's `gso_type` (rule S1).
+/// Returns the features that a device needs to segment this superframe, which correspond to `gso_type` in Linux (rule
+/// S1).
 #[must_use]
 pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     let mut needed = Features::NONE;
@@ -333,7 +335,7 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
 }
 
 /// Returns the feature that preserves fixed identifications; the empty set if no identification is fixed. Linux always
-/// increments the identifications of UDP packets, and has no separate feature for a device that does not.
+/// increments the identifications of UDP packets, and has no separate feature for devices that keep them fixed.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

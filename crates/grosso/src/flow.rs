@@ -1,8 +1,8 @@
 //! Flows: their identity, and the bounded table that finds the held train of a flow.
 //!
 //! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
-//! MPLS label, PPPoE session, VNI. It is kept only as a seeded hash. Two flows with the same hash end each other's
-//! trains early; they are never merged, because a merge compares the headers themselves (P21).
+//! MPLS label, PPPoE session, VNI. Only a seeded hash of these fields is kept. Two flows with the same hash end each
+//! other's trains early; they are never merged, because a merge compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
 use core::{marker::PhantomData, ops::Range};
@@ -20,7 +20,7 @@ pub(crate) struct Keys {
     addresses: Range<u8>,
 }
 
-/// Eight bytes of a frame, and the mask of their identifying bits.
+/// Eight bytes of a frame, and the mask of the bits that identify the flow.
 #[derive(Clone, Copy, Debug)]
 struct KeyWord {
     at: u16,
@@ -48,13 +48,13 @@ impl Keys {
         keys
     }
 
-    /// Returns whether two packets, each with its own keys, belong to the same flow.
+    /// Returns whether two packets belong to the same flow. Each packet has its own keys.
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
         let agree = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// Returns the mask of the identifying bits, byte by byte, each byte with its position in the frame.
+    /// Returns the mask of the identifying bits as bytes, each with its position in the frame.
     pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
         self.words.iter().flat_map(|word| {
             let bytes = word.mask.to_be_bytes();
@@ -62,7 +62,8 @@ impl Keys {
         })
     }
 
-    /// Adds a word. Words beyond the capacity are left out, which can only make different flows look like one.
+    /// Adds a word. Words beyond the capacity are left out, which can only make different flows look like the same
+    /// flow.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
     }
@@ -80,10 +81,10 @@ impl KeyWord {
 pub(crate) struct FlowHash(u64);
 
 impl FlowHash {
-    /// No flow.
+    /// Hash that stands for no flow.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Creates a hash, for tests of collisions.
+    /// Creates a hash with this value. Tests of collisions use this.
     #[cfg(test)]
     pub(crate) const fn new(hash: u64) -> Self {
         Self(hash)
@@ -101,7 +102,7 @@ impl From<FlowHash> for u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
     flows: KeyedHash,
-    /// Whether all flows get the same hash, as an attacker would want (P21).
+    /// Whether all flows get the same hash, which is the worst case that an attacker could cause (P21).
     #[cfg(test)]
     collides: bool,
 }
@@ -130,7 +131,7 @@ impl FlowHasher {
         FlowHash(self.flows.spread(self.chain(packet, &keys.words)))
     }
 
-    /// Returns the nonzero hash of a packet's outermost addresses, or zero without addresses.
+    /// Returns the nonzero hash of a packet's outermost addresses, or zero if it has no addresses.
     #[inline(always)]
     pub(crate) fn address_pair(&self, packet: &[u8], keys: &Keys) -> u32 {
         let range = keys.addresses.start as usize..keys.addresses.end as usize;
@@ -157,7 +158,7 @@ impl FlowHasher {
     }
 }
 
-/// Ways per bucket. With their tags they occupy one cache line.
+/// Number of ways per bucket. The ways of a bucket and their tags occupy one cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// Position of an entry in the table.
@@ -171,23 +172,23 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// Number of buckets of eight ways each; rounded up to a power of two.
+    /// Number of buckets, rounded up to a power of two. Each bucket has eight ways.
     pub buckets: usize,
-    /// Method of choosing a packet's bucket.
+    /// Method for choosing the bucket of a packet.
     pub choice: BucketChoice,
 }
 
-/// Method of choosing a packet's bucket.
+/// Method for choosing the bucket of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketChoice {
     /// By the engine's seeded flow hash.
     Seeded,
-    /// By the low bits of the device's hash, or bucket 0 if there is none, as in Linux (rules G2, G3). For comparisons
-    /// only: a few flows without a device hash fill bucket 0.
+    /// By the low bits of the device's hash, or bucket 0 if there is none, as in Linux (rules G2, G3). Use this only
+    /// for comparisons, because a few flows without a device hash fill bucket 0.
     Device,
 }
 
-/// A set-associative table that maps a hash, for example that of a flow, to the slot of a train. A lookup reads one
+/// A set-associative table that maps a hash, for example the hash of a flow, to the slot of a train. A lookup reads one
 /// cache line.
 #[derive(Debug)]
 pub(crate) struct Table<H, I> {
@@ -199,7 +200,7 @@ pub(crate) struct Table<H, I> {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket<I> {
-    /// A byte of each flow's tag, with its highest bit set; zero marks a free way.
+    /// One byte of each flow's tag. Its highest bit is set; zero marks a free way.
     fingerprints: [u8; WAYS],
     /// The other bits of the tags.
     remainders: [u16; WAYS],
@@ -246,9 +247,9 @@ impl<I: Copy + Default> Bucket<I> {
         (ways != 0).then(|| first_way(ways))
     }
 
-    /// Returns the ways that may have this fingerprint: each match sets the highest bit of the way's byte. All ways are
-    /// compared at once, without branches. The first match is exact. A later match may differ in the lowest bit, and is
-    /// a free way only if the first match is.
+    /// Returns the ways that may have this fingerprint. The result has one byte per way, whose highest bit is set if
+    /// the way matches. All ways are compared at once, without branches. The first match is exact. A later match may
+    /// differ in the lowest bit, and is a free way only if the first match is one.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;
@@ -257,7 +258,7 @@ impl<I: Copy + Default> Bucket<I> {
     }
 }
 
-/// Returns the first of a non-empty set of ways.
+/// Returns the first way in a set that is not empty.
 #[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS
@@ -268,9 +269,9 @@ fn first_way(ways: u64) -> usize {
 pub(crate) enum Found<I> {
     /// The slot of the flow's train.
     Slot(I),
-    /// Not found; this way is free.
+    /// The flow was not found, and this way is free.
     Free(Place),
-    /// Not found; the bucket is full.
+    /// The flow was not found, and the bucket is full.
     Full(u32),
 }
 
@@ -310,7 +311,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
     }
 
     /// Looks up a flow in every bucket. Fragments and malformed packets of a flow have no device hash or a different
-    /// one, but their order must be kept too.
+    /// one, but must not be reordered either.
     #[inline(never)]
     fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
@@ -343,10 +344,10 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
     }
 }
 
-/// Maximum number of buckets: 2 MiB of cache lines.
+/// Maximum number of buckets. They occupy cache lines of 2 MiB in total.
 const BUCKETS_MAX: usize = 1 << 15;
 
-/// Maximum number of hashed words: five IPv6 levels with all headers in between.
+/// Maximum number of hashed words, enough for five IPv6 levels with all headers in between.
 const KEY_WORDS_MAX: usize = 32;
 
 #[cfg(test)]
@@ -453,7 +454,7 @@ mod tests {
         assert_eq!(hasher.address_pair(&tcp, &as_tcp), hasher.address_pair(&tcp, &as_udp));
     }
 
-    /// Returns how often each value of some hash bits occurs, over flows that differ in one field.
+    /// Returns how often each value of the hash bits `bits` occurs among flows that differ in one field.
     fn counts(seed: u64, field: core::ops::Range<usize>, bits: core::ops::Range<u32>) -> Vec<u32> {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t);
         let mut frame = packet.payload_len(20).build();
@@ -497,14 +498,14 @@ mod tests {
         }
     }
 
-    /// Number of flows that differ in one field only.
+    /// Number of flows that differ only in one field.
     const NEIGHBOURS: u32 = 1024;
 
     /// Number of seeds to try, starting at 0.
     const SEEDS: u64 = 256;
 
-    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 trials: eight standard
-    /// deviations above the 1023 degrees of freedom.
+    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 trials. It is eight standard
+    /// deviations above the expected value for 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
     /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after

@@ -1,13 +1,13 @@
-//! Bounded state of flows, including flows without held packets; accessed only on demand.
+//! Bounded storage for the state of flows, including flows without held packets.
 
 use alloc::{boxed::Box, vec};
 
 /// A set-associative table from the seeded hash of a flow or connection to its state. A flood of flows needs no more
-/// memory than a few flows, and without the seed an attacker cannot evict a chosen flow.
+/// memory than a few flows, and an attacker who does not know the seed cannot evict a chosen flow.
 #[derive(Debug)]
 pub(crate) struct FlowMemory<H, T> {
     ways: Box<[Option<Remembered<H, T>>]>,
-    /// Way used last, checked first because packets arrive in bursts.
+    /// Way that was used last. It is checked first, because packets arrive in bursts.
     latest: usize,
 }
 
@@ -24,13 +24,13 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         Self { ways: vec![None; FLOWS_MAX].into_boxed_slice(), latest: 0 }
     }
 
-    /// Returns the state of a flow, if tracked.
+    /// Returns the state of a flow if the flow is tracked.
     pub(crate) fn get(&self, flow: H) -> Option<&T> {
         let set = self.ways.get(set(flow.into()))?.iter().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
-    /// Returns the state of a flow for modification, if tracked.
+    /// Returns a mutable reference to the state of a flow if the flow is tracked.
     pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
@@ -67,7 +67,8 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         &mut remembered.value
     }
 
-    /// Returns the way of a flow, or else the way to use for it: a free way, or the least recently used one.
+    /// Returns the way of a flow. If it has none, returns the way to use for it, which is a free way or the least
+    /// recently used one.
     #[inline(never)]
     fn place_of(&self, flow: H) -> usize {
         let set = set(flow.into());
@@ -90,10 +91,10 @@ fn set(flow: u64) -> core::ops::Range<usize> {
     first..first + WAYS
 }
 
-/// Ways of a set.
+/// Number of ways in a set.
 const WAYS: usize = 4;
 
-/// Maximum number of tracked flows, about 128 bytes each. A full set evicts its least recently used flow.
+/// Maximum number of tracked flows. Each takes about 128 bytes. A full set evicts its least recently used flow.
 pub const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use crate::meta::Meta;
 
 /// One frame: a buffer with its metadata.
 ///
-/// The caller chooses the buffer type: a `Vec<u8>`, a descriptor of a ring, a slice of a mapped file. The engine never
-/// copies the payload, holds a buffer no longer than the limits allow, and returns every buffer.
+/// The caller chooses the buffer type: for example a `Vec<u8>`, a ring descriptor, or a slice of a mapped file. The
+/// engine never copies the payload, holds a buffer no longer than the limits allow, and returns every buffer.
 ///
 /// ```
 /// use grosso::Frame;

@@ -1,12 +1,12 @@
 //! A hash with secret keys.
 //!
-//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, derived either from the
-//! seed or from the preceding words: no constant in the program makes a product zero, and no choice of words makes two
+//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, which is derived from
+//! the seed or from the preceding words. No known constant makes a product zero, and no choice of words makes two
 //! products equal for every seed.
 
 use core::hash::{BuildHasher, Hasher};
 
-/// The keys of one table or of one engine.
+/// The keys of a table or of an engine.
 #[derive(Clone)]
 pub(crate) struct KeyedHash {
     start: u64,
@@ -15,7 +15,7 @@ pub(crate) struct KeyedHash {
 }
 
 impl KeyedHash {
-    /// Derives keys from a seed (SplitMix64), which should be random.
+    /// Derives keys from a seed with SplitMix64. The seed should be random.
     pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut key = || {
@@ -27,7 +27,7 @@ impl KeyedHash {
         Self { start: key(), factor: key(), last: key() | 1 }
     }
 
-    /// Returns the initial chain. A chain is a hash without final mixing: similar words may give similar chains.
+    /// Returns the initial chain. A chain is a hash before the final mixing, so similar words may give similar chains.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
         self.start
@@ -62,7 +62,7 @@ impl<'a> BuildHasher for &'a KeyedHash {
     }
 }
 
-/// A hash under construction.
+/// A hash that is being computed.
 #[derive(Debug)]
 pub(crate) struct KeyedHasher<'a> {
     hash: &'a KeyedHash,

@@ -1,9 +1,9 @@
 //! Packet offload in userspace: receive coalescing (GRO), segmentation (GSO, TSO, USO) and checksum offload.
 //!
-//! A network stack spends most of its time per packet, not per byte. This crate merges received packets into
-//! superframes, segments superframes into packets, and carries checksums as states instead of recomputing them. The
-//! crate does no IO: it uses no clock, no random numbers, no system calls and no threads, and does not allocate once it
-//! is warm.
+//! Most of the time that a network stack spends depends on the number of packets, not on the number of bytes. This
+//! crate merges received packets into superframes, segments superframes into packets, and carries checksums as states
+//! instead of recomputing them. The crate does no IO: it uses no clock, no random numbers, no system calls and no
+//! threads, and does not allocate once it is warm.
 //!
 //! Packets of a train have the same headers except for a few fields, and each of those fields follows a law: for
 //! example, TCP sequence numbers advance by the payload length. The laws are stated once, in each header's

@@ -1,4 +1,4 @@
-//! Metadata of a frame, like the metadata of a Linux `skb`.
+//! Metadata of a frame, similar to the metadata of an `skb` in Linux.
 //!
 //! Metadata is never read from the packet. It comes from a device, a hypervisor or an earlier stage of the engine, for
 //! example in a `virtio_net_hdr`, a receive descriptor or a pcapng option.
@@ -22,7 +22,7 @@ use crate::checksum::Checksum;
 pub struct Meta {
     /// State of the checksums.
     pub checksum: Checksum,
-    /// Segmentation parameters, if the frame is a superframe.
+    /// Segmentation parameters if the frame is a superframe.
     pub gso: Option<Gso>,
     /// VLAN tag that the device removed from the frame.
     pub vlan: Option<VlanTag>,
@@ -30,16 +30,16 @@ pub struct Meta {
     pub hash: Option<u32>,
     /// Arrival time in nanoseconds by the caller's clock.
     pub timestamp_ns: Option<u64>,
-    /// Geometry of the IP fragments that the packet was reassembled from, if it must be sent in the same fragments
-    /// again.
+    /// Geometry of the IP fragments that the packet was reassembled from, if it must be sent in fragments of the same
+    /// sizes.
     pub fragmented: Option<Fragmented>,
 }
 
 impl Meta {
-    /// Dissects a frame with this metadata, like [`grosso_wire::dissect_into`]. For a superframe, dissection ends with
-    /// the header that has the partial checksum. If that is an outer UDP header, because a program sent the datagrams
-    /// of a tunnel with `UDP_SEGMENT`, each datagram has its own inner headers, so the outer UDP header is the last in
-    /// `stack`.
+    /// Dissects a frame with this metadata as [`grosso_wire::dissect_into`] does. For a superframe, dissection ends
+    /// with the header that has the partial checksum. If that is an outer UDP header, because a program sent the
+    /// datagrams of a tunnel with `UDP_SEGMENT`, each datagram has its own inner headers, so the outer UDP header is
+    /// the last in `stack`.
     pub fn dissect_into(&self, frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
         dissect_into(frame, link, ports, stack);
         if self.cuts_around(stack) {
@@ -79,7 +79,7 @@ pub struct Fragmented {
     pub identification: u32,
 }
 
-/// A VLAN tag outside the frame, like `skb->vlan_tci`.
+/// A VLAN tag that is stored outside the frame, like `skb->vlan_tci`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag {
     /// Tag protocol: 0x8100 or 0x88a8.
@@ -104,7 +104,7 @@ pub struct Gso {
     pub segments: u16,
     /// IPv4 levels whose identification is the same in every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
-    /// Packets that carry CWR, if the superframe does.
+    /// Packets that get CWR if the superframe has CWR.
     pub cwr: Cwr,
     /// Whether the packets had partial checksums before they were merged; segmentation then restores partial checksums.
     pub partial_members: bool,
@@ -134,7 +134,7 @@ impl Gso {
         }
     }
 
-    /// Returns the payload length in bytes of every packet but the last, if these lengths are equal.
+    /// Returns the payload length in bytes of every packet except the last, if these lengths are equal.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
         match self.size {
@@ -149,23 +149,24 @@ impl Gso {
 /// Linux marks [`GsoSize::Parts`] with a `gso_size` of 0xffff, a value that a user could also request (rule S2, B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoSize {
-    /// Every packet has this many payload bytes; the last packet has the remainder.
+    /// Every packet has this many payload bytes; the last packet has the remaining bytes.
     Every(NonZeroU16),
     /// Every buffer of the superframe is the payload of one packet (K98).
     Parts,
-    /// The superframe is split into IP fragments with at most this many bytes of data: UFO (rule S30).
+    /// The superframe is a UDP datagram to be split into IP fragments with at most this many bytes of data (UFO, rule
+    /// S30).
     Fragments(NonZeroU16),
-    /// Unknown, for example in a capture that only marks the frame as a superframe.
+    /// The boundaries are unknown, for example in a capture that only marks the frame as a superframe.
     Unknown,
 }
 
-/// Packets of a train that carry CWR.
+/// Packets of a train that have CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cwr {
-    /// Only the first packet, as RFC 3168 requires (rule S11).
+    /// Only the first packet has CWR, as RFC 3168 requires (rule S11).
     #[default]
     First,
-    /// Every packet, as AccECN requires (RFC 9768, rule G34a).
+    /// Every packet has CWR, as AccECN requires (RFC 9768, rule G34a).
     Every,
 }
 
@@ -179,13 +180,13 @@ impl IpLevels {
     /// All levels.
     pub const ALL: Self = Self(u8::MAX);
 
-    /// Returns the set in which level `n` is bit `n` of `bits`.
+    /// Returns the set that contains level `n` if bit `n` of `bits` is set.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Returns the set as bits: level `n` is bit `n`.
+    /// Returns the set as bits. Bit `n` is set if the set contains level `n`.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0

@@ -1,4 +1,4 @@
-//! Remote checksum offload: the checksum that a tunnel header leaves to the receiver of the inner packet.
+//! Remote checksum offload: the tunnel header requests that the receiver complete a checksum of the inner packet.
 
 use grosso_wire::Layer;
 
@@ -12,7 +12,7 @@ pub(crate) struct RemoteChecksum {
 }
 
 impl RemoteChecksum {
-    /// Offsets that match no transport header.
+    /// Location that matches no transport header.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

@@ -1,8 +1,8 @@
 //! Assignment of packets to queues: all packets of a flow, in both directions, use one queue.
 //!
-//! Receive side scaling in software: the Toeplitz hash of addresses and ports as devices compute it, with a key that
-//! repeats every 16 bits. Swapping source and destination does not change this hash, so both directions of a flow hash
-//! alike. It also equals the hash of the XOR of all 16-bit words, so only one word has to be hashed.
+//! This is receive side scaling in software. It uses the Toeplitz hash of addresses and ports that devices compute,
+//! with a key that repeats every 16 bits. Swapping source and destination does not change this hash, so both directions
+//! of a flow hash alike. It also equals the hash of the XOR of all 16-bit words, so only one word has to be hashed.
 //!
 //! ```
 //! use grosso::{Meta, steering::Steering};
@@ -28,7 +28,7 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, udp};
 
 use crate::meta::Meta;
 
-/// Selector of a packet's queue by its flow. The [module documentation](self) has an example.
+/// Selects the queue of a packet by its flow. The [module documentation](self) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     queues: u32,
@@ -42,9 +42,9 @@ impl Steering {
         Self { queues: if queues > QUEUES_MAX { QUEUES_MAX as u32 } else { queues as u32 } }
     }
 
-    /// Returns the queue of a packet, counted from 0. Uses the receive hash of the device if the metadata has one,
-    /// otherwise the hash of the packet. A device hash differs between the directions of a flow unless the device's key
-    /// repeats every 16 bits.
+    /// Returns the queue of a packet, counted from 0. Uses the hash from the device if the metadata has one, and
+    /// otherwise the hash of the packet. A hash from the device differs between the directions of a flow unless the key
+    /// of the device repeats every 16 bits.
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
         let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
@@ -53,8 +53,8 @@ impl Steering {
     }
 }
 
-/// Returns the Toeplitz hash of the innermost addresses, with the repeated key 0x6d5a; for unfragmented TCP and UDP the
-/// ports are included. Returns 0 for packets without IP.
+/// Returns the Toeplitz hash of the innermost addresses, with the repeated key 0x6d5a. For unfragmented TCP and UDP
+/// packets, the ports are included. Returns 0 for packets without an IP header.
 ///
 /// The hash has only 65536 values, and a sender can choose it through its addresses and ports. Use it to spread load,
 /// never as the key of a table.
@@ -76,7 +76,7 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     half << 16 | half
 }
 
-/// Returns the exclusive OR of a header's words.
+/// Returns the exclusive OR of the words in a field of a header.
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
     let bytes = packet.get(start + field.start..start + field.end).unwrap_or_default();
@@ -84,8 +84,8 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     words.fold(0, |folded, word| folded ^ word)
 }
 
-/// Returns the upper half of the hash of one word, which equals the lower half: every set bit adds the key shifted to
-/// its position.
+/// Returns the upper half of the hash of one word, which equals the lower half. Every set bit contributes the key
+/// shifted to the position of the bit.
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
     nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)
@@ -108,7 +108,7 @@ const NIBBLES: [u16; 16] = {
     nibbles
 };
 
-/// One period of the key by Woo and Park, in which half of the bits are set.
+/// One period of the key proposed by Woo and Park, in which half of the bits are set.
 const KEY: u16 = 0x6d5a;
 
 /// Maximum number of queues.

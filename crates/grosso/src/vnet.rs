@@ -1,7 +1,8 @@
 //! Conversion between a frame's metadata and `virtio_net_hdr`.
 //!
-//! Headers written here are accepted by the kernel (rules V1 to V9). Headers read here come from a kernel or from an
-//! untrusted guest: every field is checked against the frame before use, and each contradiction has a named error.
+//! The kernel accepts the headers that this module writes (rules V1 to V9). The headers that it reads come from a
+//! kernel or from an untrusted guest, so every field is checked against the frame before use. Each contradiction has a
+//! named error.
 //!
 //! ```
 //! use grosso::{LinkType, Meta, Ports, vnet};
@@ -80,7 +81,7 @@ impl core::error::Error for VnetError {}
 pub struct Described {
     /// Virtio header. Its offsets include a VLAN tag that must still be inserted into the frame.
     pub header: VirtioHeader,
-    /// Offset of a checksum field, and the pseudo-header sum to write there in place of the complete checksum.
+    /// Offset of a checksum field, and the pseudo-header sum to write to it in place of the complete checksum.
     pub pseudo_sum: Option<(usize, [u8; 2])>,
 }
 
@@ -155,7 +156,8 @@ fn describe_gso(
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {
-        // A single packet gets no GSO type: a type would remain on it and make some readers fail (rule V9).
+        // A single packet gets no GSO type, because the type would remain with the packet and cause some readers to
+        // fail (rule V9).
         return Ok(());
     }
     let kind = segmentation(stack, &transport, gso.size).ok_or(VnetError::TypeMismatch)?;
@@ -203,7 +205,7 @@ fn describe_tunnel(
     Ok(())
 }
 
-/// Adds the length of a VLAN tag that will be inserted into the frame to all offsets.
+/// Adds the length of a VLAN tag to all offsets, because the tag will be inserted into the frame.
 fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     let moved = |place: u16| place.checked_add(TAG_LEN).ok_or(VnetError::ChecksumOutside);
     header.header_length = moved(header.header_length)?;
@@ -218,7 +220,7 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
 }
 
 /// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. Returns `None`
-/// if this checksum or one around it is not verified, or if its field already holds the pseudo-header sum for another
+/// if this checksum or one around it is not verified, or if its field already holds the pseudo-header sum for a later
 /// step to complete.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
@@ -232,7 +234,7 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     if transport.kind == Kind::Udp && found == 0 {
         return None;
     }
-    // The field already holds the pseudo-header sum: a tunnel's receiver completes it (remote
+    // The field already holds the pseudo-header sum, because the receiver of a tunnel completes the checksum (remote
     // checksum offload).
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
@@ -258,9 +260,9 @@ fn pseudo_sum_to_finish(
 /// IP protocol of TCP.
 const TCP: u8 = 6;
 
-/// Detects a partial checksum that the port cannot report: the innermost checksum field holds the pseudo-header sum, as
-/// a sender with checksum offload writes it. Returns `None` otherwise, or if the field is also a valid complete
-/// checksum, which happens by chance for one packet in 65536.
+/// Detects a partial checksum that the port cannot report. A checksum is partial if the innermost checksum field holds
+/// the pseudo-header sum, which a sender with checksum offload writes. Returns `None` if it does not, or if the value
+/// is also a valid complete checksum, which happens by chance for one packet in 65536.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
@@ -276,7 +278,7 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 /// `stack` is used only for superframes; if the header's type is [`GSO_NONE`], it may be empty.
 ///
 /// # Errors
-/// Returns the contradiction between header and frame.
+/// Returns an error if the header and the frame contradict each other.
 pub fn understand(
     header: &VirtioHeader,
     frame: &[u8],
@@ -291,11 +293,11 @@ pub fn understand(
     understand_gso(header, packet.checksum, frame, link, stack, form)
 }
 
-/// Decodes the virtio header of a packet of `packet_len` bytes into metadata, like [`understand`], if the header's type
-/// is [`GSO_NONE`]. This function keeps its result in registers, for high packet rates.
+/// Decodes the virtio header of a packet of `packet_len` bytes into metadata as [`understand`] does, if the type in the
+/// header is [`GSO_NONE`]. This function returns its result in registers, which is faster at high packet rates.
 ///
 /// # Errors
-/// Returns the contradiction between header and packet.
+/// Returns an error if the header and the packet contradict each other.
 pub fn understand_packet(
     header: &VirtioHeader,
     packet_len: usize,
@@ -326,7 +328,8 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // Provisional metadata: the header after which the frame is segmented depends on whether it is a superframe.
+    // This metadata is provisional, because the header after which the frame is segmented depends on whether the frame
+    // is a superframe.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
@@ -349,8 +352,8 @@ fn understand_gso(
     if segmentation(stack, &transport, cut) != Some(kind) {
         return Err(VnetError::TypeMismatch);
     }
-    // A packet socket reports a superframe in a tunnel like one without a tunnel; only the checksum start shows that
-    // the type refers to the inner headers (rule T12).
+    // A packet socket reports a superframe in a tunnel in the same way as a superframe without a tunnel. Only the
+    // checksum start shows that the type refers to the inner headers (rule T12).
     let is_nested = ip_layers(stack).count() != 1;
     if header.has(FLAG_NEEDS_CHECKSUM) {
         check_place(header, &transport)?;
@@ -373,7 +376,7 @@ fn understand_gso(
         // The header cannot express CWR on every segment (rule V20).
         cwr: Cwr::First,
         partial_members: false,
-        // Rules G8 and V7: the source of the header may be untrusted.
+        // The source of the header may be untrusted (rules G8, V7).
         untrusted: true,
     };
     Ok(Meta { gso: Some(gso), ..packet })
@@ -417,7 +420,7 @@ struct TunnelHeaders {
     bit: u8,
 }
 
-/// Returns the UDP tunnel of a frame with two IP headers; an error if there are more.
+/// Returns the UDP tunnel of a frame with two IP headers. Returns an error if there are more than two.
 fn tunnel(stack: &Stack) -> Option<Result<TunnelHeaders, VnetError>> {
     let transport = transport(stack)?;
     let is_outer = |layer: &&Layer| layer.kind == Kind::Udp && layer.offset < transport.offset;
@@ -465,7 +468,7 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Checks rule V4: the checksum to complete must be the transport header's.
+/// Checks rule V4: the checksum to complete must be the checksum of the transport header.
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);

@@ -1,8 +1,8 @@
 //! Devices to which the interfaces of several captures belong.
 //!
-//! A capture that was written in parts has an interface in each part, and all of them belong to one device: the packets
-//! of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of the
-//! names of their interfaces.
+//! A capture that was written in parts has an interface in each part, and all of them belong to one device, because the
+//! packets of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of
+//! the names of their interfaces.
 
 use super::super::entry::Block;
 
@@ -23,7 +23,7 @@ struct Shown {
     is_continued: bool,
 }
 
-/// Property that distinguishes the interfaces of one capture.
+/// Name or other property that distinguishes the interfaces of a capture.
 #[derive(Debug, PartialEq, Eq)]
 enum Name {
     Text(Vec<u8>),
@@ -49,8 +49,9 @@ impl Devices {
         self.0.push(Shown { member, link_type, name, device: number, is_continued: false });
     }
 
-    /// Determines which earlier interfaces the interfaces of a capture continue, given which captures have ended. Call
-    /// it at the first packet of the capture. If several interfaces match, no interface is continued.
+    /// Determines which earlier interfaces the interfaces of a capture continue, which requires that the captures of
+    /// the earlier ones have ended. Call this function at the first packet of the capture. If several interfaces match,
+    /// no interface is continued.
     pub(super) fn begin(&mut self, member: usize, has_ended: &[bool]) {
         for index in 0..self.0.len() {
             let Shown { link_type, name, .. } = &self.0[index];

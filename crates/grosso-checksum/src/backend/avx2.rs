@@ -1,6 +1,6 @@
 //! 256-bit vectors on x86-64.
 //!
-//! No intrinsics are used: LLVM's code for the safe loop is as fast as hand-written code.
+//! No intrinsics are used, because the code that LLVM generates for the safe loop is as fast as hand-written code.
 
 use super::portable::{copy_body, sum_body};
 
@@ -9,7 +9,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     sum_body(bytes)
 }
 
-/// Copies and sums. The caller has compared the lengths.
+/// Copies and sums bytes. The caller must have checked that the lengths are equal.
 #[target_feature(enable = "avx2")]
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     copy_body(source, destination)

@@ -31,7 +31,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     first.join(second).join(third.join(last)).total()
 }
 
-/// Copies and sums. The caller has compared the lengths.
+/// Copies and sums bytes. The caller must have checked that the lengths are equal.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     let (vectors, rest) = source.as_chunks();
@@ -54,15 +54,15 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     store(last_target, held);
     lanes.add(held);
     lanes.add(load_partial(rest));
-    // The rest is stored together with the bytes before it, because masked stores are slow on some CPUs.
+    // The remaining bytes are stored together with the bytes before them, because masked stores are slow on some CPUs.
     if let (Some(last), Some(target)) = (source.last_chunk(), destination.last_chunk_mut()) {
         store(target, load(last));
     }
     lanes.total()
 }
 
-/// Accumulators of eight lanes, as in the portable loop: the wrapping sum of whole words, and the
-/// sum of their upper halves.
+/// The accumulators of eight lanes. As in the portable loop, they contain the wrapping sum of whole words and the sum
+/// of their upper halves.
 #[derive(Clone, Copy)]
 struct Lanes {
     whole: __m512i,
@@ -107,11 +107,11 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
-/// Loads fewer than 64 bytes, followed by zeros.
+/// Loads fewer than 64 bytes into a vector, and fills the rest of the vector with zeros.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
-    // The remainder does not change the value; it shows the reader and the compiler that the shift is below 64.
+    // The remainder does not change the value; it only shows that the shift is less than 64.
     let mask = (1 << (bytes.len() % VECTOR_BYTES)) - 1;
     // SAFETY: the mask has no bit for a byte at or after `bytes.len()`; the CPU neither reads a byte whose bit is
     // clear, nor faults on it, nor requires alignment.
@@ -127,5 +127,6 @@ fn store(target: &mut [u8; VECTOR_BYTES], words: __m512i) {
 
 const VECTOR_BYTES: usize = 64;
 
-/// Independent chains of additions, so that additions with a latency of one cycle keep up with two loads per cycle.
+/// Number of independent chains of additions, so that additions with a latency of one cycle keep up with two loads per
+/// cycle.
 const CHAINS: usize = 4;

@@ -1,4 +1,4 @@
-//! Loops over long blocks, one per instruction set, and the selection among them.
+//! Loops over long blocks, one for each instruction set, and the selection of one of them.
 //!
 //! Every function here returns a 64-bit sum of little-endian words with end-around carry, which is zero only if every
 //! byte is zero.
@@ -38,7 +38,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Returns the backends that this CPU supports, narrowest first: from [`Backend::Portable`] to [`backend()`].
+    /// Returns the backends that this CPU supports, in ascending order of width, from [`Backend::Portable`] to
+    /// [`backend()`].
     pub fn available() -> impl Iterator<Item = Self> {
         OF_THIS_TARGET.into_iter().filter(|backend| backend.is_available())
     }
@@ -48,7 +49,7 @@ impl Backend {
         unsafe { self.or_portable().sum_detected(bytes) }
     }
 
-    /// Copies and sums. The caller ensures equal lengths.
+    /// Copies and sums bytes. The caller must have checked that the lengths are equal.
     pub(crate) fn copy(self, source: &[u8], destination: &mut [u8]) -> u64 {
         // SAFETY: `or_portable` returns only backends that were detected.
         unsafe { self.or_portable().copy_detected(source, destination) }
@@ -81,7 +82,7 @@ impl Backend {
         }
     }
 
-    /// Copies and sums. The caller has compared the lengths.
+    /// Copies and sums bytes. The caller must have checked that the lengths are equal.
     ///
     /// # Safety
     ///
@@ -116,8 +117,8 @@ impl Backend {
         if self.is_available() { self } else { Self::Portable }
     }
 
-    /// Returns whether this CPU supports the backend. A CPU that supports one backend supports all narrower ones of its
-    /// target.
+    /// Returns whether this CPU supports the backend. A CPU that supports one backend also supports all narrower
+    /// backends of its target.
     #[inline]
     fn is_available(self) -> bool {
         self as u8 <= backend() as u8
@@ -152,7 +153,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Copies and sums a block that is not short. The caller has compared the lengths.
+/// Copies and sums a block that is not short. The caller must have checked that the lengths are equal.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     match chosen() {
         // SAFETY: only a detected backend is ever selected.
@@ -175,7 +176,7 @@ fn copy_unchosen(source: &[u8], destination: &mut [u8]) -> u64 {
     sum
 }
 
-/// Returns the sum of a block as the sum of its spans. The length of a span must be even.
+/// Returns the sum of a block, computed as the sum of its spans. The length of a span must be even.
 #[cold]
 fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u64 {
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
@@ -223,7 +224,8 @@ fn detect() -> Backend {
     }
 }
 
-/// Discriminants of the selected and of the detected backend, or [`NOT_CHOSEN`].
+/// Discriminant of the selected backend, or [`NOT_CHOSEN`]. The next variable is the discriminant of the detected
+/// backend.
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 static DETECTED: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
@@ -233,8 +235,8 @@ const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend:
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
 
-/// Maximum number of bytes passed to a loop at once. Its accumulators hold the sums of 2^27 words, less than 2^33 each
-/// when halves are added, with four bits to spare.
+/// Maximum number of bytes passed to a loop at once. For this many bytes, the accumulators hold the sums of 2^27 words.
+/// Each is less than 2^33 when halves are added, which leaves four bits to spare.
 const SPAN_BYTES: usize = 1 << 30;
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! Observation of checksums, to measure their cost.
 //!
-//! Without an observer this costs no instruction: an observer replaces the selected backend, which every long block
-//! loads anyway.
+//! Without an observer, this costs no instructions: an observer takes the place of the selected backend, which has to
+//! be loaded for every long block anyway.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{CHOSEN, NOT_CHOSEN};
 
-/// Function called for each long block with its length in bytes and the work to do. It must call `work` exactly once;
-/// the duration of that call is the cost of the checksum.
+/// Function that is called for each long block with its length in bytes and the work to do. It must call `work` exactly
+/// once; the duration of that call is the cost of the checksum.
 pub type Observer = fn(bytes: usize, work: &mut dyn FnMut());
 
-/// Sets the observer for every sum, and every copy with sum, of a block of more than 64 bytes, in all threads. `None`
-/// removes it.
+/// Sets the observer, which is called in all threads for every sum of a block of more than 64 bytes, with or without a
+/// copy. `None` removes it.
 ///
-/// Calls in progress in other threads may be missed, or still be observed.
+/// Operations that are in progress in other threads may or may not be observed.
 pub fn observe(observer: Option<Observer>) {
     let pointer = observer.map_or(core::ptr::null_mut(), |observer| observer as *mut ());
     OBSERVER.store(pointer, Ordering::SeqCst);
@@ -29,7 +29,7 @@ pub(super) fn tell(bytes: usize, work: &mut dyn FnMut()) {
     }
 }
 
-/// Runs `choose` unless there is an observer: `choose` selects a backend for all blocks, which would bypass the
+/// Runs `choose` unless there is an observer: `choose` would select a backend for all blocks and thereby bypass the
 /// observer.
 pub(super) fn unless_observed(choose: impl FnOnce()) {
     if observer().is_some() {

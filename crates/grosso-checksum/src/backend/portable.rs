@@ -1,18 +1,18 @@
 //! Safe loops, compiled for the base instruction set of the target.
 
-/// Maximum length in bytes that is summed inline, without selecting a backend: the longest IPv4 or TCP header, and one
-/// step of the widest loop.
+/// Maximum length in bytes that is summed inline, without selecting a backend: this suffices for the longest IPv4 or
+/// TCP header, and is one step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
 
-/// Adds modulo 2^64 - 1; the result is zero only if both operands are zero.
+/// Adds two numbers modulo 2^64 - 1. The result is zero only if both operands are zero.
 #[inline]
 pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
     let (total, carry) = left.overflowing_add(right);
-    // After a carry the total is at most 2^64 - 2.
+    // After a carry, the total is at most 2^64 - 2, so this addition cannot overflow.
     total + carry as u64
 }
 
-/// Sums at most [`SHORT_BYTES`] bytes without a call or a loop, in one step per bit of the length.
+/// Sums at most [`SHORT_BYTES`] bytes without a call or a loop, in one step for each bit of the length.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
@@ -35,11 +35,11 @@ pub(crate) fn short_block(block: &[u8; SHORT_BYTES]) -> u64 {
         total.carrying_add(u64::from_le_bytes(*word), carry)
     };
     let (total, carry) = block.as_chunks().0.iter().fold((0, false), add);
-    // After a carry the total is at most 2^64 - 2.
+    // After a carry, the total is at most 2^64 - 2, so this addition cannot overflow.
     total + u64::from(carry)
 }
 
-/// Adds the words of the next `SIZE` bytes, if `rest` has that many.
+/// Adds the words of the next `SIZE` bytes if `rest` has at least this many.
 #[inline(always)]
 fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     if let Some((block, behind)) = rest.split_first_chunk::<SIZE>() {
@@ -50,10 +50,10 @@ fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     }
 }
 
-/// Copies and sums at most [`SHORT_BYTES`] bytes. The caller has compared the lengths.
+/// Copies and sums at most [`SHORT_BYTES`] bytes. The caller must have checked that the lengths are equal.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    // Overlapping stores of fixed sizes, where `copy_from_slice` would be a call.
+    // Overlapping stores of fixed sizes are used, because `copy_from_slice` would be a call.
     match source.len() {
         33..=SHORT_BYTES => copy_both_ends::<32>(source, destination),
         17..=32 => copy_both_ends::<16>(source, destination),
@@ -64,7 +64,7 @@ pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
     short(source)
 }
 
-/// Copies between `SIZE` and twice `SIZE` bytes.
+/// Copies a number of bytes between `SIZE` and twice `SIZE`.
 #[inline(always)]
 fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
     if let (Some(head), Some(target)) = (source.first_chunk(), destination.first_chunk_mut()) {
@@ -90,8 +90,9 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
 /// Sums many bytes. The compiler vectorizes the loop to the width of the function that it is inlined into, with several
 /// chains of additions.
 ///
-/// Each whole 64-bit word is added to `whole`, which wraps, and its upper half to `upper`, which does not. The sum of
-/// the lower halves is derived at the end: one shift and two additions per word, without separating the halves.
+/// Each whole 64-bit word is added to `whole`, which wraps, and the upper half of the word is added to `upper`, which
+/// does not wrap. The sum of the lower halves is derived at the end. This takes one shift and two additions per word,
+/// and the halves need not be separated.
 #[inline(always)]
 pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
@@ -107,7 +108,8 @@ pub(super) fn sum_body(bytes: &[u8]) -> u64 {
 }
 
 /// Copies and sums piece by piece, so that the sum reads each piece from the L1 cache. A single loop would not be
-/// faster, because LLVM turns its stores into a call to `memcpy`. The caller has compared the lengths.
+/// faster, because LLVM turns its stores into a call to `memcpy`. The caller must have checked that the lengths are
+/// equal.
 #[inline(always)]
 pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
@@ -118,12 +120,13 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, the end of `bytes` of fewer than eight bytes, as one word or a sum of words.
+/// Returns the sum of `rest`, which is the end of `bytes` and has fewer than eight bytes, as one word or a sum of
+/// words.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        // Loads the last eight bytes and shifts out the bytes that were already counted. Two shifts are needed, because
-        // a shift by 64, for an empty rest, is not defined.
+        // This loads the last eight bytes and shifts out the bytes that have already been summed. Two shifts are needed
+        // because `rest` may be empty, and a shift by 64 is not defined.
         return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
     }
     let mut rest = rest;
@@ -139,6 +142,6 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     total + rest.first().map_or(0, |&byte| u64::from(byte))
 }
 
-/// Number of bytes copied before they are summed: even, so that no sum starts at an odd offset, and small enough that
-/// source and copy fit into the smallest L1 caches in use (32 KiB).
+/// Number of bytes that are copied before they are summed. It is even, so that no sum starts at an odd offset, and
+/// small enough that the source and the copy fit into the smallest L1 caches in use (32 KiB).
 const PIECE_BYTES: usize = 8 << 10;

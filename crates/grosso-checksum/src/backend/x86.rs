@@ -25,17 +25,18 @@ pub(super) fn detect() -> Backend {
     }
 }
 
-/// CPUID leaf of structured extended features.
+/// CPUID leaf for structured extended features.
 const FEATURES_LEAF: u32 = 7;
 
-/// Leaf 1, ECX: OSXSAVE and AVX.
+/// Bits of leaf 1, ECX: OSXSAVE, and AVX in the next constant.
 const OSXSAVE: u32 = 1 << 27;
 const AVX: u32 = 1 << 28;
 
-/// Leaf 7, EBX: AVX2; AVX512F with AVX512BW.
+/// Bits of leaf 7, EBX: AVX2, and AVX512F with AVX512BW in the next constant.
 const AVX2: u32 = 1 << 5;
 const AVX512: u32 = 1 << 16 | 1 << 30;
 
-/// XCR0: SSE and AVX state; for AVX-512 also the mask registers and both halves of the 512-bit registers.
+/// Bits of XCR0 for the SSE and AVX state. The bits for AVX-512 also include the mask registers and both halves of the
+/// 512-bit registers.
 const SAVED_YMM: u64 = 0b110;
 const SAVED_ZMM: u64 = 0b1110_0110;

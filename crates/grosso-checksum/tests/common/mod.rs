@@ -1,7 +1,7 @@
 //! The loop printed in RFC 1071 section 4.1, and test data for it.
 
-/// Returns the value of the checksum field. A port of the C code, statement by statement, except that words are
-/// assembled as a big-endian CPU would load them.
+/// Returns the value of the checksum field. The function is a port of the C code, statement by statement, except that
+/// words are assembled as a big-endian CPU would load them.
 pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     let mut sum: u64 = 0;
     let mut count = data.len();
@@ -20,7 +20,7 @@ pub(crate) fn rfc_1071(data: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Returns pseudo-random bytes, the same in every run (xorshift64*).
+/// Returns pseudo-random bytes, which are the same in every run (xorshift64*).
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut bytes = Vec::with_capacity(len + 8);

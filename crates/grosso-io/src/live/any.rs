@@ -1,5 +1,5 @@
-//! Any live port, chosen at run time. Paths between any two kinds of ports therefore have one type, instead of one type
-//! per pair of kinds.
+//! A live port of any kind, chosen at run time. With this type, all paths have the same type, instead of one type for
+//! each pair of kinds.
 
 use std::{io, os::fd::RawFd};
 
@@ -17,27 +17,27 @@ use super::{VhostOptions, VhostPort};
 use super::{XdpPort, XdpPortOptions};
 use crate::{delegate_port, port::Port};
 
-/// Type, name and options of a port to open.
+/// Device or socket to open as a port, with its options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Opening {
-    /// A TUN or TAP device, which is created unless it exists.
+    /// A TUN or TAP device, which is created if it does not exist.
     Tun {
         /// Interface name; the kernel replaces `%d` with a number.
         name: String,
         /// Ethernet for a TAP device, IP for a TUN device.
         layer: Layer,
-        /// Options of the port; `multi_queue` is set from the number of queues.
+        /// Options of the port; `multi_queue` is ignored, because it follows from the number of queues.
         options: TapOptions,
     },
     /// A queue of a TUN or TAP device that another program opened, as an inherited descriptor.
     Passed {
-        /// Descriptor number; the descriptor stays open.
+        /// Number of the descriptor, which stays open.
         number: RawFd,
         /// Options of the port.
         options: TapOptions,
     },
-    /// An interface through packet sockets.
+    /// An interface, accessed through packet sockets.
     Packet {
         /// Interface name.
         name: String,
@@ -49,7 +49,7 @@ pub enum Opening {
     /// A vhost-user network device of a VM.
     #[cfg(feature = "vhost")]
     Vhost(VhostOptions),
-    /// Queues of an interface through AF_XDP sockets.
+    /// Queues of an interface, accessed through AF_XDP sockets.
     #[cfg(all(target_os = "linux", feature = "xdp"))]
     Xdp {
         /// Interface name.
@@ -63,7 +63,8 @@ impl Opening {
     /// Opens `queues` queues of the device in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from the ports; [`io::ErrorKind::InvalidInput`] for more than one queue of an inherited descriptor.
+    /// Returns any error from the ports, and [`io::ErrorKind::InvalidInput`] if an inherited descriptor is to have more
+    /// than one queue.
     pub fn open(&self, queues: usize) -> io::Result<Vec<LivePort>> {
         match self {
             Self::Tun { name, layer, options } => open_tun(name, *layer, *options, queues),
@@ -100,25 +101,25 @@ impl Opening {
     }
 }
 
-/// One queue of any live port.
+/// One queue of a live port of any kind.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LivePort {
     /// A TUN or TAP device.
     Tun(TapPort),
-    /// An interface through packet sockets.
+    /// An interface, accessed through packet sockets.
     Packet(PacketPort),
     /// A Unix socket.
     Unix(Box<UnixPort>),
     /// A vhost-user network device of a VM.
     #[cfg(feature = "vhost")]
     Vhost(Box<VhostPort>),
-    /// An interface through an AF_XDP socket.
+    /// An interface, accessed through an AF_XDP socket.
     #[cfg(all(target_os = "linux", feature = "xdp"))]
     Xdp(XdpPort),
 }
 
-/// Evaluates an expression for the port of any kind.
+/// Evaluates an expression for the port, whatever its kind.
 macro_rules! with {
     ($self:expr, $port:ident => $result:expr) => {
         match $self {
@@ -143,7 +144,7 @@ impl LivePort {
     /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         match self {
             Self::Tun(port) => Ok(port.stats()),
@@ -170,7 +171,7 @@ fn open_tun(
 ) -> io::Result<Vec<LivePort>> {
     options.multi_queue = queues > 1;
     let first = match TapPort::open(name, layer, &options) {
-        // A device that was created for several queues accepts only callers with multi-queue support, even for one
+        // A device that was created for several queues can be opened only with the multi-queue flag, even for one
         // queue.
         Err(error) if queues == 1 && ErrorClass::of(&error) == ErrorClass::Malformed => {
             options.multi_queue = true;

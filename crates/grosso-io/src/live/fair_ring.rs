@@ -1,16 +1,16 @@
-//! A receive ring that drops frames of greedy flows before it is full, so that there is room for other flows.
+//! A receive ring that drops frames of greedy flows before it is full, so that other flows still find free slots.
 
 use grosso::fair::FairShare;
 use grosso_sys::packet::{ReceiveRing, RingFrame};
 
-/// A receive ring. When only its reserve is free, it tracks the flows of its frames.
+/// A receive ring. Only while nothing but its reserve is free does it track the flows of its frames.
 #[derive(Debug)]
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,
     fair: Option<Box<FairShare>>,
-    /// Frames of greedy flows that were dropped.
+    /// Number of frames of greedy flows that were dropped.
     pub(super) shed: u64,
-    /// Number of frames to receive before the next check whether only the reserve is left.
+    /// Number of frames to receive before checking again whether only the reserve is free.
     until_look: usize,
 }
 
@@ -37,7 +37,7 @@ impl FairRing {
         fair.shed(kept, now_ns);
     }
 
-    /// Returns the next frame that is not dropped.
+    /// Returns the next frame that was not selected to be dropped.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<RingFrame> {
         loop {
@@ -67,7 +67,8 @@ fn kept(slots: usize) -> usize {
     slots - (slots / 2).min(RESERVE_MAX)
 }
 
-/// Number of slots reserved for other flows in a long ring: the 1500-byte packets of 1.3 ms at 10 Gb/s.
+/// Number of slots reserved for other flows in a long ring. They hold the 1500-byte packets that arrive in 1.3 ms at 10
+/// Gb/s.
 const RESERVE_MAX: usize = 1024;
 /// Number of checks of the reserve per pass through the ring. More checks would cost time, because the kernel's write
 /// position is not in the cache.

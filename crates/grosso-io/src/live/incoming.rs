@@ -1,4 +1,4 @@
-//! Ingress from a device: the frames of one poll, and their metadata from a virtio header.
+//! Reception from a device: reads the frames of one poll, and decodes their metadata from the virtio headers.
 
 use grosso::{
     Frame, Meta,
@@ -16,7 +16,8 @@ use crate::{
     port::PortError,
 };
 
-/// Receiver of frames, each of which is read into a buffer, after its virtio header.
+/// Receives frames from a device that precedes each frame with a virtio header. Header and frame are read into one
+/// buffer.
 #[derive(Debug)]
 pub(super) struct FrameReceiver {
     pub(super) incoming: Incoming,
@@ -28,7 +29,8 @@ pub(super) struct FrameReceiver {
 /// Result of reading one frame for a [`FrameReceiver`].
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// A buffer, and the number of bytes that the device has written into it or had to write.
+    /// A buffer with a frame, and the length of the frame in bytes, which exceeds the buffer if the frame was
+    /// truncated.
     Frame(Vec<u8>, usize),
     /// A frame that was lost.
     Lost,
@@ -38,14 +40,15 @@ pub(super) enum Arrival {
 
 impl FrameReceiver {
     /// Creates a receiver of frames of at most `frame_bytes_max` bytes. A call of [`Self::receive`] ends with the frame
-    /// that reaches `packets_max` packets.
+    /// that brings the number of packets to `packets_max`.
     pub(super) fn new(incoming: Incoming, frame_bytes_max: usize, packets_max: usize) -> Self {
         let bytes_max = incoming.header_len() + frame_bytes_max;
-        // One byte more reveals frames that are too long.
+        // One more byte is read, to recognize frames that are too long.
         Self { incoming, buffers: Buffers::new(bytes_max + 1), bytes_max, packets_max }
     }
 
-    /// Passes on at most `max` frames, and returns the number of frames that arrived. `next` reads one frame.
+    /// Passes at most `max` frames to `each`, and returns the number of frames that arrived, including dropped ones.
+    /// `next` reads one frame.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -91,7 +94,7 @@ impl FrameReceiver {
     }
 }
 
-/// Returns the approximate number of packets in a frame, counting headers as payload.
+/// Returns the approximate number of packets in a frame. Headers are counted as payload.
 fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     match frame.meta.gso.map(|gso| gso.size) {
         Some(GsoSize::Every(size) | GsoSize::Fragments(size)) => {
@@ -101,7 +104,7 @@ fn packets_of(frame: &Frame<PortBuffer>) -> usize {
     }
 }
 
-/// Parser of the virtio headers of received frames. It trusts no field.
+/// Parser of the virtio headers of received frames. No field is trusted.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) link: LinkType,
@@ -143,8 +146,8 @@ impl Incoming {
         understand(&header, frame, self.link, &self.stack, form)
     }
 
-    /// Works like [`Self::understand_apart`], for a frame that is not a superframe; returns `None` for a superframe, or
-    /// without a virtio header.
+    /// Works like [`Self::understand_apart`], but only for single packets. Returns `None` for a superframe, or if the
+    /// device has no virtio headers.
     #[inline(always)]
     pub(super) fn understand_packet_apart(
         &self,

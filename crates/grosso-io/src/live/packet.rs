@@ -1,4 +1,4 @@
-//! An interface through packet sockets: a mapped ring to receive, batches to send.
+//! A port that accesses an interface through packet sockets. It receives from a mapped ring and sends in batches.
 
 use std::{
     io,
@@ -42,25 +42,28 @@ use crate::{
 pub struct PacketOptions {
     /// Whether frames have virtio headers. Without them, only packets with complete checksums can be sent.
     pub virtio_header: bool,
-    /// Offloads that may be passed to the interface's driver, limited to the offloads that packet sockets support.
+    /// Offloads that may be passed to the interface's driver. Offloads that packet sockets do not support are ignored.
     pub transmit: Features,
-    /// Number of slots of the receive ring. `None` chooses 4096 slots for packets of 1500 bytes (7 MiB), fewer for
-    /// longer packets, and 2048 for superframes.
+    /// Number of slots of the receive ring. `None` chooses 4096 slots for packets of 1500 bytes (7 MiB), fewer slots
+    /// for longer packets, and 2048 slots for superframes.
     pub slots: Option<usize>,
-    /// Slot length in bytes, as [`RingLayout::slot_bytes`]. `None` chooses the interface's MTU if superframes may queue
-    /// in the socket buffer (64 MiB, which requires `CAP_NET_ADMIN` of the host), otherwise the length of a superframe.
-    /// A longer frame is dropped if the socket buffer has no room.
+    /// Slot length in bytes; see [`RingLayout::slot_bytes`]. With `None`, slots have the length of the interface's MTU
+    /// if the socket buffer can be enlarged to 64 MiB to hold superframes, which requires `CAP_NET_ADMIN` on the host.
+    /// Otherwise they have the length of a superframe. A frame longer than a slot is dropped if the socket buffer has
+    /// no room for it.
     pub slot_bytes: Option<usize>,
     /// Whether to drop frames of flows above their fair share when only half of the ring is free (1024 slots of a long
-    /// ring), so that there is room for other flows.
+    /// ring), so that slots remain for other flows.
     pub fair: bool,
-    /// Whether to send batches from a mapped ring, if the kernel supports it, otherwise with `sendmmsg(2)`.
+    /// Whether to send batches from a mapped ring if the kernel supports this. Otherwise they are sent with
+    /// `sendmmsg(2)`.
     pub transmit_ring: bool,
-    /// Number of slots of the transmit ring, a power of two: the maximum number of packets that the driver holds.
+    /// Number of slots of the transmit ring, a power of two. This is the maximum number of packets that the driver
+    /// holds.
     pub transmit_slots: usize,
     /// Whether to bypass the queueing discipline and send directly to the driver.
     pub qdisc_bypass: bool,
-    /// Whether to receive no frames, because another socket of the interface does.
+    /// Whether to receive no frames, because another socket receives the frames of the interface.
     pub transmit_only: bool,
     /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
@@ -71,7 +74,8 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Returns options for superframes in both directions, and a receive ring for 5 ms of 1500-byte packets at 10 Gb/s.
+    /// Returns options for superframes in both directions, and a receive ring that holds the 1500-byte packets of 5 ms
+    /// at 10 Gb/s.
     fn default() -> Self {
         Self {
             virtio_header: true,
@@ -110,14 +114,14 @@ pub struct PacketPort {
     device: Device,
     incoming: Incoming,
     malformed: u64,
-    /// Time of the next check whether an interface that is down still exists, in nanoseconds.
+    /// Time in nanoseconds at which to check again whether an interface that is down still exists.
     look_ns: Option<u64>,
     tx_offload: TxOffload,
 }
 
 impl PacketPort {
     /// Opens an Ethernet interface in the calling thread's network namespace. The interface must be up to receive
-    /// frames. Frames for other hosts are received only if the interface accepts them (promiscuous mode).
+    /// frames. Frames for other hosts are received only if the interface accepts such frames (promiscuous mode).
     ///
     /// # Errors
     /// Returns the errors of [`grosso_sys::packet::PacketSocketBuilder::bind`].
@@ -163,10 +167,10 @@ impl PacketPort {
         self.name.as_str()
     }
 
-    /// Returns the number of the fanout group that shares the interface's frames; `None` without fanout.
+    /// Returns the number of the fanout group that shares the interface's frames; `None` if no fanout is configured.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         self.ring.ring.fanout_group()
     }
@@ -174,7 +178,7 @@ impl PacketPort {
     /// Returns the counters of this port, including frames that the kernel dropped because a buffer was full.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn stats(&mut self) -> io::Result<LiveStats> {
         let drops = u64::from(self.ring.ring.take_statistics()?.drops);
         let malformed = self.ring.ring.malformed();
@@ -187,7 +191,8 @@ impl PacketPort {
         Ok(*stats)
     }
 
-    /// Passes on a frame from its slot, or from the socket's queue if it is longer, unless it is dropped.
+    /// Passes a frame to `each` unless the frame is dropped. A frame that is longer than its slot is read from the
+    /// socket's queue.
     #[inline]
     fn take(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         if frame.truncated() {
@@ -206,7 +211,7 @@ impl PacketPort {
         }
     }
 
-    /// Passes on a superframe from its slot, or a frame of a socket without virtio headers.
+    /// Passes on a frame in its slot, if it is a superframe or the socket has no virtio headers.
     #[inline(never)]
     fn take_superframe(&mut self, frame: RingFrame, each: &mut dyn FnMut(Frame<PortBuffer>)) {
         let meta = self.understand(frame.virtio_header(), frame.as_ref(), frame.status());
@@ -219,7 +224,7 @@ impl PacketPort {
         }
     }
 
-    /// Reads a frame whose slot, with this status, contains only the start of the frame.
+    /// Reads a whole frame if its slot contains only the start of the frame. `status` is the status of the slot.
     #[inline(never)]
     fn take_long(&mut self, status: Status) -> Option<Frame<PortBuffer>> {
         if !status.kept() {
@@ -267,8 +272,8 @@ impl PacketPort {
         }
     }
 
-    /// Returns the metadata from the slot's checksum state, for sockets without virtio headers. That state does not
-    /// show which checksum is partial.
+    /// Derives the metadata from the checksum state of the slot, for sockets without virtio headers. The checksum state
+    /// does not show which checksum is partial.
     #[inline(never)]
     fn status(&mut self, frame: &[u8], status: Status) -> Meta {
         let checksum = if status.checksum_not_ready() {
@@ -281,7 +286,7 @@ impl PacketPort {
         Meta { checksum, ..Meta::default() }
     }
 
-    /// Checks why no frames arrive: the interface may be down, which the socket reports once, or
+    /// Checks why no frames arrive. The interface may be down, which the socket reports once, or it may have been
     /// removed, which is an error.
     fn check(&mut self, now_ns: u64) -> Result<(), PortError> {
         let error = self.ring.ring.take_error();
@@ -373,7 +378,7 @@ impl Port for PacketPort {
     }
 }
 
-/// Opens the receive ring, with slots for packets if superframes may wait in the socket's queue.
+/// Opens the receive ring. If superframes may wait in the socket's queue, the slots are only as long as packets.
 fn open_ring(
     socket: PacketSocketBuilder,
     control: &Control,
@@ -408,15 +413,16 @@ fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }
 
-/// Returns the layout for packets of this MTU and their headers: 4096 slots for common packets, at least 1024 for
-/// longer ones.
+/// Returns the layout for packets of this MTU and their headers: 4096 slots for packets of common lengths, and at least
+/// 1024 slots for longer packets.
 fn layout_of(mtu: usize) -> RingLayout {
     let usual = RingLayout::PACKETS;
     let wanted = mtu.saturating_add(SLOT_HEADERS_BYTES).clamp(usual.slot_bytes, SLOT_BYTES_MAX);
     RingLayout::fitting(wanted, (usual.slot_bytes * usual.slots / wanted).max(SLOTS_MIN))
 }
 
-/// Returns the features that a packet socket can express; its header has no fields for tunnels (rule V21).
+/// Returns the features that the virtio header of a packet socket can express. The header has no fields for tunnels
+/// (rule V21).
 fn possible(form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -433,18 +439,21 @@ fn possible(form: Option<Form>) -> Features {
 /// Interval between checks of an interface that is down, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Size in bytes of the socket's queue for long frames, including the kernel's bookkeeping, for which the kernel
-/// doubles the requested size. It holds the superframes of 30 ms at 10 Gb/s. Only waiting frames take memory.
+/// doubles the requested size. The queue can hold the superframes that arrive in 30 ms at 10 Gb/s. It takes memory only
+/// for frames that are waiting.
 const LONG_QUEUE_BYTES: usize = 64 << 20;
-/// Buffer size for a virtio header and the longest superframe with its tags.
+/// Size in bytes of a buffer for a virtio header and the longest superframe with its tags.
 const LONG_BYTES: usize = 66 << 10;
-/// Number of slots for superframes if they may not wait in the queue: the superframes of 100 ms at 10 Gb/s, or the
-/// 1500-byte packets of 2.5 ms.
+/// Number of slots for superframes if they may not wait in the queue. The slots hold the superframes that arrive in 100
+/// ms at 10 Gb/s, or the 1500-byte packets that arrive in 2.5 ms.
 const SUPERFRAME_SLOTS: usize = 2048;
 /// Minimum number of slots for packets.
 const SLOTS_MIN: usize = 1024;
-/// Maximum slot length for packets in bytes: for longer packets the cost of a system call matters less.
+/// Maximum slot length for packets in bytes: the longer the packets, the less the cost of a system call per packet
+/// matters.
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a slot besides the packet: the kernel's header, the virtio header, Ethernet and tags.
+/// Number of bytes of a slot that are needed in addition to the packet, for the kernel's header, the virtio header, the
+/// Ethernet header and tags.
 const SLOT_HEADERS_BYTES: usize = 160;
-/// Default number of slots of a transmit ring: packets of 1500 bytes in 0.3 ms at 10 Gb/s.
+/// Default number of slots of a transmit ring: it holds the 1500-byte packets of 0.3 ms at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

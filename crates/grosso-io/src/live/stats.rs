@@ -12,7 +12,7 @@ reasons! {
         ReceiveTruncated = "rx_truncated",
         /// The kernel dropped a frame that its own virtio header cannot express (rule V20).
         ReceiveInexpressible = "rx_inexpressible",
-        /// The kernel dropped a frame because the receive ring was full; a larger `rx` makes it longer.
+        /// The kernel dropped a frame because the receive ring was full; a larger `rx` makes the ring longer.
         ReceiveRingFull = "rx_ring_full",
         /// A frame was dropped from a receive ring that ran full, because its flow exceeded its fair share; a larger
         /// `rx` makes the ring longer.
@@ -92,7 +92,7 @@ impl LiveStats {
         events.chain(refused)
     }
 
-    /// Returns the sum of two sets of counters, for example of a device's two halves.
+    /// Returns the sums of two sets of counters, for example of the two halves of a device.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let sum = |to: &mut [u64], from: &[u64]| {

@@ -1,4 +1,4 @@
-//! TUN and TAP devices: the network stack of this host behind a file descriptor.
+//! Ports for TUN and TAP devices, which connect to the network stack of this host.
 
 use std::{
     collections::VecDeque,
@@ -33,17 +33,18 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TapOptions {
-    /// Longest virtio header to request; a kernel that does not support it gets the next shorter one.
+    /// Longest virtio header to use. If the kernel does not support it, the longest header that it does support is
+    /// used.
     pub header: Form,
-    /// Offloads of frames written to the device, limited to the offloads that the kernel supports.
+    /// Offloads of frames written to the device, except those that the kernel does not support.
     pub transmit: Features,
-    /// Offloads of frames received from the stack, as set by `ethtool -K` on the device, limited to the offloads that
-    /// the kernel supports.
+    /// Offloads of frames received from the stack, except those that the kernel does not support. They correspond to
+    /// `ethtool -K` on the device.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
-    /// Whether the device outlives its last queue. `None` keeps the setting of an existing device; a new device is not
-    /// persistent.
+    /// Whether the device continues to exist after its last queue is closed. `None` keeps the setting of an existing
+    /// device; a new device is then not persistent.
     pub persistent: Option<bool>,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -52,7 +53,8 @@ pub struct TapOptions {
 }
 
 impl Default for TapOptions {
-    /// Returns options with all offloads of the kernel and the 12-byte header, which all kernels support.
+    /// Returns options with all offloads that the kernel supports, and with the 12-byte header, which every kernel
+    /// supports.
     fn default() -> Self {
         Self {
             header: Form::Buffers,
@@ -100,11 +102,11 @@ pub struct TapWriter {
 }
 
 impl TapPort {
-    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace: a TAP device for
-    /// [`Layer::Ethernet`], a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
+    /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. This is a TAP device
+    /// for [`Layer::Ethernet`] and a TUN device for [`Layer::Ip`]. The kernel replaces `%d` in the name with a number.
     ///
     /// # Errors
-    /// Errors from [`TunBuilder::open`].
+    /// Returns any error from [`TunBuilder::open`].
     pub fn open(name: &str, layer: Layer, options: &TapOptions) -> io::Result<Self> {
         let name = InterfaceName::new(name)?;
         let builder = match layer {
@@ -119,7 +121,7 @@ impl TapPort {
     /// and are set from the options.
     ///
     /// # Errors
-    /// Errors from [`Tun::adopt`].
+    /// Returns any error from [`Tun::adopt`].
     pub fn adopt(file: OwnedFd, options: &TapOptions) -> io::Result<Self> {
         Self::new(Tun::adopt(file)?, options)
     }
@@ -157,7 +159,7 @@ impl TapPort {
         Ok(Self { reader, writer: TapWriter { tun, device: Device::new(features), tx_offload } })
     }
 
-    /// Returns the two halves of the port, which may be used on two threads. The queue stays open until both are
+    /// Returns the two halves of the port, which may be used on two threads. The queue stays open until both halves are
     /// dropped.
     #[must_use]
     pub fn split(self) -> (TapReader, TapWriter) {
@@ -208,7 +210,7 @@ impl TapReader {
         self.receiver.incoming.form
     }
 
-    /// Returns the offloads of received frames, see [`TapPort::receive_features`].
+    /// Returns the offloads of received frames; see [`TapPort::receive_features`].
     #[must_use]
     pub fn features(&self) -> Features {
         self.receive
@@ -220,10 +222,10 @@ impl TapReader {
         &self.stats
     }
 
-    /// Receives at most `max` frames, see [`Port::receive`].
+    /// Receives at most `max` frames, as [`Port::receive`] does.
     ///
     /// # Errors
-    /// See [`Port::receive`].
+    /// Returns the same errors as [`Port::receive`].
     pub fn receive(
         &mut self,
         max: usize,
@@ -239,7 +241,7 @@ impl TapReader {
             buffers.put_back(bytes);
             match ErrorClass::of(&error) {
                 ErrorClass::Later => Ok(Arrival::Nothing),
-                // The packet is lost, because the header cannot express it (rule V20).
+                // The packet is lost, because the virtio header cannot express its metadata (rule V20).
                 ErrorClass::Malformed => {
                     stats.count(LiveEvent::ReceiveInexpressible, 1);
                     Ok(Arrival::Lost)
@@ -353,7 +355,7 @@ impl Wire for TunWire<'_> {
     }
 }
 
-/// Sets the longest header format that the kernel accepts, up to the wanted one.
+/// Sets the longest header format that is accepted by the kernel and not longer than `wanted`.
 fn choose_form(tun: &Tun, wanted: Form) -> io::Result<Option<Form>> {
     if tun.header_bytes()? == 0 {
         return Ok(None);
@@ -401,9 +403,9 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
         | Features::TCP_SEGMENTATION
         | Features::TCP_ECN_SEGMENTATION
         | Features::TCP6_SEGMENTATION
-        // The receiving stack ignores the identification of packets that are not fragmented.
+        // The stack ignores the identification of received packets that are not fragmented.
         | Features::TCP_MANGLEID_SEGMENTATION
-        // The kernel checks superframes from this source (rule V7).
+        // The kernel checks superframes that come from this device (rule V7).
         | Features::GSO_ROBUST;
     for (offload, feature) in [
         (Offloads::UDP, Features::UDP_SEGMENTATION),
@@ -431,7 +433,7 @@ fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) 
         (Offloads::UDP_TUNNEL, Features::UDP_TUNNEL_SEGMENTATION),
         (Offloads::UDP_TUNNEL_CHECKSUM, Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION),
     ] {
-        // Each offload requires the previous ones (rule V30), and is omitted if one of them is.
+        // Each offload requires the offloads before it (rule V30), so it is omitted if one of these is.
         let needed = match feature {
             Features::CHECKSUM_GENERIC => Features::NONE,
             Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION => Features::UDP_TUNNEL_SEGMENTATION,

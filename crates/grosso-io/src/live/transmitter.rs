@@ -1,5 +1,5 @@
-//! Egress of an interface: packets in batches through a mapped ring, frames longer than the MTU
-//! through a socket.
+//! Transmission to an interface: packets are sent in batches through a mapped ring, frames longer than the MTU through
+//! a socket.
 
 use std::{
     collections::VecDeque,
@@ -20,20 +20,20 @@ use super::{
     tx_offload::{Queued, Wire},
 };
 
-/// Sender that passes frames in order, each to the ring or to the socket.
+/// Passes each frame to the ring or to the socket, and keeps the order of the frames.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,
-    /// Maximum frame length for the ring in bytes, including the virtio header. The kernel checks frames of the socket
-    /// against the MTU, but not frames of the ring.
+    /// Maximum frame length for the ring in bytes, including the virtio header. The kernel checks frames that are sent
+    /// through the socket against the MTU, but not frames in the ring.
     ring_bytes_max: usize,
     /// Maximum frame length without tags that the device accepted when it was opened, in bytes.
     frame_bytes_max: usize,
-    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). It drops more packets although the socket
-    /// has room.
+    /// Whether the queue of the device dropped the last packet (`ENOBUFS`). Further packets would also be dropped,
+    /// although the socket has room.
     drops: bool,
-    /// Number of sends through the socket that first check for room, because the send buffer was full. Behind a slow
-    /// link it is full again after every few frames.
+    /// Number of remaining sends through the socket that first check for room. The check starts when the send buffer
+    /// has been full, because behind a slow link it is soon full again.
     careful_sends: u32,
     socket: PacketSocket,
 }
@@ -51,7 +51,7 @@ impl Transmitter {
         let slot_bytes = slot_bytes.clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
         let layout = slots.map(|slots| RingLayout::fitting(slot_bytes, slots));
         let ring = match layout.map(|layout| builder.bind_transmit_ring(name, layout)) {
-            // The kernel has no transmit rings or no memory for one: `has_ring` is false.
+            // The kernel does not support transmit rings or has no memory for one, so `has_ring` is false.
             Some(Err(error))
                 if matches!(
                     ErrorClass::of(&error),
@@ -89,7 +89,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends packets through the socket if it has room, see [`PacketSocket::send_batch`].
+    /// Sends packets through the socket if it has room; see [`PacketSocket::send_batch`].
     fn send_by_socket(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         if self.careful_sends > 0 {
             if !self.socket.wait_for_room(Duration::ZERO)? {
@@ -136,8 +136,8 @@ impl Wire for Transmitter {
         sent
     }
 
-    /// Returns the event for a frame that is too long. The kernel leaves a packet socket room for an 802.1Q tag, and
-    /// for no other tag.
+    /// Returns the event for a frame that is too long. Beyond the MTU, the kernel permits a packet socket only an
+    /// 802.1Q tag.
     fn too_long(&self, frame: &[u8]) -> LiveEvent {
         let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
         let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
@@ -152,16 +152,17 @@ impl Wire for Transmitter {
     }
 }
 
-/// Number of frames of one batch, which one call sends.
+/// Maximum number of frames in a batch, which one call sends.
 pub(super) const BATCH: usize = 64;
-/// Number of sends through a socket that check for room first after its send buffer was full: less than 1 % of the
-/// sends behind a slow link are refused.
+/// Number of sends through a socket that check for room first after the send buffer has been full. With this number,
+/// less than 1 % of the sends behind a slow link are refused.
 const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;
-/// Upper bound of the bytes that the kernel reserves in a slot.
+/// Upper bound of the number of bytes that the kernel reserves in a slot.
 const SLOT_HEADER_BYTES: usize = 64;
 /// Minimum slot length in bytes, for Ethernet's usual MTU.
 const SLOT_BYTES_MIN: usize = 1664;
-/// Maximum slot length in bytes, for jumbo frames. For longer frames the cost of a system call matters less.
+/// Maximum slot length in bytes, for jumbo frames. The longer the frames, the less the cost of a system call per frame
+/// matters.
 const SLOT_BYTES_MAX: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! Egress to a device: virtio headers, a queue of frames for which the kernel has no room, and the
-//! handling of refused frames.
+//! Transmission to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
+//! that the kernel refuses.
 
 use std::{
     collections::VecDeque,
@@ -28,13 +28,15 @@ pub(crate) trait Wire {
     /// Sends one frame from its parts.
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Sends frames from the front of the queue and returns their number. An error concerns the first frame.
+    /// Sends frames from the front of the queue and returns the number of frames sent. An error concerns the first
+    /// frame.
     fn send_some(&mut self, frames: &VecDeque<Queued>) -> io::Result<usize> {
         let Some(first) = frames.front() else { return Ok(0) };
         self.send(&[IoSlice::new(&first.bytes)]).map(|()| 1)
     }
 
-    /// Returns the event for the loss of a frame, without its virtio header, that was too long.
+    /// Returns the event to count for a frame that was lost because it was too long. `_frame` does not include the
+    /// virtio header.
     fn too_long(&self, _frame: &[u8]) -> LiveEvent {
         LiveEvent::TransmitTooLong
     }
@@ -48,7 +50,7 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Egress of a device, which prepares frames, and queues frames for which the kernel has no room.
+/// Prepares frames for a device, and queues frames for which the kernel has no room.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,
@@ -69,7 +71,7 @@ pub(crate) struct TxOffload {
 
 /// A frame whose first bytes are in [`TxOffload::head`].
 struct Prepared {
-    /// Bytes of the first slice that are in `head`.
+    /// Number of bytes of the first slice that were copied to `head`.
     copied: usize,
     /// The metadata of the frame as sent.
     meta: Meta,
@@ -128,19 +130,20 @@ impl TxOffload {
         };
         match ErrorClass::of(&error) {
             ErrorClass::Later => return Ok(Transmitted::NoRoom),
-            // The device failed. The frame is not accepted, so that the caller may offer it to another one.
+            // The device failed. The frame is not accepted, so that the caller may offer it to another device.
             ErrorClass::Gone | ErrorClass::Other => return Err(error),
             _ => {}
         }
         self.enqueue_prepared(slices, prepared);
         self.refused(error, wire)?;
-        // The frame counts as accepted even if its packets are lost: a failed device reports its error again.
+        // The frame counts as accepted even if its packets are lost. If the device has failed, the next call reports
+        // the error.
         let _ = self.flush(wire);
         Ok(Transmitted::Taken)
     }
 
-    /// Queues a copy of a frame for [`TxOffload::flush`]. A frame that a virtio header cannot
-    /// describe is dropped with a counter; a superframe only if it cannot be segmented either.
+    /// Queues a copy of a frame for [`TxOffload::flush`]. A frame that a virtio header cannot describe is dropped and
+    /// counted. A superframe is dropped only if it cannot be segmented either.
     pub(crate) fn enqueue(&mut self, slices: &[&[u8]], meta: &Meta) {
         match self.prepare(slices, meta) {
             Ok(prepared) => self.enqueue_prepared(slices, prepared),
@@ -156,8 +159,8 @@ impl TxOffload {
         }
     }
 
-    /// Sends queued frames. A superframe that the kernel refuses is segmented; another frame is dropped with a counter.
-    /// In both cases, the frames after it are still sent.
+    /// Sends queued frames. A superframe that the kernel refuses is segmented; any other refused frame is dropped and
+    /// counted. The frames after it are sent in both cases.
     pub(crate) fn flush(&mut self, wire: &mut impl Wire) -> io::Result<Transmitted> {
         while !self.queue.is_empty() {
             match wire.send_some(&self.queue) {
@@ -187,7 +190,7 @@ impl TxOffload {
         self.queue.front().map_or(0, |frame| frame.bytes.len())
     }
 
-    /// Returns the known features of the device.
+    /// Returns the features that the device is known to support.
     pub(crate) fn features(&self) -> Features {
         self.features
     }
@@ -229,7 +232,8 @@ impl TxOffload {
         Ok(())
     }
 
-    /// Returns the rarest feature that a refused superframe needs, which the device most likely lacks.
+    /// Returns the rarest of the features that a refused superframe needs. This is the one that the device most likely
+    /// lacks.
     fn suspect_of(&mut self, frame: &[u8], meta: &Meta) -> Features {
         let Some(gso) = meta.gso else { return Features::NONE };
         meta.dissect_into(frame, self.link, &self.ports, &mut self.stack);
@@ -270,8 +274,8 @@ impl TxOffload {
         packets
     }
 
-    /// Sends a prepared frame: the head, and the slices after it. The list of a few slices is on the stack, because
-    /// allocating it would cost more than everything else for a short frame.
+    /// Sends a prepared frame: the head, and the slices after it. If there are few slices, their list is on the stack,
+    /// because allocating it would cost more than everything else for a short frame.
     fn send(
         &mut self,
         slices: &[&[u8]],
@@ -311,8 +315,8 @@ impl TxOffload {
         Queued { bytes, meta: prepared.meta }
     }
 
-    /// Writes the virtio header, and the changed part at the start of the frame: a verified
-    /// checksum is replaced by the pseudo-header sum for a device that completes it, and a VLAN tag is inserted.
+    /// Writes the virtio header, and the changed part at the start of the frame. If the device completes checksums, a
+    /// verified checksum is replaced by the pseudo-header sum. If the frame has a VLAN tag, the tag is inserted.
     fn prepare(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Prepared, VnetError> {
         let first = slices.first().copied().unwrap_or_default();
         let mut meta = *meta;
@@ -370,8 +374,7 @@ impl TxOffload {
     }
 }
 
-/// Returns an empty vector in the allocation of another one whose elements have a different lifetime: collecting in
-/// place does not allocate.
+/// Empties a vector, and returns it for elements with another lifetime. Collecting in place keeps the allocation.
 pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.clear();
     list.into_iter().map(|_| IoSlice::new(&[])).collect()
@@ -386,9 +389,9 @@ const BY_RARITY: [Features; 5] = [
     Features::TCP_SEGMENTATION,
 ];
 
-/// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
+/// Length in bytes of an Ethernet frame's addresses, which precede the tag or the EtherType.
 const ADDRESSES_LEN: usize = 12;
-/// Slices after the first one, for frames with few slices.
+/// Number of slices after the first that a frame with few slices may have.
 const REST_FEW: usize = 4;
 /// Maximum number of slices of one vectored write, without the headers (`UIO_MAXIOV` is 1024).
 const PARTS_MAX: usize = 1000;

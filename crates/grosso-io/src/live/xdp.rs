@@ -1,4 +1,5 @@
-//! An interface through an AF_XDP socket: packets of wire size, in memory shared with the kernel.
+//! A port that accesses an interface through an AF_XDP socket. It carries single packets in memory shared with the
+//! kernel.
 
 use std::{
     io,
@@ -36,8 +37,8 @@ pub struct XdpPortOptions {
     /// Options of the socket. Packets in several buffers are not supported.
     pub socket: XdpOptions,
     /// Whether to treat the checksum of a packet as partial if the field holds the pseudo-header sum. A sender on the
-    /// same host with checksum offload sends such packets, and AF_XDP cannot mark them. Leave this option off on an
-    /// external interface, because packets from other hosts must not be trusted in this way.
+    /// same host that uses checksum offload sends such packets, and AF_XDP does not mark them. Leave this option off on
+    /// an external interface, because packets from other hosts must not be trusted in this way.
     pub assume_partial: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -50,13 +51,14 @@ impl Default for XdpPortOptions {
     }
 }
 
-/// A port on one queue of an interface through AF_XDP.
+/// A port that accesses one queue of an interface through AF_XDP.
 #[derive(Debug)]
 pub struct XdpPort {
     name: InterfaceName,
     control: Control,
     socket: XdpSocket,
-    /// Program attached to the interface. An interface can have only one program, so its queues share it.
+    /// Program attached to the interface. The queues of an interface share it, because an interface can have only one
+    /// program.
     program: Arc<Redirect>,
     assume_partial: bool,
     ports: Ports,
@@ -67,11 +69,11 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens a queue of an interface in the calling thread's network namespace, in native mode if the driver supports
-    /// it, otherwise in generic mode.
+    /// Opens a queue of an interface in the calling thread's network namespace. The socket uses native mode if the
+    /// driver supports it, and generic mode otherwise.
     ///
     /// # Errors
-    /// Errors from [`Redirect::attach`] and [`XdpSocket::bind`].
+    /// Returns any error from [`Redirect::attach`] or [`XdpSocket::bind`].
     pub fn open(name: &str, options: &XdpPortOptions) -> io::Result<Self> {
         let (program, name) = attach(name)?;
         Self::bind(Arc::new(program), name, options)
@@ -80,7 +82,7 @@ impl XdpPort {
     /// Opens `queues` consecutive queues of an interface, starting with `options.queue`.
     ///
     /// # Errors
-    /// See [`XdpPort::open`].
+    /// Returns the same errors as [`XdpPort::open`].
     pub fn open_queues(name: &str, options: &XdpPortOptions, queues: u32) -> io::Result<Vec<Self>> {
         let (program, name) = attach(name)?;
         let program = Arc::new(program);
@@ -136,7 +138,7 @@ impl XdpPort {
     /// Returns the kernel's counters.
     ///
     /// # Errors
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn kernel_stats(&self) -> io::Result<XdpStatistics> {
         self.socket.statistics()
     }
@@ -166,7 +168,7 @@ impl Port for XdpPort {
         LinkType::Ethernet
     }
 
-    /// Returns no features: drivers accept offloads through AF_XDP only with driver-specific metadata.
+    /// Returns no features, because drivers accept offloads through AF_XDP only with driver-specific metadata.
     fn device(&self) -> Device {
         Device::new(Features::NONE)
     }
@@ -223,7 +225,7 @@ impl Port for XdpPort {
         }
         self.waiting.push(frame);
         if self.waiting.len() >= BATCH {
-            // Frames without room wait; the number of chunks bounds them.
+            // Frames for which there is no room wait. The number of chunks limits their number.
             let _ = self.flush()?;
         }
         Ok(Transmitted::Taken)
@@ -303,5 +305,5 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
 
 /// Number of frames handed to the kernel in one call.
 const BATCH: usize = 64;
-/// Length in bytes of an Ethernet frame's addresses, which precede tag or type.
+/// Length in bytes of an Ethernet frame's addresses, which precede the tag or the EtherType.
 const ADDRESSES_LEN: usize = 12;

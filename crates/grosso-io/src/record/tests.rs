@@ -144,7 +144,7 @@ fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
     assert_eq!(ways(&file.bytes()), [flag::INBOUND, flag::INBOUND, flag::OUTBOUND]);
 }
 
-/// Checks that a reader without these ports still finds the tunnel.
+/// Checks that a reader that is not configured for these ports still finds the tunnel.
 #[test]
 fn tunnels_on_ports_of_their_own_are_recorded() {
     let (mut far, near) = plain();
@@ -190,7 +190,7 @@ fn one_way_alone_can_be_recorded() {
         port.finish();
         let mut expected = Vec::new();
         expected.extend(received.then(|| (segment(1), at(Meta::default(), 7))));
-        // The clock is the caller's, even if received frames are not recorded.
+        // The time is the caller's, even if received frames are not recorded.
         expected.extend(transmitted.then(|| (segment(2), at(Meta::default(), 7))));
         assert_eq!(read_back(&file.bytes()), expected);
     }

@@ -1,8 +1,8 @@
-//! The queues of a data path, with one thread each. The threads work independently, but end together.
+//! The queues of a data path, each of which has its own thread. The threads work independently, but end together.
 //!
 //! The kernel selects the queue of a frame: a packet socket's fanout and a NIC's receive side scaling use the hash of
-//! the flow. A TUN or TAP device delivers the frames of a flow to the queue through which frames of the flow were last
-//! written, so both directions of a flow use the same queue once its first frame was written.
+//! the flow. A TUN or TAP device delivers the frames of a flow to the queue that last wrote a frame of this flow. Once
+//! a queue has written the first frame of a flow, both directions of the flow therefore use that queue.
 
 use std::{
     any::Any,
@@ -20,16 +20,17 @@ use grosso_sys::scheduling::{allowed_processors, pin};
 use super::{DataPath, Handle, Snapshot};
 use crate::port::{Port, PortError};
 
-/// Maximum number of queues of a data path: the size of the AF_XDP program's socket map.
+/// Maximum number of queues of a data path, which is the size of the socket map of the AF_XDP program.
 pub const QUEUES_MAX: usize = 64;
 
 /// Options of the threads of a group.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadOptions {
-    /// CPUs for the paths: path `n` is pinned to CPU `processors[n % processors.len()]`. Empty for no pinning.
+    /// CPUs for the paths: path `n` is pinned to CPU `processors[n % processors.len()]`. If the list is empty, the
+    /// threads are not pinned.
     pub processors: Vec<usize>,
-    /// Called by each thread after pinning and before its path runs, for example to drop privileges. If it fails in one
-    /// thread, no path runs.
+    /// Function that each thread calls after pinning and before its path runs, for example to drop privileges. If it
+    /// fails in one thread, no path runs.
     pub prepare: Option<fn() -> io::Result<()>>,
 }
 
@@ -48,8 +49,8 @@ pub enum Broken {
         /// Message of the panic.
         message: String,
     },
-    /// A thread did not end when requested: it is stuck in a system call, or stopped. It was left behind with its
-    /// ports, and the packets that it holds are lost.
+    /// A thread did not end when requested, because it is stuck in a system call or stopped. It was left behind with
+    /// its ports, and the packets that it holds are lost.
     #[error("thread {thread} is stuck: it did not stop when requested, and was abandoned")]
     Stuck {
         /// Name of the thread.
@@ -57,7 +58,7 @@ pub enum Broken {
     },
 }
 
-/// Data paths that run side by side, one thread each. If one ends, all end.
+/// Data paths that run in parallel, each on its own thread. If one ends, all end.
 #[derive(Debug)]
 pub struct Group {
     common: Arc<Common>,
@@ -74,12 +75,13 @@ struct Common {
 
 impl Group {
     /// Starts a thread for each path. The thread name is the first 11 characters of `name` and the queue number,
-    /// because the kernel limits names. Returns after all threads are pinned and prepared. `ended` is called once all
-    /// paths have ended, by themselves or by [`Group::stop`].
+    /// because the kernel limits names. The function returns after all threads are pinned and prepared. `ended` is
+    /// called once all paths have ended, on their own or because of [`Group::stop`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for no paths or more than [`QUEUES_MAX`], and for a CPU that the caller may not
-    /// use; errors of starting or pinning a thread; the error of [`ThreadOptions::prepare`].
+    /// Returns [`io::ErrorKind::InvalidInput`] if there are no paths or more than [`QUEUES_MAX`], or if the caller may
+    /// not use one of the CPUs. Also returns any error from starting or pinning a thread, and the error of
+    /// [`ThreadOptions::prepare`].
     pub fn start<L, R>(
         name: &str,
         paths: Vec<DataPath<L, R>>,
@@ -179,7 +181,7 @@ impl Group {
     }
 }
 
-/// Interval between checks whether all threads have ended.
+/// Interval between checks for whether all threads have ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
 
 /// Returns the message of a panic.
@@ -212,7 +214,7 @@ fn bind(processor: usize) -> io::Result<()> {
 struct Setup {
     processor: Option<usize>,
     prepare: Option<fn() -> io::Result<()>>,
-    /// Receives the result of the setup; dropped without a result by a thread that panics.
+    /// Channel for the result of the setup. A thread that panics drops it without sending a result.
     prepared: Sender<io::Result<()>>,
 }
 
@@ -228,7 +230,7 @@ impl Setup {
     }
 }
 
-/// One thread of a group. When it ends, even by a panic, it ends the others.
+/// One thread of a group. When the thread ends, even by a panic, it ends the other threads.
 struct Queue {
     common: Arc<Common>,
 }
@@ -250,7 +252,7 @@ impl Drop for Queue {
     }
 }
 
-/// Guard that calls a function on drop, that is, when the last owner of a shared value is gone.
+/// Guard that calls a function when it is dropped, that is, when the last owner of a shared value is gone.
 struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtEnd<F> {

@@ -1,8 +1,8 @@
-//! A data path on its own thread: two ports and both directions between them.
+//! A data path on its own thread, which consists of two ports and both directions between them.
 //!
-//! The thread sleeps until a port has frames or room, a held train is due, or a request arrives. It shares only the
-//! requests of [`Handle`] with other threads, which cost one load per loop iteration. A requester never has to wait
-//! for the thread (see [`Request`]).
+//! The thread sleeps until a port has frames or room, a held train is due, or a request arrives. The only state that it
+//! shares with other threads is the requests of [`Handle`]; checking for them costs one load per loop iteration. A
+//! caller that makes a request never has to wait for the thread (see [`Request`]).
 //!
 //! ```no_run
 //! use grosso_io::{
@@ -56,15 +56,17 @@ pub struct RunOptions {
     pub left_to_right: PathOptions,
     /// Direction from the right port to the left port.
     pub right_to_left: PathOptions,
-    /// Time to busy-poll after the last frame before sleeping, because a wake-up has a cost too.
+    /// Time for which the thread busy-polls after the last frame before it sleeps. Busy-polling can be cheaper than a
+    /// wake-up.
     pub busy_poll: Duration,
-    /// Maximum time to wait on shutdown until the transmit port has room for held packets; packets that still do not
-    /// fit are dropped.
+    /// Maximum time to wait on shutdown for the transmit port to have room for held packets. Packets for which there is
+    /// still no room are dropped.
     pub drain: Duration,
 }
 
 impl RunOptions {
-    /// Creates options with [`PathOptions::new`] for both directions, no busy polling, and one second to drain.
+    /// Creates options with [`PathOptions::new`] for both directions, no busy polling, and a limit of one second for
+    /// [`Self::drain`].
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -84,19 +86,20 @@ pub struct Snapshot {
     pub left_to_right: DirectionStats,
     /// Direction from the right port to the left port.
     pub right_to_left: DirectionStats,
-    /// Coalescing counters towards the right port; `None` if that port does not accept superframes.
+    /// Coalescing counters of the direction to the right port; `None` if that port does not accept superframes.
     pub coalesced_to_right: Option<CoalesceStats>,
-    /// Coalescing counters towards the left port; `None` if that port does not accept superframes.
+    /// Coalescing counters of the direction to the left port; `None` if that port does not accept superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
-    /// Held trains towards the right port and towards the left port; `None` if that port does not accept superframes.
+    /// Number of trains held for the right port, and number held for the left port; `None` for a port that does not
+    /// accept superframes.
     pub trains_held: [Option<u64>; 2],
     /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,
     /// Counters of the right port itself.
     pub right: Vec<(PortCounter, u64)>,
-    /// Nanoseconds since the last frame from the left port; `None` before the first.
+    /// Nanoseconds since the last frame from the left port; `None` before the first frame.
     pub left_idle_ns: Option<u64>,
-    /// Nanoseconds since the last frame from the right port; `None` before the first.
+    /// Nanoseconds since the last frame from the right port; `None` before the first frame.
     pub right_idle_ns: Option<u64>,
     /// Number of times that the thread slept.
     pub sleeps: u64,
@@ -136,7 +139,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Connects two ports.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the link types of the ports differ; errors from `eventfd(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the link types of the ports differ, or any error from `eventfd(2)`.
     pub fn new(left: L, right: R, options: RunOptions) -> io::Result<Self> {
         if left.link() != right.link() {
             let why = format!(
@@ -175,7 +178,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     pub fn run(mut self) -> End<L, R> {
         // If this fails, timers are coarser and trains are held a little longer.
         let _ = wait_exactly();
-        // With this snapshot, a thread that gets stuck before the first request still has counters to report.
+        // This snapshot can be reported even if the thread gets stuck before the first request.
         let first = self.snapshot();
         self.shared.publish(first);
         let mut result = self.work();
@@ -226,7 +229,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
         Ok(there + back)
     }
 
-    /// Returns the time of the next due work, in nanoseconds.
+    /// Returns the time at which the next work is due, in nanoseconds.
     fn deadline(&self) -> Option<u64> {
         let directions = [self.to_right.deadline(), self.to_left.deadline()];
         // A stalled direction does not poll its source, so that port's deadline would stay due and
@@ -240,8 +243,8 @@ impl<L: Port, R: Port> DataPath<L, R> {
     /// Sleeps until there is work.
     ///
     /// While a train is held, frames from its port do not wake the thread: as behind a NIC with interrupt moderation,
-    /// they wait in the kernel until the hold time expires. The same applies to frames that could not be sent on
-    /// anyway.
+    /// they wait in the kernel until the hold time expires. The same applies to frames that could not be sent anyway,
+    /// because the other port has no room.
     fn sleep(&mut self, deadline: Option<u64>) -> Result<(), PortError> {
         let to_right = (self.to_right.deadline().is_some(), self.to_right.is_waiting());
         let to_left = (self.to_left.deadline().is_some(), self.to_left.is_waiting());
@@ -271,7 +274,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
     fn finish(&mut self) -> Result<(), PortError> {
         let end_ns = now_ns().saturating_add(nanoseconds(self.options.drain));
         let Self { left, right, to_right, to_left, .. } = self;
-        // If one side is broken, the other still receives its packets.
+        // If one port has failed, the other still receives its packets.
         let there = to_right.finish(left, right);
         let back = to_left.finish(right, left);
         let mut result = there.and(back);
@@ -332,7 +335,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the counters of a port; compiled once for each type of port, not for each pair.
+/// Returns the counters of a port. The function is compiled once for each type of port, and not for each pair of types.
 #[inline(never)]
 fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     let mut counters = Vec::new();
@@ -340,7 +343,7 @@ fn counters(port: &mut impl Port) -> Vec<(PortCounter, u64)> {
     counters
 }
 
-/// Adds one counter to a list; not inlined, because each port has dozens of counters.
+/// Adds one counter to a list. The function is not inlined, because each port has dozens of counters.
 #[inline(never)]
 fn add(counters: &mut Vec<(PortCounter, u64)>, counter: PortCounter, value: u64) {
     counters.push((counter, value));
@@ -354,8 +357,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum time that frames wait while a train is held for longer, in nanoseconds. In this time, 86 packets of 1500
-/// bytes arrive at 10 Gb/s, and a ring of 2048 slots has room for them.
+/// Maximum time in nanoseconds for which arriving frames wait, even if a train is held for longer. In this time, 86
+/// packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const ROOM_AGAIN_NS: u64 = 1_000_000;

@@ -1,8 +1,8 @@
 //! Requests to the thread of a data path, and its answers.
 //!
-//! A thread can be stuck in a system call, or stopped by a debugger. A requester therefore waits for a limited time
-//! only, and then gets the last answer. Neither side ever waits for the other to release a lock, because a thread can
-//! be stopped while it holds one.
+//! A thread can be stuck in a system call, or stopped by a debugger. A caller that makes a request therefore waits only
+//! for a limited time, and then gets the last counters. Neither side ever waits for the other to release a lock,
+//! because a thread can be stopped while it holds one.
 
 use std::{
     io,
@@ -33,30 +33,30 @@ pub struct Request {
     number: u64,
 }
 
-/// Counters of a data path: current ones, or the last ones that its thread reported.
+/// Counters of a data path. They are either current or the last ones that the path's thread reported.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Reading {
     /// The counters.
     pub snapshot: Arc<Snapshot>,
-    /// Age of the counters if the thread did not answer in time; `None` for current counters, and for the final
+    /// Age of the counters if the thread did not answer in time. `None` if the counters are current, or are the final
     /// counters of a path that has ended.
     pub stale: Option<Duration>,
 }
 
-/// State shared by a data path and its handles. Aligned so that no other thread writes to the cache lines that the
-/// path's thread reads in every iteration of its loop.
+/// State shared by a data path and its handles. The type is aligned so that no other data shares the cache lines that
+/// the path's thread reads in every iteration of its loop.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Exchange {
-    /// Whether there is a request; the thread reads the other fields only if there is one.
+    /// Whether there is a request. The thread reads the other fields only if this is set.
     asked: AtomicBool,
     stopped: AtomicBool,
     /// Event that wakes the thread.
     event: Event,
     /// Number of the last request.
     last_request: AtomicU64,
-    /// Time of the oldest request without an answer, in nanoseconds; 0 without one.
+    /// Time of the oldest request without an answer, in nanoseconds; 0 if there is none.
     asked_ns: AtomicU64,
     answers: Mutex<Answers>,
 }
@@ -65,9 +65,9 @@ pub(super) struct Exchange {
 struct Answers {
     /// The last counters, and the time at which the thread reported them.
     last: Option<(Arc<Snapshot>, u64)>,
-    /// Number of the last request that the counters answer.
+    /// Number of the last request that these counters answer.
     answered: u64,
-    /// Whether the path has ended, so that no answer follows.
+    /// Whether the path has ended, so that no further answers follow.
     is_over: bool,
 }
 
@@ -82,15 +82,16 @@ impl Handle {
     pub fn request(&self) -> Request {
         let number = self.shared.last_request.fetch_add(1, Ordering::AcqRel) + 1;
         let now_ns = now_ns().max(1);
-        // If there is an older request, it remains the oldest one.
+        // If an older request is unanswered, it remains the oldest one.
         let _ =
             self.shared.asked_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Acquire);
         self.shared.wake();
         Request { shared: Arc::clone(&self.shared), number }
     }
 
-    /// Returns current counters, taken by the path's own thread, or the final counters after the path has ended. `None`
-    /// if the path was dropped before it ended. Waits for the thread without a limit; [`Handle::request`] has one.
+    /// Returns current counters, taken by the path's own thread, or the final counters after the path has ended.
+    /// Returns `None` if the path was dropped before it ended. Waits for the thread without a time limit; use
+    /// [`Handle::request`] to wait with a limit.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let reading = self.request().wait(Duration::MAX)?;
@@ -99,9 +100,9 @@ impl Handle {
 }
 
 impl Request {
-    /// Waits for the answer for at most `at_most` since the oldest unanswered request: if a thread is stuck, only the
-    /// first requester waits. Then returns the last counters with their age. `None` if the path was dropped before it
-    /// ended.
+    /// Waits for the answer, and returns the last counters and their age if there is no answer in time. The time limit
+    /// `at_most` starts at the oldest unanswered request, so that only the first caller waits if a thread is stuck.
+    /// Returns `None` if the path was dropped before it ended.
     #[must_use]
     pub fn wait(self, at_most: Duration) -> Option<Reading> {
         let asked_ns = self.shared.asked_ns.load(Ordering::Acquire);
@@ -124,8 +125,8 @@ impl Request {
         }
     }
 
-    /// Returns the answer to this request or to a later one, if there is one; the inner value is `None` if no answer
-    /// will follow.
+    /// Returns the answer to this request or to a later one, if there is an answer yet. The inner value is `None` if
+    /// there will never be an answer.
     fn answer(&self) -> Option<Option<Reading>> {
         let answers = self.shared.try_lock()?;
         let is_answered = answers.is_over || answers.answered >= self.number;
@@ -146,14 +147,14 @@ impl Answers {
 impl Exchange {
     fn wake(&self) {
         self.asked.store(true, Ordering::Release);
-        // Raising the event fails only if its descriptor is closed, but the descriptor lives as long as `self`.
+        // Raising the event would fail only if its descriptor were closed, but the descriptor lives as long as `self`.
         let _ = self.event.raise();
     }
 
     /// Returns the last counters that the thread reported.
     fn last(&self) -> Reading {
         let last = self.try_lock().and_then(|answers| answers.last.clone());
-        // Without a report, the thread was stopped before its first iteration, or while it reported.
+        // If there is no report, the thread was stopped before its first iteration or while it was reporting.
         let (snapshot, at_ns) = last.unwrap_or_default();
         let age = Duration::from_nanos(now_ns().saturating_sub(at_ns));
         Reading { snapshot, stale: Some(age) }
@@ -168,13 +169,13 @@ impl Exchange {
     }
 }
 
-/// The path's side of the requests. Dropping it releases callers that wait for an answer, even if
-/// the path never ran or its thread panics.
+/// The part of the requests that belongs to the path. Dropping it releases callers that wait for an answer, even if the
+/// path never ran or its thread panics.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Exchange>);
 
 impl Answering {
-    /// Creates the receiving side, without any request yet.
+    /// Creates the part that belongs to the path. There are no requests yet.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ impl Answering {
         &self.0.event
     }
 
-    /// Returns whether there may be a request, with one load.
+    /// Returns whether there may be a request. This costs one load.
     pub(super) fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
@@ -208,14 +209,14 @@ impl Answering {
         self.0.stopped.load(Ordering::Acquire)
     }
 
-    /// Marks the requests so far as taken, and returns whether one of them is for counters.
+    /// Marks all previous requests as taken, and returns whether one of them asks for counters.
     pub(super) fn take_requests(&self) -> bool {
         self.0.asked.store(false, Ordering::Release);
         self.0.asked_ns.load(Ordering::Acquire) != 0
     }
 
-    /// Answers the requests so far. A request that arrives at the same time may get this answer too, but counts as
-    /// answered only by the next one.
+    /// Answers all previous requests. A request that arrives during the call may also get this answer, but is regarded
+    /// as answered only by the next one.
     pub(super) fn publish(&self, snapshot: Snapshot) {
         let answered = self.0.last_request.load(Ordering::Acquire);
         // If another thread holds the lock, the answer to the next request also answers this one.
@@ -225,7 +226,7 @@ impl Answering {
         self.0.asked_ns.store(0, Ordering::Release);
     }
 
-    /// Answers the last requests and all future ones with the final counters.
+    /// Answers the pending requests and all later ones with the final counters.
     pub(super) fn conclude(&self, last: Snapshot) {
         let mut answers = self.0.answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         answers.last = Some((Arc::new(last), now_ns()));

@@ -1,4 +1,4 @@
-//! Sleep and wake-up of a data path's thread.
+//! Makes the thread of a data path sleep until there is work.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ pub(super) struct Wants {
     pub(super) room: bool,
 }
 
-/// Descriptors to wait for: at most four per port.
+/// Descriptors to wait for. Each port has at most four.
 type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
 /// State for waiting until the ports have events.
@@ -59,8 +59,7 @@ impl Sleeper {
     }
 }
 
-/// Adds the descriptors for the wanted events of a port; returns whether every wanted event has
-/// one.
+/// Adds the descriptors for the wanted events of a port. Returns whether every wanted event has a descriptor.
 fn watch<'a>(port: &'a impl Port, wants: Wants, sources: &mut Sources<'a>) -> bool {
     let frames = wants.frames.then(|| port.descriptor().map(|file| (file, Interest::READ)));
     let room = wants.room.then(|| port.transmit_descriptor().map(|file| (file, Interest::WRITE)));
@@ -68,7 +67,7 @@ fn watch<'a>(port: &'a impl Port, wants: Wants, sources: &mut Sources<'a>) -> bo
     let room = kick.map_or(room, |file| Some(Some((file, Interest::READ))));
     let wanted = [frames, room];
     sources.extend(wanted.into_iter().flatten().flatten());
-    // If a kick signals room, the first descriptor still reports that the peer disconnected.
+    // If a kick signals room, the first descriptor is still needed, because it reports that the peer has disconnected.
     let told = port.descriptor().filter(|_| kick.is_some() && !wants.frames);
     let frames_kick = port.frames_kick().filter(|_| wants.frames);
     sources.extend(told.into_iter().chain(frames_kick).map(|file| (file, Interest::READ)));

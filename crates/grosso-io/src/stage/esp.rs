@@ -1,4 +1,4 @@
-//! ESP, as a port.
+//! ESP (IPsec encryption) as a port.
 
 mod counters;
 mod options;
@@ -33,18 +33,18 @@ use crate::{
 
 /// A port that encrypts transmitted packets and decrypts received ones.
 ///
-/// ARP and IPv6 neighbor discovery pass unencrypted in both directions, because hosts could not be found without them;
-/// every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level and
-/// counted by reason.
+/// ARP and IPv6 neighbor discovery pass unencrypted in both directions, because without them hosts could not find each
+/// other; every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level
+/// and counted by reason.
 ///
 /// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
 /// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
-/// set the hosts' MTU lower than the inner port's by that amount, or insert a [`Fragmentation`](super::Fragmentation)
-/// stage. Received packets are copied once, because the buffers of a port are read-only. Fragments must be reassembled
-/// first.
+/// make the MTU of the hosts lower than the MTU of the inner port by that amount, or insert a
+/// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
+/// read-only. Fragments must be reassembled first.
 ///
-/// In tunnel mode, packets that were encrypted here and return are dropped and counted, including fragments of them
-/// ([`LoopGuard`]).
+/// In tunnel mode, packets that were encrypted here and then arrive here again to be encrypted are dropped and counted,
+/// as are fragments of such packets ([`LoopGuard`]).
 ///
 /// An encrypted packet has used its sequence number. Packets for which the inner port has no room are therefore queued
 /// here, and no further frame is accepted until they are sent.
@@ -59,13 +59,13 @@ pub struct EspStage<P: Port> {
     inbound_port: Option<u16>,
     outbox: Outbox,
     spare: Spare,
-    /// Buffers to return to the port after its current call.
+    /// Buffers to return to the inner port after its current call has returned.
     returned: Vec<PortBuffer>,
-    /// A frame copied into one slice, and an encrypted packet.
+    /// Scratch space for a frame copied into one slice, or for an encrypted packet.
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,
-    /// Decrypted packets whose numbers are not recorded yet, in order of arrival.
+    /// Decrypted packets, in order of arrival, whose sequence numbers are not recorded yet.
     held: VecDeque<(Frame<PortBuffer>, u64)>,
     /// Total length of the held packets in bytes.
     held_bytes: usize,
@@ -81,10 +81,10 @@ pub struct EspStage<P: Port> {
 }
 
 impl<P: Port> EspStage<P> {
-    /// Wraps a port in the stage.
+    /// Wraps a port in an ESP stage.
     ///
     /// # Errors
-    /// Returns the first contradiction found in an association.
+    /// Returns an error that names the first contradiction in the options of an association.
     pub fn new(port: P, options: EspOptions) -> Result<Self, NoAssociation> {
         let inbound = &options.inbound;
         let guard = LoopGuard::of_esp(&options.outbound);
@@ -119,7 +119,7 @@ impl<P: Port> EspStage<P> {
         &self.port
     }
 
-    /// Returns the inner port, for requests that need `&mut`.
+    /// Returns mutable access to the inner port.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -154,7 +154,7 @@ impl<P: Port> EspStage<P> {
         let sent = match meta.checksum {
             Checksum::Partial { start, offset } => {
                 let packet = gathered(&mut self.packet, slices);
-                // A checksum that cannot be completed stays unchanged, and the receiver finds it wrong.
+                // If the checksum cannot be completed, it stays wrong, and the receiver drops the packet.
                 let _ = checksum::complete(packet, start, offset);
                 let meta = Meta { checksum: Checksum::None, ..*meta };
                 self.port.transmit(&[packet], &meta)?
@@ -224,7 +224,7 @@ impl<P: Port> EspStage<P> {
                 Ok(None) => return Ok(()),
                 Err(reason) => {
                     stats.out_dropped.count(reason);
-                    // A buffer that is too small for one packet is too small for the rest.
+                    // If the buffer is too small for this packet, it is too small for the remaining packets.
                     if reason == Refusal::BufferTooSmall {
                         return Ok(());
                     }
@@ -256,8 +256,8 @@ impl<P: Port> Port for EspStage<P> {
         self.link
     }
 
-    /// Returns all superframes and partial checksums, regardless of what the inner port accepts: no device can process
-    /// encrypted packets.
+    /// Returns the features for all superframes and partial checksums, regardless of what the inner port accepts,
+    /// because they must be processed before encryption.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -364,8 +364,8 @@ impl<P: Port> Port for EspStage<P> {
         self.outbox.flush(&mut self.port)
     }
 
-    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
-    /// again for them.
+    /// Returns 0, which means immediately, while the port may have more frames, because its descriptor may not become
+    /// readable again for them.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);
@@ -375,8 +375,8 @@ impl<P: Port> Port for EspStage<P> {
         self.port.deadline().into_iter().chain(recorded).chain(self.settles_at()).min()
     }
 
-    /// Returns the inner port's descriptor, or else a descriptor that becomes readable when the numbers of received
-    /// packets are recorded.
+    /// Returns the descriptor of the inner port or, if there is none, a descriptor that becomes readable when the
+    /// numbers of received packets are recorded.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         let recorded =
@@ -384,7 +384,8 @@ impl<P: Port> Port for EspStage<P> {
         self.port.frames_kick().or_else(recorded)
     }
 
-    /// Returns the path MTU of the inner port minus the maximum overhead, regardless of the packet's padding.
+    /// Returns the path MTU of the inner port minus the maximum overhead, so that it applies to packets with any
+    /// padding.
     fn path_mtu(&self) -> Option<usize> {
         self.port.path_mtu()?.checked_sub(self.overhead_max())
     }
@@ -404,7 +405,7 @@ impl<P: Port> Port for EspStage<P> {
 }
 
 impl<P: Port> EspStage<P> {
-    /// Handles the answer about recorded numbers, if it has arrived.
+    /// Handles the recorder's answer about recorded numbers, if it has arrived.
     fn take_recorded(&mut self) {
         let Some(recorder) = self.pair.recorder.as_mut().filter(|it| it.is_waiting()) else {
             return;
@@ -442,7 +443,8 @@ impl<P: Port> EspStage<P> {
         count
     }
 
-    /// Returns the time at which numbers recorded ahead are reduced to the received ones, if no further packet arrives.
+    /// Returns the time at which the record of received numbers is reduced to the numbers that actually arrived, if no
+    /// further packet arrives.
     fn settles_at(&self) -> Option<u64> {
         let is_ahead = self.held.is_empty() && self.pair.is_ahead();
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
@@ -466,11 +468,12 @@ impl<P: Port> EspStage<P> {
     }
 }
 
-/// Maximum number of decrypted packets that wait until their numbers are recorded; more are dropped. The next constant
-/// limits their bytes.
+/// Maximum number of decrypted packets that wait until their numbers are recorded; further packets are dropped. Their
+/// total size is limited by the next constant.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
-/// Time without a packet after which numbers recorded ahead are reduced, in nanoseconds.
+/// Time in nanoseconds without a packet after which the record of received numbers is reduced to the numbers that
+/// actually arrived.
 const SETTLE_NS: u64 = 10_000_000;
 /// Interval in nanoseconds between checks for an answer of the recorder that no descriptor signals.
 const RECORDED_AGAIN_NS: u64 = 1_000_000;
@@ -499,8 +502,8 @@ fn open(
     }
 }
 
-/// Returns whether a frame is ARP or IPv6 neighbor discovery, which find hosts on a link. Without them no packet could
-/// be sent, and IPsec has no association for them.
+/// Returns whether a frame is ARP or IPv6 neighbor discovery, which hosts use to find each other on a link. Without
+/// such frames no packet could be sent, and IPsec has no association for them.
 fn is_found_in_the_clear(frame: &[u8], link: LinkType, stack: &mut Stack) -> bool {
     dissect_into(frame, link, &Ports::NONE, stack);
     let word = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));

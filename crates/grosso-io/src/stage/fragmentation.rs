@@ -1,4 +1,4 @@
-//! Fragmentation and reassembly as a port.
+//! A port that fragments and reassembles packets.
 
 use std::io;
 
@@ -23,25 +23,25 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FragmentationOptions {
-    /// Maximum length of a transmitted packet in bytes from its IP header on, as in `ip link`. `None` sends packets of
-    /// any length unfragmented, unless they arrived in fragments.
+    /// Maximum length of a transmitted packet in bytes including the IP header, like the MTU in `ip link`. `None` sends
+    /// packets of any length unfragmented, unless they arrived in fragments.
     pub mtu: Option<u16>,
-    /// Whether to fragment packets above the reported path MTU as well ([`Port::path_hint`]). For ports whose kernel
-    /// does not fragment, for example raw sockets of IPv6.
+    /// Whether to also fragment packets that exceed the reported path MTU ([`Port::path_hint`]). Set this for ports for
+    /// which the kernel does not fragment, for example raw IPv6 sockets.
     pub follows_path: bool,
-    /// Whether to fragment IPv4 packets even if DF is set. They get a new identification, and their fragments have DF
-    /// clear.
+    /// Whether to fragment IPv4 packets even if DF is set. Such packets get a new identification, and DF is clear in
+    /// their fragments.
     pub ignore_df: bool,
-    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`] the port's buffers are
-    /// held until the datagram is complete, which is then delivered whole; with [`ReassemblyMode::Coalesce`] each
-    /// buffer returns to the port after the call that received it.
+    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`], the port's buffers are
+    /// held until the datagram is complete. With [`ReassemblyMode::Coalesce`] each buffer returns to the port after the
+    /// call that received it.
     pub rules: Option<ReassemblyRules>,
     /// Whether reassembled datagrams record their fragment sizes ([`Meta::fragmented`]), so that the transmitting stage
-    /// creates such fragments again (rules S61, S62). For a path that forwards.
+    /// creates fragments of the same sizes again (rules S61, S62). Set this for a path that forwards packets.
     pub forwards: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Key for hashes and identifications; should be random.
+    /// Key for hashes and identifications. It should be random.
     pub seed: u64,
 }
 
@@ -63,21 +63,22 @@ impl FragmentationOptions {
 
 /// A port that reassembles received fragments and fragments transmitted packets.
 ///
-/// A packet longer than the MTU that has DF set or cannot be fragmented is dropped and counted by reason, as in a
-/// router. The ICMP error of RFC 1812 section 4.3.3.3 is not sent, because the stage has no address to send it from.
-/// Give senders of IPv4 with DF an MTU that fits, or set [`ignore_df`](FragmentationOptions::ignore_df). Frames without
-/// an IP header pass at any length. A superframe passes if each of its packets fits, and is segmented otherwise.
+/// A packet that is longer than the MTU and has DF set or cannot be fragmented is dropped and counted by reason. The
+/// ICMP error of RFC 1812 section 4.3.3.3 that a router would send is not sent, because the stage has no address to
+/// send it from. Configure senders of IPv4 packets with DF with an MTU that fits, or set
+/// [`ignore_df`](FragmentationOptions::ignore_df). Frames without an IP header pass at any length. A superframe passes
+/// if each of its packets fits, and is segmented otherwise.
 ///
 /// A stage that [forwards](FragmentationOptions::forwards) fragments a datagram as it arrived, with or without an MTU.
 ///
-/// If the inner port runs out of room within a packet, the remaining fragments are queued here and no further frame is
-/// accepted until they are sent: no fragment is lost or sent twice.
+/// If the inner port runs out of room between the fragments of a packet, the remaining fragments are queued here and no
+/// further frame is accepted until they are sent: no fragment is lost or sent twice.
 #[derive(Debug)]
 pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
     segmenting: Segmenting,
-    /// The configured MTU, if the path MTU can lower it.
+    /// The configured MTU, if the path MTU can reduce it.
     path_from: Option<u16>,
 }
 
@@ -99,10 +100,11 @@ impl FragmentationStats {
 }
 
 impl<P: Port> Fragmentation<P> {
-    /// Wraps a port in the stage.
+    /// Wraps a port in a fragmentation stage.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the rules contradict each other, or the MTU is below the 68 bytes of RFC 791.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the rules contradict each other, or the MTU is below the 68 bytes of
+    /// RFC 791.
     pub fn new(port: P, options: &FragmentationOptions) -> io::Result<Self> {
         let FragmentationOptions { mtu, follows_path, ignore_df, ref rules, forwards, ports, seed } =
             *options;
@@ -135,7 +137,7 @@ impl<P: Port> Fragmentation<P> {
         &self.port
     }
 
-    /// Returns the inner port, for requests that need `&mut`.
+    /// Returns mutable access to the inner port.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -154,7 +156,7 @@ impl<P: Port> Fragmentation<P> {
         }
     }
 
-    /// Returns the counters of reassembly; `None` if fragments pass.
+    /// Returns the counters of reassembly; `None` if fragments pass unchanged.
     #[must_use]
     pub fn reassemble_stats(&self) -> Option<&ReassembleStats> {
         self.joining.as_ref().map(|joining| joining.reassembler.stats())
@@ -172,8 +174,8 @@ impl<P: Port> Fragmentation<P> {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_datagrams())
     }
 
-    /// Returns the number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each holds a
-    /// buffer of the port.
+    /// Returns the number of fragments of incomplete datagrams; with [`ReassemblyMode::KeepGeometry`] each fragment
+    /// holds a buffer of the port.
     #[must_use]
     pub fn held_fragments(&self) -> usize {
         self.joining.as_ref().map_or(0, |joining| joining.reassembler.held_fragments())

@@ -1,9 +1,10 @@
-//! Identifications of fragments: not repeated soon for a pair of addresses, and unpredictable to outsiders.
+//! Identifications of fragments. An identification is not soon repeated for the same pair of addresses, and outsiders
+//! cannot predict it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Identifications by the hash-based algorithm of RFC 7739 section 5.3: a counter shared by several pairs of addresses,
-/// plus an offset for each pair.
+/// Identifications from the hash-based algorithm of RFC 7739 section 5.3: a counter shared by several pairs of
+/// addresses, plus an offset for each pair.
 #[derive(Debug)]
 pub(super) struct Identifications {
     secret: u64,
@@ -27,7 +28,7 @@ impl Identifications {
     }
 }
 
-/// Number of counters: at least as many as in Linux (`ip_idents`), 8 KiB.
+/// Number of counters, which take 8 KiB. Linux has at least as many (`ip_idents`).
 const COUNTERS: usize = 2048;
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) reassembler: Reassembler<PortBuffer>,
-    /// Whether datagrams record the fragments in which they arrived.
+    /// Whether datagrams record the sizes of the fragments in which they arrived.
     forwards: bool,
     pub(super) spare: Spare,
-    /// Buffers to return to the port after its current call.
+    /// Buffers to return to the port after its current call has returned.
     returned: Vec<PortBuffer>,
-    /// Frames beyond the number requested: only [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual) lets
-    /// one fragment release others.
+    /// Frames beyond the number requested. They occur only with
+    /// [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual), where one fragment can release others.
     ready: VecDeque<Frame<PortBuffer>>,
     /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
@@ -74,7 +74,7 @@ impl Joining {
                 give(Frame { buffer: PortBuffer::made_whole(bytes), meta });
             }
             Outcome::Returned { frame, .. } => returned.push(frame.buffer),
-            // Without its own address, the stage cannot send an ICMP error.
+            // The stage cannot send an ICMP error, because it has no address.
             _ => {}
         };
         reassembler.expire(now_ns, &mut sink);
@@ -86,8 +86,8 @@ impl Joining {
         Ok(given)
     }
 
-    /// Returns the time of the next expiry in nanoseconds; 0 (immediately) while frames are ready or the port may have
-    /// more, because its descriptor may not become readable again for these frames.
+    /// Returns the time of the next expiry in nanoseconds; 0, which means immediately, while frames are ready or the
+    /// port may have more, because its descriptor may not become readable again for these frames.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }

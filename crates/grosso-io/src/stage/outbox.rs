@@ -1,4 +1,4 @@
-//! Queue of the frames created from one frame, for a port that may not have room for all.
+//! Queue of the frames created from one frame, for a port that may not have room for all of them.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,12 @@
-//! A tunnel's own outer packets that return to it, because the route to its remote address leads into it.
+//! Detects outer packets of a tunnel that enter the same tunnel again, because the route to its remote address leads
+//! into the tunnel.
 
 use grosso::tunnel::LoopGuard;
 use grosso_wire::LinkType;
 
 use crate::notice::Notice;
 
-/// Filter for the stage's own outer packets, which would be encapsulated repeatedly.
+/// Filter for the stage's own outer packets, which would otherwise be encapsulated again and again.
 #[derive(Debug)]
 pub(super) struct OwnPackets {
     guard: LoopGuard,

@@ -1,8 +1,8 @@
-//! Recording of sequence numbers, by the thread that uses them or by another one.
+//! Recording of sequence numbers by the thread that uses them, or by another thread or process.
 //!
 //! A file system can be frozen for a backup, or a disk can be slow; writing to a file then blocks. The thread of a path
-//! must not block, so another thread or process writes, and the path sends its requests over a socket, ahead of its
-//! needs. A number is used only after the answer has arrived.
+//! must not block, so another thread or process writes the file, and the path sends requests over a socket before it
+//! needs the numbers. A number is used only after the answer has arrived.
 
 use std::io;
 #[cfg(unix)]
@@ -22,7 +22,7 @@ use super::{Numbers, SequenceFile};
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
-    /// Numbers in the file when it was opened; later numbers are not used yet.
+    /// Numbers in the file when it was opened. Later numbers have not been used.
     unused: Numbers,
     writer: Writer,
 }
@@ -39,7 +39,7 @@ enum Writer {
 /// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordState {
-    /// No request.
+    /// There is no request.
     Idle,
     /// The request was not answered yet.
     Waiting,
@@ -59,12 +59,12 @@ impl SequenceRecorder {
     }
 
     /// Creates a recorder in another thread or process: `start` gets the file, the fingerprint of its keys and a
-    /// socket, and must run [`record`] with them there. Reserves the first numbers to send, and waits until they are
-    /// recorded.
+    /// socket, and must run [`record`] with these arguments in that thread or process. Reserves the first numbers for
+    /// sending, and waits until they are recorded.
     ///
     /// # Errors
-    /// Errors from `start`; [`io::ErrorKind::TimedOut`] if the file cannot be written within [`ANSWER_WAIT`], for
-    /// example on a frozen file system; errors from the file system.
+    /// Returns any error from `start` or from the file system, and [`io::ErrorKind::TimedOut`] if the file cannot be
+    /// written within [`ANSWER_WAIT`], for example because the file system is frozen.
     #[cfg(unix)]
     pub fn apart(
         file: SequenceFile,
@@ -114,7 +114,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers below the recorded ones
+    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers up to the recorded ones
     /// are available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;
@@ -135,7 +135,8 @@ impl SequenceRecorder {
             #[cfg(unix)]
             Writer::Apart { link, asked } => {
                 let bytes = request(numbers, is_ahead);
-                // There is room for the request, because the last one was answered. Part of a request would be useless.
+                // There is room for the request, because the last one was answered. A partial write counts as a
+                // failure, because part of a request would be useless.
                 if !link.write(&bytes).is_ok_and(|count| count == bytes.len()) {
                     return RecordState::Failed;
                 }
@@ -169,8 +170,8 @@ impl SequenceRecorder {
         }
     }
 
-    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If this fails, the file
-    /// records more numbers than were used.
+    /// Records the last numbers, and waits for at most [`ANSWER_WAIT`] until they are recorded. If this fails, more
+    /// numbers than were used remain recorded.
     pub(super) fn finish(&mut self, numbers: Numbers) {
         match &mut self.writer {
             Writer::Here(file) => {
@@ -178,12 +179,12 @@ impl SequenceRecorder {
             }
             #[cfg(unix)]
             Writer::Apart { link, .. } => {
-                // The timeout was set at the start.
+                // The timeout of the socket was set when the recorder was created.
                 let _ = link.set_nonblocking(false);
                 if self.is_waiting() && self.poll() == RecordState::Waiting {
                     return;
                 }
-                // The exact numbers must reach the disk too, like reserved ones.
+                // The exact numbers must reach the disk, just like reserved numbers.
                 self.recorded.sent = 0;
                 if self.ask(numbers) == RecordState::Waiting {
                     let _ = self.poll();
@@ -252,14 +253,15 @@ fn receive(mut link: &UnixStream) -> Result<u8, io::ErrorKind> {
     }
 }
 
-/// Length of a request in bytes: both numbers, and whether they must be on the disk.
+/// Length of a request in bytes: two numbers, and a flag for whether they must be on the disk.
 #[cfg(unix)]
 const REQUEST_BYTES: usize = 17;
 #[cfg(unix)]
 const WRITTEN: u8 = 1;
 #[cfg(unix)]
 const FAILED: u8 = 0;
-/// Maximum time to wait for the file: at the start, and for the exact numbers at the end.
+/// Maximum time to wait for the file to be written. The wait occurs twice: when the recorder is created, and when the
+/// exact numbers are recorded at the end.
 #[cfg(unix)]
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 #[cfg(unix)]

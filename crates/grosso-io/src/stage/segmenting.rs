@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports, Stack, ethernet, ipv4, ipv6, ipv6_fragment};
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// Transmission of packets, with fragmentation of those that are too long.
+/// Transmits packets, and fragments packets that are too long.
 #[derive(Debug)]
 pub(super) struct Segmenting {
     link: LinkType,
@@ -37,11 +37,11 @@ pub(super) struct Segmenting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentingStats {
-    /// Packets fragmented.
+    /// Number of packets fragmented.
     pub cut: u64,
-    /// Fragments created.
+    /// Number of fragments created.
     pub fragments: u64,
-    /// Superframes segmented because their packets exceed the MTU.
+    /// Number of superframes segmented because their packets exceed the MTU.
     pub superframes: u64,
     refused: [u64; REFUSALS.len()],
 }
@@ -102,13 +102,13 @@ impl Segmenting {
         }
     }
 
-    /// Sets the maximum length of a packet in bytes, from its IP header on.
+    /// Sets the maximum length of a packet in bytes, including the IP header.
     pub(super) const fn set_mtu(&mut self, mtu: u16) {
         self.mtu = Some(mtu);
     }
 
-    /// Sends a frame, in fragments if it is too long. Packets without room are queued here, and until they are sent no
-    /// other frame is accepted.
+    /// Sends a frame, in fragments if it is too long. Packets for which the port has no room are queued here, and no
+    /// other frame is accepted until they are sent.
     pub(super) fn transmit(
         &mut self,
         slices: &[&[u8]],
@@ -130,7 +130,7 @@ impl Segmenting {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends queued packets; [`Transmitted::NoRoom`] while any are left.
+    /// Sends queued packets. Returns [`Transmitted::NoRoom`] while any of them remain.
     pub(super) fn flush(&mut self, to: &mut impl Port) -> Result<Transmitted, PortError> {
         self.outbox.flush(to)
     }
@@ -164,7 +164,7 @@ impl Segmenting {
         Some(ip.offset.into())
     }
 
-    /// Fragments a packet, or refuses it; `false` if it can be sent whole.
+    /// Fragments a packet or refuses it. Returns `false` if the packet can be sent whole.
     fn cut(
         &mut self,
         slices: &[&[u8]],
@@ -208,7 +208,8 @@ impl Segmenting {
                 (ipv4::field::IDENTIFICATION, identification),
                 (ipv4::field::FRAGMENT, fragment & !ipv4::DONT_FRAGMENT),
             ];
-            // A wrong checksum stays wrong, and a checksum of zero is left to a device.
+            // The checksum is updated for the changed fields, so that a wrong one stays wrong. A checksum of zero is
+            // left for a device to compute.
             let follow = |checksum, (field, new): &(Range<usize>, u16)| {
                 if found == 0 { 0 } else { update(checksum, word(field.clone()), *new) }
             };
@@ -286,7 +287,7 @@ impl Segmenting {
         result
     }
 
-    /// Sends all fragments of one packet, queueing those without room.
+    /// Sends all fragments of one packet, and queues fragments for which the port has no room.
     fn send(&mut self, mut plan: Fragments<'_>, to: &mut impl Port) -> Result<(), PortError> {
         self.stats.cut += 1;
         self.scratch.resize(plan.packet_len_max(), 0);

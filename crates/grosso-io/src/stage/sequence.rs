@@ -1,8 +1,9 @@
 //! Sequence numbers that persist between runs.
 //!
-//! A peer rejects numbers below those that it has received, and a packet whose number was received must never be
-//! accepted again. The numbers of a key that is stored in a file are therefore stored too, with a fingerprint of the
-//! key: a number is recorded on disk as sent before it is sent, and as received before its packet is delivered.
+//! A peer rejects packets with old numbers, and a packet whose number has been received must never be accepted again.
+//! If a key is stored in a file, its sequence numbers must therefore be stored too. A number is recorded on disk as
+//! sent before it is used, and as received before its packet is delivered. The file also contains a fingerprint of the
+//! key.
 
 use std::{
     fs::{File, TryLockError},
@@ -33,14 +34,15 @@ pub struct Numbers {
 }
 
 impl SequenceFile {
-    /// Opens the file of the keys with this fingerprint, or creates it with no numbers used.
+    /// Opens the file of the keys with this fingerprint. If there is no file, creates one that records no number as
+    /// used.
     ///
     /// The fingerprint must reveal nothing about the keys: use a digest.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if it is
-    /// empty, belongs to other keys or has other content, [`io::ErrorKind::InvalidInput`] if it is not a regular file;
-    /// errors from the file system.
+    /// Returns [`io::ErrorKind::WouldBlock`] if another program has the file open, [`io::ErrorKind::InvalidData`] if
+    /// the file is empty, belongs to other keys or has other content, and [`io::ErrorKind::InvalidInput`] if it is not
+    /// a regular file. Also returns any error from the file system.
     pub fn open(path: &Path, keys: u128) -> io::Result<Self> {
         let file = match path::open_for_update(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -53,10 +55,10 @@ impl SequenceFile {
         Ok(Self { file, path: path.to_owned(), keys, numbers })
     }
 
-    /// Checks that the file, if it exists, belongs to the keys with this fingerprint.
+    /// Checks that the file belongs to the keys with this fingerprint, if the file exists.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it does not; errors from the file system.
+    /// Returns [`io::ErrorKind::InvalidData`] if the file belongs to other keys, or any error from the file system.
     pub fn check(path: &Path, keys: u128) -> io::Result<()> {
         match path::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -85,8 +87,8 @@ impl SequenceFile {
         self.file.sync_data()
     }
 
-    /// Writes the numbers without waiting for the disk: they survive the process, but survive a power loss only once
-    /// the kernel has written them.
+    /// Writes the numbers without waiting for the disk: they survive the end of the process, but survive a power loss
+    /// only once the kernel has written them.
     ///
     /// # Errors
     /// Returns errors from the file system.
@@ -113,7 +115,7 @@ impl SequenceFile {
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    // The process that recorded for a killed program ends shortly after it.
+    // If the program was killed, the process that records its numbers ends shortly after it and releases the lock.
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match file.try_lock() {
@@ -167,12 +169,12 @@ fn parse(text: &str) -> Option<(u128, Numbers)> {
     (first == FIRST_LINE && is_whole).then_some((keys, numbers))
 }
 
-/// Sequence numbers reserved for sending at a time, ahead of their use: at a million packets per second the file is
-/// written once per second, and a crash wastes at most 1/4096 of the 32-bit numbers.
+/// Number of sequence numbers that are reserved for sending at a time. With this value, the file is written once per
+/// second at a million packets per second, and a crash wastes at most 1/4096 of the 32-bit numbers.
 pub(super) const RESERVED_AT_ONCE: u64 = 1 << 20;
 
 const FIRST_LINE: &str = "grosso-esp-sequences/2";
-/// Upper bound of the file length in bytes.
+/// Upper bound of the length of the file in bytes.
 const TEXT_BYTES_MAX: u64 = 256;
 
 #[cfg(test)]

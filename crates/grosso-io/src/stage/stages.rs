@@ -1,11 +1,11 @@
-//! Any of the stages, chosen at run time.
+//! A port with fragmentation and, if configured at run time, ESP.
 
 use std::{fmt, io};
 
 use super::{EspOptions, EspStage, Fragmentation, FragmentationOptions};
 use crate::{delegate_port, port::Port};
 
-/// A port with fragmentation, and optionally ESP around it.
+/// A port with fragmentation, which may be wrapped in ESP.
 pub enum Stages<P: Port> {
     /// Without ESP.
     Clear(Box<Fragmentation<P>>),
@@ -13,7 +13,7 @@ pub enum Stages<P: Port> {
     Esp(Box<EspStage<Fragmentation<P>>>),
 }
 
-/// Evaluates an expression for either kind of port.
+/// Evaluates an expression for the port, whether or not it has ESP.
 macro_rules! of_either {
     ($stages:expr, $port:ident => $act:expr) => {
         match $stages {
@@ -27,7 +27,7 @@ impl<P: Port> Stages<P> {
     /// Wraps a port in the stages. On Linux, ESP keys are locked in memory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the options contradict each other; errors from `mlock(2)`.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the options contradict each other, or any error from `mlock(2)`.
     pub fn new(
         port: P,
         fragments: &FragmentationOptions,

@@ -1,8 +1,8 @@
-//! The address of a datagram in the kernel's format.
+//! Datagram addresses in the kernel's format.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `struct sockaddr_in` or `struct sockaddr_in6`: family, port, and the fields of the family.
+/// `struct sockaddr_in` or `struct sockaddr_in6`: family, port, then the fields that only this family has.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
@@ -17,7 +17,7 @@ impl Address {
     /// Length in bytes of the space for an address.
     pub(super) const CAPACITY: usize = size_of::<Self>();
 
-    /// Returns the number of bytes that the kernel reads.
+    /// Returns the number of bytes that the kernel reads from the address.
     pub(super) fn len(&self) -> usize {
         match i32::from(self.family) {
             libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -25,7 +25,7 @@ impl Address {
         }
     }
 
-    /// Parses an address of `written` bytes from the kernel; `None` for another family, or if it is
+    /// Parses an address of `written` bytes from the kernel; `None` if the family is another one or the address is
     /// incomplete.
     pub(super) fn parse(&self, written: usize) -> Option<SocketAddr> {
         if written < self.len() {

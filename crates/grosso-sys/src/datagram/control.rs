@@ -19,7 +19,7 @@ impl ControlMessages {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
     }
 
-    /// Adds a message; there is space for four numbers and an address.
+    /// Adds a message. The space suffices for four numbers and an address.
     pub(super) fn push<const BYTES: usize>(
         &mut self,
         level: c_int,
@@ -68,7 +68,7 @@ pub(super) fn each_message(mut written: &[u8], mut each: impl FnMut(c_int, c_int
     }
 }
 
-/// Returns the number in a message: one byte, as for TOS, or four.
+/// Returns the number in a message, which has one byte (as for TOS) or four.
 pub(super) fn number(data: &[u8]) -> Option<c_int> {
     match data {
         [byte] => Some(c_int::from(*byte)),

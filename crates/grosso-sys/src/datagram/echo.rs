@@ -1,4 +1,4 @@
-//! Echo requests of a chosen length, and their answers.
+//! Echo requests of a chosen length, and their replies.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
@@ -30,7 +30,7 @@ impl EchoSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)` and `bind(2)`: `EPERM` without `CAP_NET_RAW`.
+    /// Returns any error from `socket(2)` or `bind(2)`, for example `EPERM` without `CAP_NET_RAW`.
     pub fn open(local: IpAddr) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (family, protocol) = match local {
@@ -51,11 +51,11 @@ impl EchoSocket {
         Ok(Self { file, local, secret: secret.to_be_bytes(), packet: Vec::new() })
     }
 
-    /// Sends echo request `number` in a packet of `length` bytes, including the IP header.
+    /// Sends the echo request with number `number` in a packet of `length` bytes, including the IP header.
     ///
     /// # Errors
     ///
-    /// Errors from `sendto(2)`: `EMSGSIZE` above the link MTU.
+    /// Returns any error from `sendto(2)`, for example `EMSGSIZE` above the link MTU.
     pub fn ask(&mut self, remote: IpAddr, number: u64, length: usize) -> io::Result<()> {
         let (request, header) = match self.local {
             IpAddr::V4(_) => (ECHO_REQUEST, IPV4_BYTES),
@@ -96,11 +96,11 @@ impl EchoSocket {
     }
 
     /// Informs the kernel that no packet longer than `mtu` bytes reaches a remote host: sends this host the message
-    /// that a router would send about a packet of the UDP socket at `witness`. IPv6 only.
+    /// that a router would send about a packet of the UDP socket at `witness`. Supports only IPv6.
     ///
     /// # Errors
     ///
-    /// Errors from `sendto(2)`; [`io::ErrorKind::InvalidInput`] for addresses of IPv4.
+    /// Returns [`io::ErrorKind::InvalidInput`] for IPv4 addresses, or any error from `sendto(2)`.
     pub(super) fn tell(&self, witness: SocketAddr, remote: SocketAddr, mtu: u16) -> io::Result<()> {
         let (IpAddr::V6(near), IpAddr::V6(far)) = (witness.ip(), remote.ip()) else {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -30,7 +30,7 @@ use control::{ControlMessages, each_message};
 pub struct Datagrams {
     /// Total length of the datagrams in the buffer in bytes.
     pub length: usize,
-    /// Length of each datagram but the last in bytes; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last, which may be shorter; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 
@@ -39,7 +39,7 @@ pub struct Datagrams {
 ///
 /// # Errors
 ///
-/// `ENOPROTOOPT` if the kernel lacks the option.
+/// Returns `ENOPROTOOPT` if the kernel lacks the option.
 pub fn set_segment_bytes(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, c_int::from(bytes))
 }
@@ -48,7 +48,7 @@ pub fn set_segment_bytes(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `ENOPROTOOPT` if the kernel lacks the option.
+/// Returns `ENOPROTOOPT` if the kernel lacks the option.
 pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, c_int::from(on))
 }
@@ -57,7 +57,7 @@ pub fn set_coalescing(socket: &impl AsFd, on: bool) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Errors from `recvmsg(2)`.
+/// Returns any error from `recvmsg(2)`.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let mut control = ControlMessages::empty();
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -91,7 +91,7 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option of one or several numbers; numbers that the kernel lacks are 0.
+/// Reads an option whose value is one or several numbers. Numbers that the kernel does not write are 0.
 pub(crate) fn read<const COUNT: usize>(
     socket: &impl AsFd,
     level: c_int,

@@ -1,4 +1,4 @@
-//! The path MTU to a remote host, as known to the kernel.
+//! Queries of the path MTU that the kernel knows for a remote host.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
@@ -10,7 +10,7 @@ use super::address::Address;
 use super::{EchoSocket, read};
 use crate::netlink::{Netlink, RouteFacts};
 
-/// Path MTU queries in the network namespace of the creating thread.
+/// A socket for path MTU queries in the network namespace of the thread that created it.
 #[derive(Debug)]
 pub struct PathMtu {
     file: OwnedFd,
@@ -23,7 +23,7 @@ impl PathMtu {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`.
+    /// Returns any error from `socket(2)`.
     pub fn new(is_ipv4: bool) -> io::Result<Self> {
         let family = if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 };
         let file = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -35,7 +35,7 @@ impl PathMtu {
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH` and similar if there is no route.
+    /// Returns `ENETUNREACH` or a similar error if there is no route.
     pub fn of_route(&self, remote: IpAddr) -> io::Result<RouteFacts> {
         self.routes.route(remote)
     }
@@ -45,7 +45,7 @@ impl PathMtu {
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH` and similar if there is no route.
+    /// Returns `ENETUNREACH` or a similar error if there is no route.
     pub fn to(&self, remote: IpAddr) -> io::Result<usize> {
         self.connect(remote)?;
         let (level, option) = match self.is_ipv4 {
@@ -57,11 +57,11 @@ impl PathMtu {
     }
 
     /// Sets the kernel's IPv6 path MTU to a host to `mtu` bytes, at least 1280, for ten minutes
-    /// (`net.ipv6.route.mtu_expires`), so that the kernel fragments for the path.
+    /// (`net.ipv6.route.mtu_expires`), so that the kernel fragments longer datagrams to this host.
     ///
     /// # Errors
     ///
-    /// See [`PathMtu::to`]; [`io::ErrorKind::InvalidInput`] for IPv4.
+    /// Returns the same errors as [`PathMtu::to`], and [`io::ErrorKind::InvalidInput`] for IPv4.
     pub fn tell(&self, remote: IpAddr, mtu: u16, messenger: &EchoSocket) -> io::Result<()> {
         self.connect(remote)?;
         messenger.tell(self.local()?, SocketAddr::new(remote, DISCARD), mtu)
@@ -82,8 +82,8 @@ impl PathMtu {
         address.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// Connects the socket, which for a datagram socket sends no packet, so any port is suitable. Disconnects it first,
-    /// because it would keep the source address for the previous host.
+    /// Connects the socket. Connecting a datagram socket sends no packet, so any port is suitable. The socket is
+    /// disconnected first, because it would otherwise keep the source address chosen for the previous host.
     fn connect(&self, remote: IpAddr) -> io::Result<()> {
         connect_unspec(&self.file)?;
         Ok(connect(&self.file, &SocketAddr::new(remote, DISCARD))?)

@@ -1,4 +1,4 @@
-//! A socket for a tunnel: UDP, or raw IP.
+//! Sockets for tunnels: UDP or raw IP.
 
 mod builder;
 
@@ -18,7 +18,7 @@ use crate::calls::seen;
 
 pub use builder::{DatagramSocketBuilder, Protocol};
 
-/// Maximum number of messages per call; further messages are not tried.
+/// Maximum number of messages per call. The kernel does not see the messages after that.
 pub const BATCH_MAX: usize = 64;
 
 /// A nonblocking UDP or raw IP socket at an address.
@@ -27,11 +27,11 @@ pub struct DatagramSocket {
     file: Arc<OwnedFd>,
     protocol: Protocol,
     local: SocketAddr,
-    /// Whether an IPv6 socket supports IPv4 too.
+    /// Whether an IPv6 socket also supports IPv4.
     has_both: bool,
     hop_limit: u8,
     flow_label: Option<u32>,
-    /// The last value set in the kernel; `None` if never set.
+    /// Last value set in the kernel; `None` if no value has been set.
     dont_fragment: Option<bool>,
     /// Addresses and control messages of the messages of one call.
     addresses: Vec<Address>,
@@ -41,7 +41,7 @@ pub struct DatagramSocket {
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Content of the message: for UDP and raw IPv4 the payload, for raw IPv6 the whole packet.
+    /// Content of the message: the payload for UDP and raw IPv4, the whole packet for raw IPv6.
     pub parts: &'a [IoSlice<'a>],
     /// Destination; the port is 0 for raw IP.
     pub destination: SocketAddr,
@@ -49,10 +49,11 @@ pub struct Datagram<'a> {
     pub traffic_class: u8,
     /// TTL or hop limit, not 0. For raw IPv6 it is in the packet instead.
     pub hop_limit: u8,
-    /// Length in bytes of each datagram but the last if the kernel is to segment the message (`UDP_SEGMENT`, Linux
-    /// 4.18); `None` sends one datagram.
+    /// Length in bytes of each datagram except the last if the kernel is to segment the message (`UDP_SEGMENT`, Linux
+    /// 4.18). `None` sends the message as one datagram.
     pub segment_bytes: Option<u16>,
-    /// Source address for UDP; `None` for the address of the socket, or the one that the route prefers.
+    /// Source address, for UDP only. `None` uses the address to which the socket is bound; if that is unspecified, the
+    /// kernel selects an address for the route.
     pub source: Option<IpAddr>,
 }
 
@@ -69,9 +70,9 @@ pub struct ReceivedMessage {
     pub traffic_class: u8,
     /// TTL or hop limit on arrival.
     pub hop_limit: u8,
-    /// Length of each datagram but the last in bytes; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
-    /// Local address, see [`DatagramSocketBuilder::reports_local`].
+    /// Local address; see [`DatagramSocketBuilder::reports_local`].
     pub local: Option<IpAddr>,
 }
 
@@ -102,12 +103,12 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `connect(2)`.
+    /// Returns any error from `connect(2)`.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
         Ok(rustix::net::connect(&self.file, &self.mapped(remote))?)
     }
 
-    /// Returns another handle for the same socket, for example for the other direction on another thread.
+    /// Returns another handle to the same socket, for example so that one thread can send and another receive.
     #[must_use]
     pub fn twin(&self) -> Self {
         Self { file: Arc::clone(&self.file), addresses: Vec::new(), controls: Vec::new(), ..*self }
@@ -129,13 +130,14 @@ impl DatagramSocket {
         }
     }
 
-    /// Sets DF of IPv4 packets, which is initially set. With or without DF, only the link MTU determines which packets
-    /// are too long; ICMP does not. Packets that are too long are rejected if DF is set (`IP_PMTUDISC_PROBE`), and
-    /// fragmented otherwise (`IP_PMTUDISC_OMIT`). IPv6 has no DF bit; see [`Self::heed_path`].
+    /// Sets the DF bit of IPv4 packets, which is on by default. In both settings, only the link MTU determines which
+    /// packets are too long, and ICMP messages have no effect. Packets that are too long are rejected if DF is set
+    /// (`IP_PMTUDISC_PROBE`), and fragmented otherwise (`IP_PMTUDISC_OMIT`). IPv6 has no DF bit; see
+    /// [`Self::heed_path`].
     ///
     /// # Errors
     ///
-    /// Errors from `setsockopt(2)`.
+    /// Returns any error from `setsockopt(2)`.
     pub fn set_dont_fragment(&mut self, on: bool) -> io::Result<()> {
         if self.dont_fragment == Some(on) {
             return Ok(());
@@ -148,15 +150,15 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Sets which IPv6 datagrams the sender fragments. If on, datagrams that exceed the kernel's path MTU are
-    /// fragmented to that MTU, but to no less than 1280 bytes (`IPV6_PMTUDISC_DONT`); forged ICMP messages can lower
-    /// the path MTU. If off, the default, only datagrams that exceed the link MTU are fragmented
-    /// (`IPV6_PMTUDISC_OMIT`), which `IPV6_PMTUDISC_PROBE` would reject. The kernel never fragments packets of a raw
-    /// socket.
+    /// Sets whether the path MTU determines which IPv6 datagrams are fragmented. If on, datagrams that exceed the
+    /// kernel's path MTU are fragmented to that MTU, but to no less than 1280 bytes (`IPV6_PMTUDISC_DONT`); note that
+    /// forged ICMP messages can lower the path MTU. If off, the default, only datagrams that exceed the link MTU are
+    /// fragmented (`IPV6_PMTUDISC_OMIT`), which `IPV6_PMTUDISC_PROBE` would reject. The kernel never fragments packets
+    /// of a raw socket.
     ///
     /// # Errors
     ///
-    /// Errors from `setsockopt(2)`.
+    /// Returns any error from `setsockopt(2)`.
     pub fn heed_path(&mut self, on: bool) -> io::Result<()> {
         let value = match self.protocol {
             _ if self.local.is_ipv4() => return Ok(()),
@@ -214,12 +216,13 @@ impl DatagramSocket {
         sent
     }
 
-    /// Receives at most [`BATCH_MAX`] messages with one system call, each into its buffers, and returns their number; 0
-    /// if none is available. Replaces the content of `received` with their properties.
+    /// Receives at most [`BATCH_MAX`] messages with one system call, each into its own buffers, and returns the number
+    /// of messages, which is 0 if none is available. Replaces the content of `received` with the properties of the
+    /// messages.
     ///
     /// # Errors
     ///
-    /// Errors from `recvmmsg(2)`, except would-block.
+    /// Returns any error from `recvmmsg(2)`, except would-block.
     pub fn receive_batch(
         &mut self,
         buffers: &mut [&mut [IoSliceMut<'_>]],
@@ -269,12 +272,12 @@ impl DatagramSocket {
         self.local
     }
 
-    /// Returns the number of datagrams for the socket that the kernel has dropped since it was opened, because the
-    /// buffer was full, the checksum was wrong, or a filter rejected them (`SO_MEMINFO`, Linux 4.12).
+    /// Returns the number of datagrams for the socket that the kernel has dropped since the socket was opened, because
+    /// the buffer was full, the checksum was wrong, or a filter rejected them (`SO_MEMINFO`, Linux 4.12).
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn drops(&self) -> io::Result<u32> {
         let numbers: [c_int; MEMORY_NUMBERS] = read(&self.file, libc::SOL_SOCKET, abi::SO_MEMINFO)?;
         Ok(numbers[MEMORY_DROPS].cast_unsigned())
@@ -284,12 +287,12 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// Returns the control messages for properties that differ from the socket's defaults.
+    /// Returns the control messages that set properties of the datagram to values other than the socket's defaults.
     fn control(&self, datagram: &Datagram<'_>) -> ControlMessages {
         let mut control = ControlMessages::empty();
         // For a socket with both families, the destination determines the family.
@@ -383,7 +386,7 @@ impl AsFd for DatagramSocket {
     }
 }
 
-/// Encodes a `struct in_pktinfo`: interface index, source address, and an address that is only received.
+/// Encodes a `struct in_pktinfo`: interface index, source address, and an address that the kernel sets only on receive.
 fn packet_info_v4(source: Ipv4Addr) -> [u8; 12] {
     let mut info = [0; 12];
     info[INDEX_BYTES..INDEX_BYTES + 4].copy_from_slice(&source.octets());

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::ipproto::ICMPV6;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// A socket that receives the ICMPv6 messages "packet too big" of this network namespace (RFC 4443 section 3.2),
-/// regardless of the packet's sender. The kernel verifies only their checksums.
+/// A socket that receives the ICMPv6 messages "packet too big" in this network namespace (RFC 4443 section 3.2), for
+/// packets of any sender. The kernel verifies only their checksums.
 #[derive(Debug)]
 pub struct TooBigMessages {
     file: OwnedFd,
@@ -18,7 +18,7 @@ impl TooBigMessages {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`: `EPERM` without `CAP_NET_RAW`.
+    /// Returns any error from `socket(2)`, for example `EPERM` without `CAP_NET_RAW`.
     pub fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::INET6, SocketType::RAW, flags, Some(ICMPV6))?;
@@ -36,7 +36,7 @@ impl TooBigMessages {
     ///
     /// # Errors
     ///
-    /// Errors from `read(2)`.
+    /// Returns any error from `read(2)`.
     pub fn next<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
         match rustix::io::read(&self.file, &mut *buffer) {
             Ok(length) => Ok(buffer.get(..length)),

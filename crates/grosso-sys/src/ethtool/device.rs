@@ -93,7 +93,7 @@ pub struct Channels {
     pub combined: u32,
 }
 
-/// Driver of a device (`ethtool -i`).
+/// Driver of a device, as `ethtool -i` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// Driver name, for example `veth`.
@@ -110,7 +110,7 @@ pub struct Driver {
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not support it, `ENODEV`.
+/// Returns `EOPNOTSUPP` if the driver does not support it, or `ENODEV` if there is no such device.
 pub fn coalesce(control: &Control, name: &InterfaceName) -> io::Result<Coalesce> {
     let mut command = [0; 1 + COALESCE_NAMES.len()];
     command[0] = abi::ETHTOOL_GCOALESCE;
@@ -118,12 +118,13 @@ pub fn coalesce(control: &Control, name: &InterfaceName) -> io::Result<Coalesce>
     Ok(Coalesce(values))
 }
 
-/// Returns the interrupt coalescing parameters that a driver supports, by their `ethtool -C` names, with their values.
-/// Omits unsupported ones, which [`coalesce`] reports as zero. Switches are 0 or 1.
+/// Returns the name (as in `ethtool -C`) and value of each interrupt coalescing parameter that the driver supports.
+/// Omits the parameters that it does not support, which [`coalesce`] reports as zero. The value of a switch is 0 or 1.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not support it, `ENODEV`, `ENOENT` before Linux 5.6.
+/// Returns `EOPNOTSUPP` if the driver does not support it, `ENODEV` if there is no such device, or `ENOENT` before
+/// Linux 5.6.
 pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str, u32)>> {
     let answer = ask_ethtool(name, abi::ETHTOOL_MSG_COALESCE_GET)?;
     let parameter = |(kind, value): (u16, Vec<u8>)| {
@@ -138,12 +139,12 @@ pub fn coalesce_parameters(name: &InterfaceName) -> io::Result<Vec<(&'static str
     Ok(answer.into_iter().filter_map(parameter).collect())
 }
 
-/// Sets the interrupt coalescing of a device. Read the parameters, change them, and set them.
+/// Sets the interrupt coalescing of a device. To change some parameters only, start from the result of [`coalesce`].
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver lacks a nonzero parameter, `EINVAL` or `ERANGE` for a value out of range, `EPERM` without
-/// `CAP_NET_ADMIN` in the namespace.
+/// Returns `EOPNOTSUPP` if the driver lacks a nonzero parameter, `EINVAL` or `ERANGE` for a value out of range, or
+/// `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_coalesce(
     control: &Control,
     name: &InterfaceName,
@@ -155,11 +156,11 @@ pub fn set_coalesce(
     exchange(control, name, command).map(|_| ())
 }
 
-/// Returns the rings of a device.
+/// Returns the number of descriptors in the rings of a device.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not report them, `ENODEV` if there is no such device.
+/// Returns `EOPNOTSUPP` if the driver does not report them, or `ENODEV` if there is no such device.
 pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
     let [_, receive_max, _, _, transmit_max, receive, _, _, transmit] =
         exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
@@ -170,7 +171,7 @@ pub fn rings(control: &Control, name: &InterfaceName) -> io::Result<Rings> {
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, `EPERM`.
+/// Returns `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, or `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::Result<()> {
     let mut command = exchange(control, name, [abi::ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0])?;
     command[0] = abi::ETHTOOL_SRINGPARAM;
@@ -182,7 +183,7 @@ pub fn set_rings(control: &Control, name: &InterfaceName, rings: &Rings) -> io::
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver does not report them, `ENODEV`.
+/// Returns `EOPNOTSUPP` if the driver does not report them, or `ENODEV` if there is no such device.
 pub fn channels(control: &Control, name: &InterfaceName) -> io::Result<Channels> {
     let [_, receive_max, transmit_max, _, combined_max, receive, transmit, _, combined] =
         exchange(control, name, [abi::ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0])?;
@@ -193,7 +194,7 @@ pub fn channels(control: &Control, name: &InterfaceName) -> io::Result<Channels>
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, `EPERM`.
+/// Returns `EOPNOTSUPP` if the numbers are fixed, `EINVAL` above the maximum, or `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_channels(
     control: &Control,
     name: &InterfaceName,
@@ -209,7 +210,8 @@ pub fn set_channels(
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if neither driver nor bus reports it, `ENODEV`.
+/// Returns `EOPNOTSUPP` if neither the driver nor the bus reports a driver name, or `ENODEV` if there is no such
+/// device.
 pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     let mut command = [0; DRIVER_WORDS];
     command[0] = abi::ETHTOOL_GDRVINFO;
@@ -221,7 +223,8 @@ pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// Executes a command of this file. The structure of each of these commands is a fixed number of words.
+/// Executes one of the ethtool commands in this file. The structure of each of these commands has a fixed number of
+/// words.
 fn exchange<const WORDS: usize>(
     control: &Control,
     name: &InterfaceName,

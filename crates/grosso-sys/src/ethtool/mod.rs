@@ -1,5 +1,5 @@
-//! Device settings of `ethtool`: features under their long names, for example `rx-gro-list`, interrupt coalescing,
-//! rings, channels and the driver.
+//! Device settings as in `ethtool`: interrupt coalescing, rings, channels, the driver, and features by their long
+//! names, for example `rx-gro-list`.
 
 use std::io;
 
@@ -15,8 +15,8 @@ pub use device::{
 };
 pub use strings::statistics;
 
-/// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested,
-/// active, never changed.
+/// Words of one block of 32 features in the answer to `ETHTOOL_GFEATURES`: available, requested, active and
+/// unchangeable features.
 const WORDS_PER_BLOCK: usize = 4;
 
 /// A feature of a device.
@@ -26,7 +26,8 @@ pub struct Feature {
     pub name: String,
     /// Whether the feature is on.
     pub active: bool,
-    /// Whether the feature was requested. If it is requested but not active, another feature that it requires is off.
+    /// Whether the feature was requested. If a feature is requested but not active, another feature that it requires is
+    /// off.
     pub requested: bool,
     /// Whether the feature cannot be changed: `[fixed]`.
     pub fixed: bool,
@@ -37,15 +38,15 @@ pub struct Feature {
 pub struct FeatureChanges {
     /// Features that changed, including dependent ones.
     pub changed: Vec<Feature>,
-    /// Features that are not as requested.
+    /// Features whose state after the request is not the requested one.
     pub refused: Vec<Feature>,
 }
 
-/// Returns all features of a device, in the order of `ethtool -k`'s long format.
+/// Returns all features of a device, in the order of the long format of `ethtool -k`.
 ///
 /// # Errors
 ///
-/// `ENODEV` if there is no such device.
+/// Returns `ENODEV` if there is no such device.
 pub fn features(control: &Control, name: &InterfaceName) -> io::Result<Vec<Feature>> {
     let names = feature_names(control, name)?;
     let words = feature_words(control, name, names.len())?;
@@ -61,8 +62,8 @@ pub fn features(control: &Control, name: &InterfaceName) -> io::Result<Vec<Featu
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks one of the features; no feature is changed then. `EPERM` without
-/// `CAP_NET_ADMIN` in the namespace.
+/// Returns [`io::ErrorKind::NotFound`] if the kernel lacks one of the features; no feature is changed in this case.
+/// Returns `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_features(
     control: &Control,
     name: &InterfaceName,
@@ -103,8 +104,8 @@ pub fn set_features(
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, [`io::ErrorKind::Unsupported`] if the device did not
-/// apply it, `EPERM` without `CAP_NET_ADMIN` in the namespace.
+/// Returns [`io::ErrorKind::NotFound`] if the kernel lacks the feature, [`io::ErrorKind::Unsupported`] if the device
+/// did not apply it, or `EPERM` without `CAP_NET_ADMIN` in the namespace.
 pub fn set_feature(
     control: &Control,
     name: &InterfaceName,
@@ -123,7 +124,7 @@ pub fn set_feature(
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::NotFound`] if the kernel lacks the feature, `ENODEV` if there is no such device.
+/// Returns [`io::ErrorKind::NotFound`] if the kernel lacks the feature, or `ENODEV` if there is no such device.
 pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> io::Result<bool> {
     let names = feature_names(control, name)?;
     let position = position(&names, feature)?;
@@ -135,7 +136,7 @@ pub fn feature_is_on(control: &Control, name: &InterfaceName, feature: &str) -> 
 ///
 /// # Errors
 ///
-/// `ENODEV` if there is no such device.
+/// Returns `ENODEV` if there is no such device.
 pub fn feature_names(control: &Control, name: &InterfaceName) -> io::Result<Vec<String>> {
     strings::names(control, name, abi::ETH_SS_FEATURES)
 }

@@ -1,7 +1,7 @@
-//! String sets of a device, which name its features and counters, and the counters themselves.
+//! String sets of a device, which contain the names of features and counters, and the values of the counters.
 //!
-//! The kernel returns the names or counters that exist at the time of that call, even if their number has changed since
-//! it was queried. The result therefore goes into guarded memory.
+//! The kernel returns as many names or counters as exist at the time of the call, even if their number has changed
+//! since it was queried. The result therefore goes into guarded memory.
 
 use std::io;
 
@@ -12,12 +12,13 @@ use crate::interface::{Control, Guarded, InterfaceName};
 /// counters.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Returns the driver's counters by their names (`ethtool -S`); empty if it has none.
+/// Returns the name and value of each counter of the driver, as `ethtool -S` shows them. The list is empty if the
+/// driver has no counters.
 ///
 /// # Errors
 ///
-/// `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed in the
-/// meantime: repeat the call.
+/// Returns `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed during
+/// the call: repeat the call.
 pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(String, u64)>> {
     let names = names(control, name, abi::ETH_SS_STATS)?;
     if names.is_empty() {

@@ -2,11 +2,11 @@
 //!
 //! A network namespace belongs to a *thread*; descriptors opened in it remain usable in every other thread.
 //! [`NetworkNamespace`] is a descriptor of an unnamed namespace, which exists as long as a descriptor, a thread or a
-//! process refers to it, and leaves nothing behind after a crash.
+//! process refers to it, and which leaves nothing behind after a crash.
 //!
-//! The attributes of its devices are visible only through a sysfs mounted in it, so [`isolate_thread_network`] and
-//! [`show_network_in_sysfs`] mount one, visible to the calling thread only. `/proc/net` shows the namespace of the
-//! process's first thread: read `/proc/thread-self/net` instead.
+//! The attributes of the devices in a namespace are visible only through a sysfs mounted in it. Therefore
+//! [`isolate_thread_network`] and [`show_network_in_sysfs`] mount a sysfs that only the calling thread sees.
+//! `/proc/net` shows the namespace of the process's first thread: read `/proc/thread-self/net` instead.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ mod user;
 
 pub use user::{UserNamespaceRefusal, isolate_process_user, user_namespace_refusal};
 
-/// A network namespace, referred to by a descriptor.
+/// A network namespace, held open by a descriptor.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     file: OwnedFd,
@@ -38,8 +38,8 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see [`isolate_process_user`]. `ENOSPC`
-    /// at the limit `user.max_net_namespaces`.
+    /// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
+    /// [`isolate_process_user`]. Returns `ENOSPC` at the limit `user.max_net_namespaces`.
     pub fn new() -> io::Result<Self> {
         on_a_thread(|| {
             // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
@@ -52,7 +52,7 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// `NotFound` if `/proc` is not mounted.
+    /// Returns `NotFound` if `/proc` is not mounted.
     pub fn current() -> io::Result<Self> {
         Ok(Self { file: kernel::open("/proc/thread-self/ns/net")?.into() })
     }
@@ -61,7 +61,7 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such process, `EACCES` for another user's process.
+    /// Returns `NotFound` if there is no such process, or `EACCES` for another user's process.
     pub fn of_process(process: u32) -> io::Result<Self> {
         Ok(Self { file: kernel::open(format!("/proc/{process}/ns/net"))?.into() })
     }
@@ -70,16 +70,17 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_SYS_ADMIN` in it, `EINVAL` if the descriptor is of another type.
+    /// Returns `EPERM` without `CAP_SYS_ADMIN` in the namespace, `EINVAL` if the descriptor is of another type.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Runs `work` in the namespace on a new thread and returns its result. Descriptors opened there remain usable.
+    /// Runs `work` in the namespace on a new thread and returns its result. Descriptors that `work` opens remain
+    /// usable.
     ///
     /// # Errors
     ///
-    /// See [`NetworkNamespace::enter`]; `EAGAIN` if no thread can be started.
+    /// Returns the same errors as [`NetworkNamespace::enter`], and `EAGAIN` if no thread can be started.
     ///
     /// # Panics
     ///
@@ -105,7 +106,7 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// Errors from `fstat(2)`.
+    /// Returns any error from `fstat(2)`.
     pub fn is_same(&self, other: &Self) -> io::Result<bool> {
         let (one, two) = (rustix::fs::fstat(&self.file)?, rustix::fs::fstat(&other.file)?);
         Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
@@ -124,12 +125,12 @@ impl AsRawFd for NetworkNamespace {
     }
 }
 
-/// Returns the cookie of the calling thread's network namespace, which is unique until reboot (`SO_NETNS_COOKIE`). In
-/// contrast, the inode number is reused once the namespace is gone.
+/// Returns the cookie of the calling thread's network namespace, which is unique until the next reboot
+/// (`SO_NETNS_COOKIE`). The inode number is not unique: the kernel reuses it once the namespace is gone.
 ///
 /// # Errors
 ///
-/// `ENOPROTOOPT` before Linux 5.14.
+/// Returns `ENOPROTOOPT` before Linux 5.14.
 pub fn network_cookie() -> io::Result<u64> {
     let socket = UnixDatagram::unbound()?;
     let [one, two] = datagram::read::<2>(&socket, libc::SOL_SOCKET, abi::SO_NETNS_COOKIE)?;
@@ -139,13 +140,14 @@ pub fn network_cookie() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Moves the calling thread into a new network namespace, and into a mount namespace whose `/sys` shows it.
+/// Moves the calling thread into a new network namespace, and into a mount namespace whose `/sys` shows that network.
 ///
 /// The thread keeps both until it ends, so call it on a dedicated thread.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, see [`isolate_process_user`].
+/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
+/// [`isolate_process_user`].
 pub fn isolate_thread_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
@@ -156,7 +158,7 @@ pub fn isolate_thread_network() -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`, or if the network belongs to another user namespace.
+/// Returns `EPERM` without `CAP_SYS_ADMIN`, or if the network belongs to another user namespace.
 pub fn show_network_in_sysfs() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }?;
@@ -173,7 +175,8 @@ fn on_a_thread<Output: Send>(work: impl FnOnce() -> Output + Send) -> io::Result
     Ok(output.expect("a thread that ended without a panic has done its work"))
 }
 
-/// Runs `work` on a new thread. Separate from [`on_a_thread`], which is compiled for each type of work.
+/// Runs `work` on a new thread. This function is separate from [`on_a_thread`] because that function is compiled again
+/// for each type of work.
 fn run_boxed(work: Box<dyn FnOnce() + Send + '_>) -> io::Result<()> {
     thread::scope(|scope| {
         let running = thread::Builder::new().spawn_scoped(scope, work)?;

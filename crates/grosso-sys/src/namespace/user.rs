@@ -14,8 +14,8 @@ use crate::path::kernel;
 ///
 /// # Errors
 ///
-/// `EINVAL` if the process has more than one thread; `EPERM`, `EACCES` or `ENOSPC` if the system permits no user
-/// namespaces: [`user_namespace_refusal`] returns the reason.
+/// Returns `EINVAL` if the process has more than one thread, and `EPERM`, `EACCES` or `ENOSPC` if the system permits no
+/// user namespaces. [`user_namespace_refusal`] returns the reason.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -28,14 +28,14 @@ pub fn isolate_process_user() -> io::Result<()> {
     kernel::write("/proc/self/setgroups", "deny")?;
     kernel::write("/proc/self/gid_map", format!("0 {group} 1"))?;
     if !was_dumpable {
-        // The process may hold keys, so its memory stays hidden.
+        // The process may hold keys, so other processes must not read its memory.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     Ok(())
 }
 
 /// Makes the user of the process the owner of its files in `/proc`. The files of a program with file capabilities
-/// belong to root, and only root may then map the program's users.
+/// belong to root, so that only root may map the users of such a program.
 fn own_process_files() -> rustix::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
@@ -52,7 +52,7 @@ pub enum UserNamespaceRefusal {
     /// AppArmor removes the privileges (`kernel.apparmor_restrict_unprivileged_userns`, Ubuntu
     /// 23.10 and later).
     AppArmor,
-    /// Unknown reason: possibly a container's seccomp filter, SELinux, or chroot.
+    /// The reason is unknown. It may be a container's seccomp filter, SELinux, or chroot.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns the command that removes the restriction, for an administrator, if there is one.
+    /// Returns a command with which an administrator can remove the restriction; `None` if there is no such command.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),
@@ -94,7 +94,8 @@ pub fn user_namespace_refusal() -> io::Result<Option<UserNamespaceRefusal>> {
         // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
         own_process_files()?;
-        // AppArmor refuses here, or grants a namespace without privileges and refuses below.
+        // AppArmor either makes this call fail, or permits a namespace without privileges and makes the call below
+        // fail.
         let file = kernel::open_with("/proc/self/uid_map", rustix::fs::OFlags::WRONLY)?;
         rustix::io::write(&file, map.as_bytes())?;
         // SAFETY: descriptors stay shared, because `FILES` is not among the flags.

@@ -15,8 +15,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the link already has the address, `EINVAL` for a prefix longer than the address, `EACCES` or
-    /// `EOPNOTSUPP` if IPv6 is disabled, `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `EEXIST` if the link already has the address, `EINVAL` for a prefix longer than the address, `EACCES` or
+    /// `EOPNOTSUPP` if IPv6 is disabled, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_address(&self, index: u32, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let flags = if address.is_ipv6() { abi::IFA_F_NODAD } else { 0 };
         // struct ifaddrmsg: family, prefix, flags, scope, index.
@@ -29,14 +29,14 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Adds a route for a prefix through a link, to a gateway or, without one, directly to each destination. A prefix
-    /// of length 0 is the default route.
+    /// Adds a route for a prefix through a link. Packets go to the gateway, or directly to each destination if there is
+    /// no gateway. A prefix of length 0 is the default route.
     ///
     /// # Errors
     ///
-    /// `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway cannot be reached through the link, `EINVAL` for a
-    /// destination with bits after its prefix or a gateway of the other family, `ENETDOWN` while the link is down,
-    /// `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway cannot be reached through the link, `EINVAL`
+    /// for a destination with bits after its prefix or a gateway of the other family, `ENETDOWN` while the link is
+    /// down, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(
         &self,
         index: u32,
@@ -74,7 +74,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such link; `EINVAL` for a link without Ethernet addresses; `EPERM` without
+    /// Returns `ENODEV` if there is no such link; `EINVAL` for a link without Ethernet addresses; `EPERM` without
     /// `CAP_NET_ADMIN`.
     pub fn set_neighbour(
         &self,

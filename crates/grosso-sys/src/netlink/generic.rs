@@ -1,4 +1,4 @@
-//! Generic netlink: only the calls that `ethtool` needs for settings that its ioctls lack.
+//! Generic netlink: only the calls for `ethtool` settings that no ioctl supports.
 
 use std::io;
 
@@ -13,7 +13,8 @@ use crate::interface::InterfaceName;
 ///
 /// # Errors
 ///
-/// `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver does not report the setting, `ENODEV`.
+/// Returns `ENOENT` before Linux 5.6, `EOPNOTSUPP` if the driver does not report the setting, or `ENODEV` if there is
+/// no such device.
 pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(u16, Vec<u8>)>> {
     let socket = Netlink::of(Some(netlink::GENERIC))?;
     let family = family(&socket, "ethtool")?;
@@ -32,8 +33,8 @@ pub(crate) fn ask_ethtool(name: &InterfaceName, command: u8) -> io::Result<Vec<(
     Ok(answer)
 }
 
-/// Returns whether the kernel has a generic netlink family, for example `fou`. The kernel tries to load a module for
-/// it.
+/// Returns whether the kernel has a generic netlink family, for example `fou`. The kernel tries to load the module of
+/// an unknown family.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ pub struct LinkChange<'a> {
     namespace: Option<BorrowedFd<'a>>,
     address: Option<[u8; 6]>,
     queues: Option<u32>,
-    /// Attributes with a numeric value, in the order in which the kernel must see them.
+    /// Attributes with a numeric value, in the order in which the kernel must process them.
     numbers: [Option<u32>; NUMBERS.len()],
 }
 
@@ -48,7 +48,8 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Moves the link into a network namespace, where it may get another index. It loses its addresses and goes down.
+    /// Moves the link into a network namespace, where it may get another index. The link loses its addresses and goes
+    /// down.
     pub fn namespace(mut self, namespace: BorrowedFd<'a>) -> Self {
         self.namespace = Some(namespace);
         self
@@ -60,7 +61,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Sets the number of transmit and of receive queues of a new link.
+    /// Sets the number of transmit queues and the number of receive queues of a new link to `queues` each.
     pub fn queues(mut self, queues: u32) -> Self {
         self.queues = Some(queues);
         self
@@ -71,7 +72,8 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_MTU, bytes)
     }
 
-    /// Sets the number of packets that may wait for transmission; for a TAP device, for reading.
+    /// Sets the number of packets that may wait for transmission. For a TAP device, these are the packets that wait to
+    /// be read.
     pub fn transmit_queue_length(self, packets: u32) -> Self {
         self.number(abi::IFLA_TXQLEN, packets)
     }
@@ -111,7 +113,7 @@ impl<'a> LinkChange<'a> {
         self
     }
 
-    /// Returns the `struct ifinfomsg` for a link's index, or for a new link with 0.
+    /// Returns the `struct ifinfomsg` for the link with this index; index 0 means a new link.
     fn fixed(&self, index: u32) -> [u8; LINK_BYTES] {
         let mut fixed = [0; LINK_BYTES];
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -142,7 +144,7 @@ impl<'a> LinkChange<'a> {
     }
 }
 
-/// Endpoints of a VXLAN device, see [`Netlink::add_vxlan_between`].
+/// Endpoints of a VXLAN device; see [`Netlink::add_vxlan_between`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VxlanEnds {
     /// Network identifier, 24 bits.
@@ -158,13 +160,14 @@ pub struct VxlanEnds {
 /// A network interface as the kernel describes it. Attributes that the kernel lacks are `None`.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Index in the network namespace of the device.
+    /// Index of the device in its network namespace.
     pub index: u32,
     /// Interface name.
     pub name: InterfaceName,
     /// Link type, for example `veth` or `tun`; `None` for loopback and most hardware.
     pub kind: Option<String>,
-    /// Index of the lower link, for example of a VLAN device or a bound tunnel; for a veth device, of its peer.
+    /// Index of the lower link of, for example, a VLAN device or a bound tunnel. For a veth device, the index of its
+    /// peer.
     pub parent: Option<u32>,
     /// Remote address of a kernel tunnel.
     pub remote: Option<IpAddr>,
@@ -213,14 +216,14 @@ pub struct LinkStatistics {
 }
 
 impl Netlink {
-    /// Creates a veth pair, each device with its name and properties. With [`LinkChange::namespace`] each is created in
-    /// its own namespace. Only the first device can be up from the start; bring up the second from within its
+    /// Creates a veth pair from the name and properties of each device. [`LinkChange::namespace`] creates a device in
+    /// another namespace. Only the first device can be up from the start; bring up the second from within its
     /// namespace.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the second device should be up, because the kernel creates it before its peer. `EEXIST` if a name
-    /// is in use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
+    /// Returns `ENOTCONN` if the second device should be up, because the kernel creates it before its peer. `EEXIST` if
+    /// a name is in use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
     pub fn add_veth(
         &self,
         first: (&InterfaceName, LinkChange<'_>),
@@ -245,7 +248,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel lacks VXLAN, `EEXIST`, `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `EOPNOTSUPP` if the kernel lacks VXLAN, `EEXIST`, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_vxlan(&self, name: &InterfaceName, port: u16) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| {
@@ -258,13 +261,13 @@ impl Netlink {
         self.execute(request)
     }
 
-    /// Creates a VXLAN device between two addresses, which sends and accepts one network identifier. Its socket is
-    /// created in the namespace of this netlink socket, and stays there wherever [`LinkChange::namespace`] moves the
-    /// device. Sent packets have outer checksums.
+    /// Creates a VXLAN device between two addresses. The device sends and accepts a single network identifier. Its
+    /// socket is created in the namespace of this netlink socket and stays in that namespace, wherever
+    /// [`LinkChange::namespace`] moves the device. Sent packets have outer checksums.
     ///
     /// # Errors
     ///
-    /// See [`Netlink::add_vxlan`].
+    /// Returns the same errors as [`Netlink::add_vxlan`].
     pub fn add_vxlan_between(
         &self,
         (name, change): (&InterfaceName, LinkChange<'_>),
@@ -285,12 +288,12 @@ impl Netlink {
     }
 
     /// Creates a link of a type that needs no further properties, for example `ipip` or `dummy`. The kernel tries to
-    /// load a module for an unknown type.
+    /// load the module of an unknown type.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`, `EPERM` without
-    /// `CAP_NET_ADMIN`.
+    /// Returns `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`, or `EPERM`
+    /// without `CAP_NET_ADMIN`.
     pub fn add_link(&self, name: &InterfaceName, kind: &str) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| info.text(abi::IFLA_INFO_KIND, kind));
@@ -301,20 +304,20 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV`, `EINVAL` for a value that the device does not support, `EPERM` without
-    /// `CAP_NET_ADMIN`.
+    /// Returns `ENODEV` if there is no such link, `EINVAL` for a value that the device does not support, or `EPERM`
+    /// without `CAP_NET_ADMIN`.
     pub fn change_link(&self, index: u32, change: LinkChange<'_>) -> io::Result<()> {
         let mut request = Request::new(abi::RTM_NEWLINK, &change.fixed(index));
         change.attributes(&mut request);
         self.execute(request)
     }
 
-    /// Sets the maximum length in bytes of superframes that GRO builds on an interface, for IPv6 and for IPv4 (rule
-    /// G60).
+    /// Sets the maximum length in bytes of the superframes that GRO builds on an interface: `ipv6` for IPv6 and `ipv4`
+    /// for IPv4 (rule G60).
     ///
     /// # Errors
     ///
-    /// `EINVAL` above 524,280, `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the IPv4 size.
+    /// Returns `EINVAL` above 524,280, or `EPERM` without `CAP_NET_ADMIN`. Kernels before 6.3 ignore the IPv4 size.
     pub fn set_gro_max_size(&self, index: u32, ipv6: u32, ipv4: u32) -> io::Result<()> {
         self.change_link(index, LinkChange::new().gro_max_size(ipv6).gro_ipv4_max_size(ipv4))
     }
@@ -323,13 +326,13 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV`, `EOPNOTSUPP` for hardware, `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `ENODEV` if there is no such link, `EOPNOTSUPP` for hardware, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn delete_link(&self, index: u32) -> io::Result<()> {
         self.execute(Request::new(abi::RTM_DELLINK, &LinkChange::new().fixed(index)))
     }
 
     /// Returns all links of the namespace, ordered by index. Omits links whose name is not a valid [`InterfaceName`],
-    /// because no function here could accept the name.
+    /// because no function of this crate could accept the name.
     ///
     /// # Errors
     ///
@@ -350,7 +353,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is none.
+    /// Returns `ENODEV` if there is no such link.
     pub fn link(&self, name: &InterfaceName) -> io::Result<Link> {
         let mut request = Request::new(abi::RTM_GETLINK, &[0; LINK_BYTES]).flags(abi::NLM_F_ACK);
         request.text(abi::IFLA_IFNAME, name.as_str());
@@ -367,7 +370,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is none.
+    /// Returns `ENODEV` if there is no such link.
     pub fn link_at(&self, index: u32) -> io::Result<Link> {
         let request = Request::new(abi::RTM_GETLINK, &LinkChange::new().fixed(index));
         let mut found = None;
@@ -450,7 +453,7 @@ impl Link {
     }
 }
 
-/// Returns the remote address of a tunnel of this type, from the properties of its link.
+/// Returns the remote address of a tunnel of type `kind` from the properties of its link.
 fn remote((kind, data): (&str, &[u8])) -> Option<IpAddr> {
     let wanted: &[u16] = match kind {
         "vxlan" => &[abi::IFLA_VXLAN_GROUP, abi::IFLA_VXLAN_GROUP6],

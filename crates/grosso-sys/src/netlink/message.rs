@@ -6,7 +6,7 @@ use crate::abi;
 
 /// Length of `struct nlmsghdr` in bytes.
 const HEADER_BYTES: usize = 16;
-/// Length of `struct rtattr` in bytes, and alignment of every part.
+/// Length of `struct rtattr` in bytes, which is also the alignment of every part of a message.
 const ATTRIBUTE_BYTES: usize = 4;
 
 /// A message being built.
@@ -56,7 +56,7 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(ATTRIBUTE_BYTES), 0);
     }
 
-    /// Adds bytes without a header, within a nested attribute.
+    /// Adds bytes without a header to a nested attribute.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// A message of a reply.
+/// A message in a reply.
 pub(super) struct Message<'a> {
     pub(super) kind: u16,
     pub(super) sequence: u32,

@@ -1,7 +1,7 @@
-//! Links, addresses, routes and neighbors through rtnetlink: one request, one reply.
+//! Links, addresses, routes and neighbors through rtnetlink. Each call sends one request and receives one reply.
 //!
-//! The requests are few and their layout never changes, so they are written here rather than taken from a crate for the
-//! whole protocol.
+//! Few requests are needed and their layout never changes, so this module builds them itself instead of depending on a
+//! crate for the whole protocol.
 //!
 //! ```no_run
 //! use std::os::fd::AsFd;
@@ -49,10 +49,11 @@ pub use generic::has_generic_family;
 pub use link::{Link, LinkChange, LinkStatistics, VxlanEnds};
 pub use route::{RouteFacts, RouteQuery};
 
-/// Maximum length in bytes of a part of a reply; the kernel's own parts are at most half as long.
+/// Maximum length in bytes of one part of a reply. The parts that the kernel sends are at most half as long.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An rtnetlink socket of the creating thread's network namespace. Requests of several threads are serialized.
+/// An rtnetlink socket in the network namespace of the thread that created it. Requests of several threads are
+/// serialized.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -65,7 +66,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`.
+    /// Returns any error from `socket(2)`.
     pub fn new() -> io::Result<Self> {
         // The default protocol is 0, which is `NETLINK_ROUTE`.
         Self::of(None)
@@ -100,7 +101,7 @@ impl Netlink {
                     "the netlink reply is too long",
                 ));
             };
-            // Messages left from a request that failed halfway have another number.
+            // Messages left over from a request that failed halfway have another sequence number.
             for message in Messages::new(part).filter(|m| m.sequence == *sequence) {
                 match message.kind {
                     abi::NLMSG_ERROR => return message.acknowledgement(),

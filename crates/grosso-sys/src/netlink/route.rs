@@ -1,4 +1,4 @@
-//! Routes as configured on this host: their links and MTUs.
+//! Routes configured on this host, with their links and MTUs.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,27 +20,28 @@ struct Route {
 pub struct RouteFacts {
     /// Index of the output link.
     pub link: u32,
-    /// MTU of the link, or of the route if that is lower, in bytes including the IP header.
+    /// MTU in bytes including the IP header: the MTU of the link, or of the route if that is lower.
     pub mtu: usize,
 }
 
-/// Packets whose route is queried: policy routing may send packets to one host over several links.
+/// Properties of the packets whose route is queried. With policy routing, packets to the same host may use different
+/// links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteQuery {
     /// Destination address.
     pub destination: IpAddr,
-    /// Source address, which belongs to this host.
+    /// Source address, which must belong to this host.
     pub source: IpAddr,
     /// Destination port of UDP datagrams; `None` for other packets.
     pub udp_port: Option<u16>,
 }
 
 impl Netlink {
-    /// Returns the route to a host. Does not include path MTUs learned from ICMP (Linux 4.13).
+    /// Returns the route to a host. The MTU does not reflect path MTUs learned from ICMP (Linux 4.13).
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH` and similar if there is no route, `ENODEV` if it has no link.
+    /// Returns `ENETUNREACH` or a similar error if there is no route, or `ENODEV` if the route has no link.
     pub fn route(&self, destination: IpAddr) -> io::Result<RouteFacts> {
         let mut request = route_request(destination, abi::RTM_F_FIB_MATCH);
         request.attribute(abi::RTA_DST, &octets(destination));
@@ -57,7 +58,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// See [`Netlink::route`]; `EINVAL` if the source is not an address of this host.
+    /// Returns the same errors as [`Netlink::route`], and `EINVAL` if the source is not an address of this host.
     pub fn route_link(&self, query: &RouteQuery) -> io::Result<u32> {
         let mut request = route_request(query.destination, 0);
         request.attribute(abi::RTA_DST, &octets(query.destination));

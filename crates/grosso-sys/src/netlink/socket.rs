@@ -10,25 +10,25 @@ use super::{
 };
 
 impl Netlink {
-    /// Opens a socket for queries about sockets of the calling thread's network namespace.
+    /// Opens a netlink socket for queries about the sockets in the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// Errors from `socket(2)`, for example if the kernel cannot list sockets.
+    /// Returns any error from `socket(2)`, for example if the kernel cannot list sockets.
     pub(crate) fn of_sockets() -> io::Result<Self> {
         Self::of(Some(netlink::SOCK_DIAG))
     }
 
-    /// Returns the user who created the Unix stream socket with this name, in the kernel's format: an abstract name
-    /// begins with a zero byte. Returns `None` if no socket has the name, or before Linux 5.3.
+    /// Returns the user who created the Unix stream socket with this name. The name is in the kernel's format, in which
+    /// an abstract name begins with a zero byte. Returns `None` if no socket has the name, or before Linux 5.3.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the kernel does not list Unix sockets (`CONFIG_UNIX_DIAG`).
+    /// Returns `ENOENT` if the kernel does not list Unix sockets (`CONFIG_UNIX_DIAG`).
     pub(crate) fn unix_stream_owner(&self, name: &[u8]) -> io::Result<Option<u32>> {
         let mut fixed = [0; REQUEST_BYTES];
         fixed[0] = libc::AF_UNIX as u8;
-        // Accepted sockets have the name of their listener and do not belong to its user.
+        // Accepted sockets have the name of their listener but do not necessarily belong to the same user.
         let states: u32 = 1 << abi::TCP_LISTEN | 1 << abi::TCP_CLOSE;
         fixed[4..8].copy_from_slice(&states.to_ne_bytes());
         let show = abi::UDIAG_SHOW_NAME | abi::UDIAG_SHOW_UID;

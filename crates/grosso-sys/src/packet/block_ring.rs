@@ -1,6 +1,7 @@
 //! Packets received in blocks of mapped memory (`TPACKET_V3`), each with several packets, like the pages of a NIC.
 //!
-//! Only experiments use blocks: a block returns to the kernel as a whole, so one held packet keeps all of it.
+//! Only experiments use blocks: a block returns to the kernel as a whole, so a single held packet keeps the whole
+//! block.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,8 +18,8 @@ use crate::mapping::Mapping;
 
 /// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
-/// Bytes of a block that a packet needs in addition to its own: the kernel's header and address, a virtio header, and
-/// padding.
+/// Number of bytes of a block that a packet needs in addition to its own bytes: the kernel's header and address, a
+/// virtio header, and padding.
 const PACKET_OVERHEAD_BYTES: usize = 96;
 /// Alignment of the packets in a block in bytes.
 const PACKET_ALIGNMENT: usize = 8;
@@ -33,12 +34,13 @@ pub struct BlockLayout {
     pub block_bytes: usize,
     /// Number of blocks.
     pub blocks: usize,
-    /// Time after which the kernel hands over a block that is not full, rounded up to milliseconds: at most 65 s.
+    /// Time after which the kernel hands over a block that is not full. It is rounded up to milliseconds and limited to
+    /// 65 s.
     pub retire: Duration,
 }
 
 impl BlockLayout {
-    /// Returns the number of Ethernet frames of this length that fit into a block, with virtio headers.
+    /// Returns the number of Ethernet frames of `packet_bytes` bytes that fit into a block if each has a virtio header.
     #[must_use]
     pub fn packets_per_block(block_bytes: usize, packet_bytes: usize) -> usize {
         let each = packet_bytes.saturating_add(PACKET_OVERHEAD_BYTES);
@@ -67,7 +69,7 @@ impl BlockLayout {
             slot_bytes: self.block_bytes as u32,
             slots: self.blocks as u32,
         };
-        // Older kernels keep 16 bits of the time.
+        // Older kernels store the time in 16 bits.
         let retire_ms = u16::try_from(milliseconds).unwrap_or(u16::MAX).into();
         abi::PacketBlocksRequest { ring, retire_ms, private_bytes: 0, features: 0 }
     }
@@ -104,7 +106,7 @@ impl BlockRing {
         self.queue.receive()
     }
 
-    /// Returns the number of blocks and packets since the ring was opened.
+    /// Returns the number of blocks and packets received since the ring was opened.
     pub fn counts(&self) -> BlockCounts {
         self.queue.counts
     }
@@ -113,16 +115,17 @@ impl BlockRing {
     ///
     /// # Errors
     ///
-    /// Errors from `poll(2)`, except `EINTR`.
+    /// Returns any error from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.socket.wait(at_most)
     }
 
-    /// Returns the number of packets received, and of packets dropped because no block was free, since the last call.
+    /// Returns the number of packets received and the number of packets dropped because no block was free, both since
+    /// the last call.
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_statistics(&self) -> io::Result<Statistics> {
         self.socket.take_statistics()
     }
@@ -137,15 +140,15 @@ impl AsFd for BlockRing {
 /// Numbers of blocks and packets of a [`BlockRing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
-    /// Blocks with at least one packet.
+    /// Number of blocks received with at least one packet.
     pub blocks: u64,
-    /// Packets received.
+    /// Number of packets received.
     pub packets: u64,
-    /// Blocks whose headers pointed outside the block; their remaining packets were skipped.
+    /// Number of blocks whose headers pointed outside the block. The remaining packets of these blocks were skipped.
     pub malformed: u64,
 }
 
-/// The mapped blocks, and the position in them.
+/// The mapped blocks, and the current position in them.
 #[derive(Debug)]
 struct BlockQueue {
     memory: Arc<BlockMemory>,
@@ -157,7 +160,7 @@ struct BlockQueue {
     counts: BlockCounts,
 }
 
-/// The memory of a ring, shared with the blocks that are taken. The kernel keeps it until it is unmapped.
+/// The memory of a ring, shared with the blocks that are taken. The kernel keeps the memory until it is unmapped.
 #[derive(Debug)]
 struct BlockMemory {
     mapping: Mapping,
@@ -199,7 +202,7 @@ impl BlockQueue {
         None
     }
 
-    /// Takes the next block, if the kernel has handed it over and it is not held.
+    /// Takes the next block if the kernel has handed it over and no packet of it is held.
     fn take_block(&mut self) -> Option<(Arc<ReceivedBlock>, PacketWalk)> {
         let (start, memory) = (self.next, &self.memory);
         let status = memory.status(start);
@@ -231,8 +234,8 @@ impl BlockMemory {
     }
 }
 
-/// A block that the kernel handed over. Dropping it returns the block to the kernel: packets share it, so it returns
-/// when the last of them is dropped.
+/// A block that the kernel handed over. Packets share the block; when the last of them is dropped, the block returns to
+/// the kernel.
 #[derive(Debug)]
 pub struct ReceivedBlock {
     memory: Arc<BlockMemory>,
@@ -241,7 +244,7 @@ pub struct ReceivedBlock {
     range: Range<usize>,
 }
 
-/// Returns the packets of the block with their headers.
+/// Returns the packets of the block, including their headers.
 impl AsRef<[u8]> for ReceivedBlock {
     #[inline]
     fn as_ref(&self) -> &[u8] {
@@ -304,9 +307,9 @@ impl AsRef<[u8]> for BlockPacket {
 /// A position in the packets of a block. Offsets from the kernel are checked against the bytes of the block.
 #[derive(Clone, Copy, Debug)]
 struct PacketWalk {
-    /// Offset of the next packet's header.
+    /// Offset of the header of the next packet.
     next: usize,
-    /// Number of packets left.
+    /// Number of packets that have not been visited.
     left: u32,
 }
 
@@ -342,7 +345,7 @@ impl PacketWalk {
     }
 }
 
-/// Returns the 32-bit number at an offset, or zero beyond the end.
+/// Returns the 32-bit number at an offset, or zero if the offset is beyond the end.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
@@ -356,7 +359,7 @@ mod tests {
     /// Offset of the Ethernet header from the header of the packet, as the kernel chooses it.
     const MAC: usize = 92;
 
-    /// Writes bytes, whole words, into a mapping.
+    /// Writes bytes, a whole number of words, into a mapping.
     fn write(mapping: &Mapping, at: usize, bytes: &[u8]) {
         for (number, word) in bytes.chunks_exact(4).enumerate() {
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
@@ -364,7 +367,8 @@ mod tests {
         }
     }
 
-    /// Returns the header of a packet: offset of the next one, captured and original length, offset of its bytes.
+    /// Returns the header of a packet: offset of the next packet's header, captured length, original length, offset of
+    /// the packet's bytes.
     fn header(next: usize, snap_length: usize, length: usize, mac: usize) -> [u8; 48] {
         let mut header = [0; 48];
         header[..4].copy_from_slice(&(next as u32).to_ne_bytes());
@@ -384,7 +388,7 @@ mod tests {
         queue.memory.status(start).store(status, Ordering::Release);
     }
 
-    /// Returns a queue of two blocks with two packets in the first, the second of them with this header.
+    /// Returns a queue of two blocks. The first contains two packets, the second of which has this header.
     fn queue_with(second: [u8; 48], fields: [usize; 3]) -> BlockQueue {
         let queue = BlockQueue::new(Mapping::anonymous(2 * BLOCK).unwrap(), BLOCK, 10);
         let mapping = &queue.memory.mapping;

@@ -30,8 +30,7 @@ pub struct PacketSocketBuilder {
 }
 
 impl PacketSocketBuilder {
-    /// Puts a 10-byte virtio header before each packet, in both directions (`PACKET_VNET_HDR`, rule
-    /// V21).
+    /// Puts a 10-byte virtio header before each packet, in both directions (`PACKET_VNET_HDR`, rule V21).
     pub fn virtio_header(self, on: bool) -> Self {
         self.virtio_header_bytes(if on { 10 } else { 0 })
     }
@@ -56,7 +55,7 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Makes the socket receive no packets, so that it adds no cost to the interface's receive path.
+    /// Makes the socket receive no packets, so that it does not slow down the receive path of the interface.
     pub fn transmit_only(mut self, on: bool) -> Self {
         self.transmit_only = on;
         self
@@ -85,7 +84,7 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Sets the size of the send buffer in bytes, including the kernel's bookkeeping, beyond which a send would block.
+    /// Sets the size of the send buffer in bytes, including the kernel's bookkeeping, beyond which sending would block.
     /// The limits are the same as for [`PacketSocketBuilder::receive_buffer_bytes`].
     pub fn send_buffer_bytes(mut self, bytes: usize) -> Self {
         self.send_buffer_bytes = Some(bytes);
@@ -98,12 +97,12 @@ impl PacketSocketBuilder {
         self
     }
 
-    /// Opens the socket in the calling thread's network namespace. It receives all protocols.
+    /// Opens the socket in the calling thread's network namespace. The socket receives packets of all protocols.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV`, `ENETDOWN`, `EINVAL` for an unsupported virtio header
-    /// length or a fanout group with other settings.
+    /// Returns `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV` if there is no such device, `ENETDOWN`, or
+    /// `EINVAL` for an unsupported virtio header length or a fanout group with other settings.
     pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
         let socket = self.open()?;
         self.attach(&socket, interface)?;
@@ -114,7 +113,8 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind`]; `ENOMEM`; [`io::ErrorKind::InvalidInput`] for an invalid layout.
+    /// Returns the same errors as [`PacketSocketBuilder::bind`], `ENOMEM` if the kernel cannot allocate the ring, and
+    /// [`io::ErrorKind::InvalidInput`] for an invalid layout.
     pub fn bind_receive_ring(
         self,
         interface: &InterfaceName,
@@ -130,7 +130,7 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind_receive_ring`].
+    /// Returns the same errors as [`PacketSocketBuilder::bind_receive_ring`].
     pub fn bind_block_ring(
         self,
         interface: &InterfaceName,
@@ -147,18 +147,20 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind_receive_ring`], without errors of an interface.
+    /// Returns the same errors as [`PacketSocketBuilder::bind_receive_ring`], except the errors of a particular
+    /// interface.
     pub fn bind_receive_ring_of_all(self, layout: RingLayout) -> io::Result<ReceiveRing> {
         let ring = ReceiveRing::new(self.open()?, layout)?;
         self.promiscuous(false).attach_to(ring.socket(), ANY_INTERFACE, abi::ETH_P_ALL)?;
         Ok(ring)
     }
 
-    /// Opens a receive ring for packets that pass a filter program, which the kernel runs.
+    /// Opens a receive ring for packets that pass a filter program. The kernel runs the program.
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind_receive_ring`]; also if the kernel rejects the program.
+    /// Returns the same errors as [`PacketSocketBuilder::bind_receive_ring`], and an error if the kernel rejects the
+    /// program.
     #[cfg(feature = "pcap")]
     pub fn bind_receive_ring_through(
         self,
@@ -177,7 +179,8 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind_receive_ring`], without errors of an interface.
+    /// Returns the same errors as [`PacketSocketBuilder::bind_receive_ring`], except the errors of a particular
+    /// interface.
     pub fn bind_receive_ring_of_ip(
         self,
         filter: &IpFilter,
@@ -193,7 +196,7 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocketBuilder::bind_receive_ring`].
+    /// Returns the same errors as [`PacketSocketBuilder::bind_receive_ring`].
     pub fn bind_transmit_ring(
         self,
         interface: &InterfaceName,
@@ -204,8 +207,8 @@ impl PacketSocketBuilder {
         Ok(ring)
     }
 
-    /// Creates a socket with its options. With protocol 0 it receives no packets, so no packet of another interface is
-    /// received before the socket is bound.
+    /// Creates a socket with its options. The socket has protocol 0, so that it receives no packets of other interfaces
+    /// before it is bound.
     fn open(self) -> io::Result<PacketSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let file = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;

@@ -8,8 +8,8 @@ use crate::abi;
 /// Rule that selects the socket for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutRule {
-    /// By flow: packets of one flow go to one socket, in both directions. Fragments of a datagram may go to different
-    /// sockets unless [`Fanout::defragment`] reassembles them first.
+    /// By flow: the packets of a flow in both directions go to the same socket. Fragments of a datagram may go to
+    /// different sockets unless [`Fanout::defragment`] reassembles them first.
     FlowHash,
     /// By the CPU on which the packet arrived.
     Processor,
@@ -27,8 +27,8 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// Creates a new group, whose number the kernel assigns, see
-    /// [`PacketSocket::fanout_group`](super::PacketSocket::fanout_group) (Linux 4.16).
+    /// Creates a new group (Linux 4.16). The kernel assigns its number, which
+    /// [`PacketSocket::fanout_group`](super::PacketSocket::fanout_group) returns.
     pub fn new(rule: FanoutRule) -> Self {
         Self { rule, group: None, defragment: false }
     }
@@ -45,8 +45,8 @@ impl Fanout {
         self
     }
 
-    /// Returns the option value: the group in the lower half, rule and flags in the upper half. A group ignores the
-    /// setting of its sockets for outgoing packets, and has its own flag for it since Linux 5.17.
+    /// Returns the option value: the group in the lower half, rule and flags in the upper half. A group ignores whether
+    /// its sockets ignore outgoing packets; since Linux 5.17 the group has its own flag for this.
     pub(super) fn argument(self, ignore_outgoing: bool) -> u32 {
         let mut kind = match self.rule {
             FanoutRule::FlowHash => abi::PACKET_FANOUT_HASH,

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use crate::abi;
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_WORD, RETURN, TAKE, attach, instruction};
 
-/// Filter for packets of some IP protocols, from one host or any, to an address of this host.
+/// Filter for packets of certain IP protocols to an address of this host, from one host or from any host.
 ///
 /// In IPv6 the protocol may follow destination options or be in a fragment. The filter does not parse these headers,
 /// and checks only the addresses of such packets.
@@ -19,7 +19,7 @@ pub struct IpFilter {
 }
 
 impl IpFilter {
-    /// Accepts packets of these protocols to an address; only the first [`PROTOCOLS_MAX`] protocols count.
+    /// Accepts packets of these protocols to an address; protocols after the first [`PROTOCOLS_MAX`] are ignored.
     #[must_use]
     pub fn new(protocols: &[u8], local: IpAddr) -> Self {
         let protocols = protocols.iter().copied().take(PROTOCOLS_MAX).collect();
@@ -110,7 +110,8 @@ fn compile(tests: &[Test]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Maximum number of IP protocols per filter: the jump offsets of a longer program would not fit into one byte.
+/// Maximum number of IP protocols per filter: a program for more protocols would have jump offsets that do not fit into
+/// one byte.
 pub const PROTOCOLS_MAX: usize = 16;
 /// linux/filter.h: `SKF_NET_OFF`, the base of offsets from the network header.
 const NETWORK: u32 = 0x10_0000_u32.wrapping_neg();

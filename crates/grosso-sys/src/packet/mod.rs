@@ -34,13 +34,13 @@ pub use receive_ring::{ReceiveRing, RingFrame};
 pub use ring::RingLayout;
 pub use transmit_ring::TransmitRing;
 
-/// Space in bytes for the control messages of one packet; the one requested needs 36.
+/// Space in bytes for the control messages of one packet; the only message requested needs 36.
 const CONTROL_BYTES: usize = 64;
 
-/// Maximum number of packets of one [`PacketSocket::send_batch`].
+/// Maximum number of packets that one [`PacketSocket::send_batch`] sends.
 const BATCH_MAX: usize = 64;
 
-/// A nonblocking packet socket bound to one interface; see [`PacketSocket::wait`].
+/// A nonblocking packet socket bound to one interface. Use [`PacketSocket::wait`] to wait for packets.
 #[derive(Debug)]
 pub struct PacketSocket {
     file: OwnedFd,
@@ -50,11 +50,11 @@ pub struct PacketSocket {
 /// Properties of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
-    /// Bytes in the buffer, including the virtio header.
+    /// Number of bytes written to the buffer, including the virtio header.
     pub length: usize,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
-    /// Outermost VLAN tag. The kernel removes it from the bytes before a packet socket receives them.
+    /// Outermost VLAN tag. The kernel removes the tag from the packet before a packet socket receives it.
     pub vlan: Option<VlanTag>,
     /// State of the packet's checksum.
     pub status: Status,
@@ -76,12 +76,12 @@ impl Status {
         self.0 & abi::TP_STATUS_CSUM_VALID != 0
     }
 
-    /// Returns whether the slot is too short for the packet, which is queued whole in the socket buffer.
+    /// Returns whether the slot is too short for the packet, so that the whole packet is queued in the socket buffer.
     pub fn kept(self) -> bool {
         self.0 & abi::TP_STATUS_COPY != 0
     }
 
-    /// Returns whether packets were dropped because the ring was full since the statistics were last read.
+    /// Returns whether packets have been dropped because the ring was full, since the statistics were last read.
     pub fn losing(self) -> bool {
         self.0 & abi::TP_STATUS_LOSING != 0
     }
@@ -103,26 +103,26 @@ impl Status {
 /// Destination type of a packet (`sll_pkttype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
-    /// To this host.
+    /// Addressed to this host.
     Host,
-    /// Broadcast.
+    /// Addressed to all hosts.
     Broadcast,
-    /// Multicast.
+    /// Addressed to a multicast group.
     Multicast,
-    /// To another host, on a promiscuous interface.
+    /// Addressed to another host, and received because the interface is promiscuous.
     OtherHost,
     /// Sent by this host.
     Outgoing,
-    /// A type of later kernels.
+    /// A type that only later kernels use.
     Other,
 }
 
 /// Counters of a packet socket since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets for the socket, including dropped ones.
+    /// Number of packets for the socket, including dropped packets.
     pub packets: u32,
-    /// Packets dropped because the buffer was full.
+    /// Number of packets dropped because the buffer was full.
     pub drops: u32,
 }
 
@@ -136,12 +136,12 @@ pub struct VlanTag {
 }
 
 impl PacketSocket {
-    /// Checks that this process may open packet sockets in the calling thread's network namespace, by opening one
-    /// without an interface.
+    /// Checks that this process may open packet sockets in the calling thread's network namespace, by opening one that
+    /// is not bound to an interface.
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_NET_RAW` in the namespace, `EAFNOSUPPORT` if the kernel lacks packet sockets.
+    /// Returns `EPERM` without `CAP_NET_RAW` in the namespace, or `EAFNOSUPPORT` if the kernel lacks packet sockets.
     pub fn may_open() -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
         socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
@@ -162,7 +162,8 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// `ENETDOWN` once after the interface went down, `EINVAL` for a packet that the virtio header cannot express.
+    /// Returns `ENETDOWN` once after the interface went down, or `EINVAL` for a packet that the virtio header cannot
+    /// express.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         let mut control = ControlBuffer([0; CONTROL_BYTES]);
         let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -189,7 +190,8 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if the send buffer is full, `EINVAL` for an invalid virtio header, `EMSGSIZE` above the MTU.
+    /// Returns `WouldBlock` if the send buffer is full, `EINVAL` for an invalid virtio header, or `EMSGSIZE` above the
+    /// MTU.
     pub fn send(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::net::send(&self.file, packet, SendFlags::empty()))?)
     }
@@ -198,18 +200,18 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocket::send`].
+    /// Returns the same errors as [`PacketSocket::send`].
     pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut control = SendAncillaryBuffer::default();
         Ok(seen(|| sendmsg(&self.file, parts, &mut control, SendFlags::empty()))?)
     }
 
     /// Sends at most 64 packets, each from its parts, with one system call, and returns the number sent. Fewer are sent
-    /// if one is rejected or the buffer is full: call again with the next packet to get its error.
+    /// if the kernel rejects a packet or the buffer is full: call again with the next packet to get its error.
     ///
     /// # Errors
     ///
-    /// Errors from [`PacketSocket::send`] for the first packet; in that case no packet was sent.
+    /// Returns the error of [`PacketSocket::send`] for the first packet; in this case, no packet was sent.
     pub fn send_batch(&self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         // SAFETY: all fields of a `mmsghdr` are numbers and pointers, for which zero is a valid
         // value.
@@ -233,7 +235,7 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `poll(2)`, except `EINTR`.
+    /// Returns any error from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::IN, at_most)
     }
@@ -242,26 +244,27 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `poll(2)`, except `EINTR`.
+    /// Returns any error from `poll(2)`, except `EINTR`.
     pub fn wait_for_room(&self, at_most: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::OUT, at_most)
     }
 
-    /// Returns the number of packets dropped because the buffer was full since the last call of this function or of
-    /// [`PacketSocket::take_statistics`].
+    /// Returns the number of packets dropped because the buffer was full since this function was last called, or since
+    /// the last call of [`PacketSocket::take_statistics`].
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_drops(&self) -> io::Result<u32> {
         Ok(self.take_statistics()?.drops)
     }
 
-    /// Returns the number of packets received, and of packets dropped because the buffer was full, since the last call.
+    /// Returns the number of packets received and the number of packets dropped because the buffer was full, both since
+    /// the last call.
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_statistics(&self) -> io::Result<Statistics> {
         let mut statistics = abi::PacketStatistics::default();
         let mut length = size_of::<abi::PacketStatistics>() as libc::socklen_t;
@@ -285,16 +288,17 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// Returns the number of the socket's fanout group, which other sockets need to join; `None` without a group.
+    /// Returns the number of the socket's fanout group, which other sockets need to join the group; `None` if the
+    /// socket is in no group.
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         fanout::group(&self.file)
     }

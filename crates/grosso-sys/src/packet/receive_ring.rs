@@ -33,11 +33,11 @@ impl ReceiveRing {
         &self.socket
     }
 
-    /// Returns the number of the fanout group, see [`PacketSocket::fanout_group`].
+    /// Returns the number of the fanout group; see [`PacketSocket::fanout_group`].
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn fanout_group(&self) -> io::Result<Option<u16>> {
         self.socket.fanout_group()
     }
@@ -88,8 +88,8 @@ impl ReceiveRing {
         self.malformed += 1;
     }
 
-    /// Returns the bytes of the packet `behind` positions after the next packet, without taking it; `None` if there are
-    /// fewer packets. A packet outside its slot has no bytes.
+    /// Returns the bytes of the packet that is `behind` positions after the next one, and leaves it in the ring.
+    /// Returns `None` if fewer packets have arrived, and an empty slice if the header of the slot is invalid.
     pub fn peek(&self, behind: usize) -> Option<&[u8]> {
         if behind >= self.memory.layout().slots {
             return None;
@@ -113,7 +113,7 @@ impl ReceiveRing {
     ///
     /// # Errors
     ///
-    /// See [`PacketSocket::receive`], without `ENETDOWN`.
+    /// Returns the same errors as [`PacketSocket::receive`], except `ENETDOWN`.
     pub fn receive_long(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedPacket>> {
         match self.socket.receive(buffer) {
             // The kernel reported the error instead of the packet, which is still queued and would be taken for the
@@ -130,13 +130,13 @@ impl ReceiveRing {
     }
 
     /// Returns the size of the socket buffer for packets longer than a slot, in bytes including the kernel's
-    /// bookkeeping: the effective
-    /// [`PacketSocketBuilder::receive_buffer_bytes`](super::PacketSocketBuilder::receive_buffer_bytes), which the
-    /// kernel doubles.
+    /// bookkeeping. This is the value of
+    /// [`PacketSocketBuilder::receive_buffer_bytes`](super::PacketSocketBuilder::receive_buffer_bytes), after the
+    /// kernel has limited and doubled it.
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn queue_bytes(&self) -> io::Result<usize> {
         self.socket.receive_buffer_bytes()
     }
@@ -145,16 +145,17 @@ impl ReceiveRing {
     ///
     /// # Errors
     ///
-    /// Errors from `poll(2)`, except `EINTR`.
+    /// Returns any error from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.socket.wait(at_most)
     }
 
-    /// Returns the number of packets received, and of packets dropped because no slot was free, since the last call.
+    /// Returns the number of packets received and the number of packets dropped because no slot was free, both since
+    /// the last call.
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_statistics(&self) -> io::Result<Statistics> {
         self.socket.take_statistics()
     }
@@ -163,12 +164,12 @@ impl ReceiveRing {
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.socket.take_error()
     }
 
-    /// Returns the number of slots whose header pointed outside the slot; they were returned unread.
+    /// Returns the number of slots that were returned unread because their header pointed outside the slot.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
@@ -185,16 +186,17 @@ impl AsFd for ReceiveRing {
     }
 }
 
-/// A received packet in its slot of the ring. Dropping it returns the slot to the kernel, in any order. Holding frames
-/// for too long stops the ring.
+/// A received packet in its slot of the ring. Dropping the frame returns the slot to the kernel; frames may be dropped
+/// in any order. The ring stops while the slot that is next in turn is held.
 ///
-/// The type is three words long, because paths move it between lists; rarely used values stay in the slot. None of the
-/// fields is a `bool`, whose niche an `Option` would use: partial stores to a word delay its next load.
+/// The type is only three words long, because data paths often move frames between lists; rarely used values stay in
+/// the slot. It has no `bool` field: an `Option<RingFrame>` would store its discriminant in that one byte, and the next
+/// load of the word that contains the byte would have to wait for the store.
 #[derive(Debug)]
 pub struct RingFrame {
     memory: FrameSlot,
     slot: SlotPlace,
-    /// Status that the kernel wrote, which the slot no longer contains, and the bits of [`OWN`].
+    /// Status that the kernel wrote, which the slot no longer contains, combined with the bits of [`OWN`].
     status: u32,
     /// Range of the packet, which lies inside the slot.
     start: u32,
@@ -213,13 +215,13 @@ impl RingFrame {
         self.bytes(start - virtio_bytes..start)
     }
 
-    /// Returns the offset of the network header in the packet as it arrived.
+    /// Returns the offset of the network header in the received packet, before any [`Self::skip`].
     pub fn network_offset(&self) -> usize {
         let header = self.header();
         usize::from(header.net.saturating_sub(header.mac))
     }
 
-    /// Returns the length of the packet in bytes. The slot may hold only a part of the packet.
+    /// Returns the length of the packet in bytes. If this is more than the frame holds, the packet was truncated.
     #[inline]
     pub fn original_bytes(&self) -> usize {
         let header = self.header();
@@ -328,7 +330,7 @@ impl Drop for RingFrame {
     }
 }
 
-/// Bits of a status word that the kernel does not use.
+/// Bits of a status word that this program uses, because the kernel does not.
 const OWN: u32 = CUT | BARE;
 /// The slot contains only the start of the packet.
 const CUT: u32 = 1 << 25;
@@ -336,6 +338,6 @@ const CUT: u32 = 1 << 25;
 const BARE: u32 = 1 << 26;
 /// Length of the longest virtio header of packet sockets, in bytes.
 const VIRTIO_BYTES_MAX: usize = 12;
-/// Distance from the next slot to the one whose first lines are prefetched: the kernel wrote them last, and during a
-/// burst they are not in the first-level cache.
+/// Distance from the next slot to the slot whose first cache lines are prefetched. The kernel wrote these lines, so
+/// during a burst they are not in this CPU's first-level cache.
 const SOON: usize = 1;

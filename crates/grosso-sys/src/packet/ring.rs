@@ -1,5 +1,5 @@
-//! Parts shared by the two mapped rings of a packet socket: slots of one size, each preceded by a
-//! header (`TPACKET_V2`) whose first word states the owner of the slot.
+//! Parts shared by the two mapped rings of a packet socket: slots of one size, each preceded by a header (`TPACKET_V2`)
+//! whose first word says who owns the slot.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -12,26 +12,26 @@ use crate::abi;
 use crate::mapping::Mapping;
 
 /// Size in bytes of the memory blocks that the kernel allocates for slots. A block holds as many slots as fit. The
-/// kernel allocates powers of two, and finds slots faster in few blocks.
+/// kernel allocates powers of two, and finds slots faster if there are few blocks.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Minimum slot length in bytes.
 const SLOT_BYTES_MIN: usize = 256;
 /// Cache line size in bytes.
 const LINE_BYTES: usize = 64;
-/// Default maximum length of a superframe in bytes; BIG TCP can be configured beyond it.
+/// Default maximum length of a superframe in bytes. With BIG TCP, a higher maximum can be configured.
 const SUPERFRAME_BYTES: usize = 64 << 10;
 /// Number of cache lines of a slot that are read first: the kernel's header, a virtio header, and packet headers.
 const HEADER_LINES: usize = 3;
-/// Maximum memory of one ring in bytes: a larger one is a configuration mistake.
+/// Maximum memory of one ring in bytes. A larger ring is a configuration mistake.
 const RING_BYTES_MAX: usize = 1 << 30;
 
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a multiple of 64 and at least 256. A whole number of slots must fill whole pages, at
-    /// most 1 MiB in total. With 4 KiB pages, every multiple of 64 up to 16 KiB is valid, and above that multiples of
-    /// the page size. The kernel uses about 100 bytes; a packet longer than the rest is truncated on receive and
-    /// rejected on transmit.
+    /// Length of a slot in bytes: a multiple of 64 and at least 256. Some number of slots must exactly fill some number
+    /// of pages, of at most 1 MiB in total. With 4 KiB pages, every multiple of 64 up to 16 KiB is valid; above 16 KiB,
+    /// only multiples of the page size are. The kernel uses about 100 bytes of each slot. A packet longer than the
+    /// remaining bytes is truncated on receive and rejected on transmit.
     pub slot_bytes: usize,
     /// Number of slots, rounded up to fill the memory that the kernel allocates.
     pub slots: usize,
@@ -47,8 +47,8 @@ impl RingLayout {
     /// Layout for packets of up to 1500 bytes with their headers.
     pub const PACKETS: Self = Self { slot_bytes: 1664, slots: 4096 };
 
-    /// Returns a layout with slots of at least `slot_bytes` bytes, including the kernel's part, rounded up only to
-    /// whole cache lines, because fewer slots fit into the cache if they are longer.
+    /// Returns a layout with slots of at least `slot_bytes` bytes, including the bytes that the kernel uses. The length
+    /// is rounded up only to whole cache lines, because fewer long slots fit into the cache.
     #[must_use]
     pub fn fitting(slot_bytes: usize, slots: usize) -> Self {
         let lines = slot_bytes.max(SLOT_BYTES_MIN).next_multiple_of(LINE_BYTES);
@@ -59,11 +59,11 @@ impl RingLayout {
         }
     }
 
-    /// Returns a valid layout with as many slots as fill its memory.
+    /// Returns a valid layout, with the number of slots increased until they fill their memory.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if no such ring is possible.
+    /// Returns `InvalidInput` if no such ring is possible.
     pub fn checked(self) -> io::Result<Self> {
         let bytes = self.slot_bytes.checked_mul(self.slots);
         let fits = bytes.is_some_and(|bytes| (1..=RING_BYTES_MAX).contains(&bytes));
@@ -77,7 +77,7 @@ impl RingLayout {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid ring: {self:?}")))
     }
 
-    /// Returns the minimum length of whole pages that slots fill without a gap.
+    /// Returns the smallest number of bytes that is both a whole number of pages and a whole number of slots.
     fn pages_bytes(self) -> Option<usize> {
         let shared = self.slot_bytes.trailing_zeros().min(page_size().trailing_zeros());
         self.slot_bytes.checked_mul(page_size() >> shared)
@@ -98,8 +98,8 @@ pub(super) enum Direction {
     Transmit,
 }
 
-/// Offset of a slot in the memory of a ring. Only [`RingMemory`] creates these, so every slot lies completely inside
-/// its ring; each of a socket's two rings keeps its own.
+/// Offset of a slot in the memory of a ring. Only [`RingMemory`] creates such offsets, so every slot lies completely
+/// inside its ring. An offset of one ring must not be used with another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotPlace(u32);
 
@@ -149,7 +149,7 @@ impl RingMemory {
         Ok(Self { mapping, layout, virtio_bytes: socket.virtio_bytes.into() })
     }
 
-    /// Returns the status word of a slot, which names its owner.
+    /// Returns the status word of a slot, which says who owns the slot.
     #[inline]
     pub(super) fn status(&self, slot: SlotPlace) -> &AtomicU32 {
         // SAFETY: the word is the beginning of a slot, which lies completely in the mapping; slots are whole cache
@@ -203,7 +203,7 @@ impl RingMemory {
         unsafe { self.mapping.slice_mut(range) }
     }
 
-    /// Releases a slot: a reader of the new status also sees everything that was written to the slot before.
+    /// Releases a slot: whoever reads the new status also sees everything that was written to the slot before it.
     #[inline]
     pub(super) fn release(&self, slot: SlotPlace, status: u32) {
         self.status(slot).store(status, Ordering::Release);
@@ -214,7 +214,7 @@ impl RingMemory {
         self.layout
     }
 
-    /// Returns the slot `distance` positions after another, at most one round.
+    /// Returns the slot `distance` positions after `slot`. The distance is at most one round.
     #[inline]
     pub(super) fn after(&self, slot: SlotPlace, distance: usize) -> SlotPlace {
         let all = self.mapping.bytes();

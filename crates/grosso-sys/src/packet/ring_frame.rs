@@ -1,9 +1,9 @@
-//! Memory of a receive ring, which may hold frames that outlive their ring.
+//! Memory of a receive ring, which must stay mapped while frames outlive their ring.
 //!
-//! A frame marks its slot as taken, and clearing the mark is its last access to the slot. Frames therefore need no
-//! counter: if no slot is marked, there is no frame. Memory that still holds frames when its ring is dropped goes to a
-//! list, which is checked whenever a ring is opened or dropped. A counter would cost two atomic additions per frame,
-//! more than all other work on a frame.
+//! A frame marks its slot as taken, and clearing the mark is its last access to the slot. Reference counting is
+//! therefore unnecessary: if no slot is marked, there is no frame. If frames still exist when their ring is dropped,
+//! the memory goes to a list, which is checked whenever a ring is opened or dropped. A counter would cost two atomic
+//! additions per frame, which is more than all other work on a frame.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -13,15 +13,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::ring::{RingMemory, SlotPlace};
 use crate::abi;
 
-/// Status of a slot that this program has taken and not returned. The kernel treats every value but
-/// `TP_STATUS_KERNEL`, which is zero, as not its own.
+/// Status of a slot that this program has taken and not returned. To the kernel, every status except `TP_STATUS_KERNEL`
+/// (zero) means that the slot belongs to the program.
 const TAKEN: u32 = 1 << 27;
 
 /// Memory of dropped rings that still held frames. The length of the list is bounded by the number of rings whose
 /// frames are still held, plus the rings whose frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
-/// Memory of a ring, shared with the ring's frames.
+/// Memory of a ring, shared with the frames of the ring.
 #[derive(Debug)]
 pub(super) struct FrameMemory(FrameSlot);
 

@@ -1,4 +1,4 @@
-//! Packets sent from mapped memory (`TPACKET_V2`): written into slots, and sent by one system call.
+//! Packets sent from mapped memory (`TPACKET_V2`): they are written into slots, and one system call sends them.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -29,17 +29,17 @@ const SEND_BUFFER_BYTES_MAX: usize = (i32::MAX / 2) as usize;
 
 /// A packet socket that sends from a mapped ring and receives no packets.
 ///
-/// With [`PacketSocket::send_batch`] other threads may run after each packet, and a receiver on this host runs as soon
-/// as it has a packet. This ring sends the whole batch first.
+/// With [`PacketSocket::send_batch`], other threads may run after each packet, for example a receiver on this host as
+/// soon as it has a packet. This ring sends the whole batch before that.
 #[derive(Debug)]
 pub struct TransmitRing {
     socket: PacketSocket,
     memory: RingMemory,
     /// The slot that the kernel will read next.
     next: SlotPlace,
-    /// Number of slots, starting at `next`, with packets for which the kernel had no room.
+    /// Number of slots, starting at `next`, whose packets the kernel had no room for.
     waiting: usize,
-    /// Whether the kernel had no room for the waiting packets, and has not reported room since.
+    /// Whether the kernel had no room for the waiting packets and has not reported since then that it has room.
     is_full: bool,
 }
 
@@ -51,7 +51,7 @@ impl TransmitRing {
         Ok(ring)
     }
 
-    /// Sets the send buffer so that the kernel runs out of it no later than out of slots, if the system's limit
+    /// Sets the size of the send buffer so that the buffer is full before all slots are in use, if the system's limit
     /// permits.
     ///
     /// `poll(2)` reports room when half of the buffer is free. If slots are free at that moment, a wait ends only when
@@ -118,7 +118,7 @@ impl TransmitRing {
         }
     }
 
-    /// Returns whether the waiting slots hold the first of these packets, judged by their lengths.
+    /// Returns whether the waiting slots hold the first of these packets. Only the lengths are compared.
     fn holds(&self, packets: &[&[IoSlice<'_>]]) -> bool {
         packets.iter().take(self.waiting).enumerate().all(|(distance, packet)| {
             let slot = self.memory.after(self.next, distance);
@@ -133,7 +133,7 @@ impl TransmitRing {
     ///
     /// # Errors
     ///
-    /// Errors from `poll(2)`, except `EINTR`.
+    /// Returns any error from `poll(2)`, except `EINTR`.
     pub fn wait(&self, at_most: Duration) -> io::Result<bool> {
         self.socket.wait_for_room(at_most)
     }
@@ -174,9 +174,10 @@ impl TransmitRing {
         Ok(())
     }
 
-    /// Sets the header length of a single packet to its full length, because the kernel copies the headers. The kernel
-    /// would reference the bytes after the headers in place, and a driver on this host (veth, bridge) would have to
-    /// copy those page by page, which costs more for one packet. The header length of a superframe is not changed.
+    /// Sets the header length of a single packet to its full length, because the kernel copies the headers. Otherwise
+    /// the kernel would reference the bytes after the headers in place, and a virtual device on this host (veth,
+    /// bridge) would have to copy them page by page, which costs more for a single packet. The header length of a
+    /// superframe is not changed.
     fn ask_for_a_copy(&self, slot: SlotPlace, bytes: usize) {
         let header = usize::from(self.socket.virtio_bytes);
         let Some(packet) = bytes.checked_sub(header).filter(|_| header > 0) else { return };
@@ -206,8 +207,8 @@ impl TransmitRing {
         })
     }
 
-    /// Counts the slots that the kernel has taken, and advances to the first of the remaining slots, which the kernel
-    /// will read next.
+    /// Counts the slots that the kernel has taken, and advances to the first of the other slots, which the kernel will
+    /// read next.
     fn advance(&mut self, written: usize) -> usize {
         let offered = abi::TP_STATUS_SEND_REQUEST | abi::TP_STATUS_WRONG_FORMAT;
         let is_taken = |distance: &usize| {

@@ -31,24 +31,25 @@ pub struct Entry {
 /// Lists a directory, in the order of the file system.
 ///
 /// # Errors
-/// Errors from `open(2)` and `getdents(2)`.
+/// Returns any error from `open(2)` or `getdents(2)`.
 pub fn entries(path: &Path) -> io::Result<Vec<Entry>> {
     entries_of(open(path)?)
 }
 
-/// Creates a directory with this mode (within the umask).
+/// Creates a directory with this mode, restricted by the umask.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `mkdir(2)`.
+///
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or any error from `mkdir(2)`.
 pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     Ok(mkdirat(&place.directory, &place.name, Mode::from_raw_mode(mode))?)
 }
 
-/// Creates a directory and its missing parents with this mode (within the umask).
+/// Creates a directory and its missing parents with this mode, restricted by the umask.
 ///
 /// # Errors
-/// Errors from `mkdir(2)`.
+/// Returns any error from `mkdir(2)`.
 pub fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     let above: Vec<&Path> =
         path.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
@@ -64,16 +65,16 @@ pub fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
 /// Creates a symbolic link.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `symlink(2)`.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or any error from `symlink(2)`.
 pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     Ok(symlinkat(target, &place.directory, &place.name)?)
 }
 
-/// Creates a directory for the caller only, or checks that only the caller can write the existing one.
+/// Creates a directory that only the caller can access, or checks that only the caller can write to the existing one.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] if others can write it; errors from `mkdir(2)`.
+/// Returns [`io::ErrorKind::PermissionDenied`] if other users can write to the directory, or any error from `mkdir(2)`.
 pub fn prepare_private(path: &Path) -> io::Result<()> {
     match create_directory(path, 0o700) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -91,7 +92,7 @@ pub fn prepare_private(path: &Path) -> io::Result<()> {
 /// Removes a directory and its files. Directories inside must be empty.
 ///
 /// # Errors
-/// Errors from `unlink(2)`.
+/// Returns any error from `unlink(2)`.
 pub fn remove_directory(path: &Path) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     let directory = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
@@ -105,7 +106,7 @@ pub fn remove_directory(path: &Path) -> io::Result<()> {
 /// Adds bits to the mode of a directory.
 ///
 /// # Errors
-/// Errors from `chmod(2)`.
+/// Returns any error from `chmod(2)`.
 pub fn set_directory_mode(path: &Path, add: u32) -> io::Result<()> {
     let directory = open(path)?;
     let mode = fstat(&directory)?.st_mode & 0o7777 | add;

@@ -20,8 +20,8 @@ use super::{
 /// Opens a regular file for reading. The call never blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link owned by
-/// another user, and errors from `open(2)`.
+/// Returns [`io::ErrorKind::InvalidInput`] for any other kind of file, [`io::ErrorKind::PermissionDenied`] for a link
+/// owned by another user, or any error from `open(2)`.
 pub fn open(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     open_regular(&place, OFlags::RDONLY)
@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user, and errors from `open(2)`.
+/// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, or any error from `open(2)`.
 pub fn open_any(path: &Path) -> io::Result<File> {
     Ok(Place::of(path, Last::Follow)?.open(OFlags::RDONLY, Mode::empty())?.into())
 }
@@ -38,7 +38,7 @@ pub fn open_any(path: &Path) -> io::Result<File> {
 /// Opens an existing regular file for reading and writing. The call never blocks.
 ///
 /// # Errors
-/// See [`open`]; also fails if the caller must not write the file.
+/// Returns the same errors as [`open`], and [`io::ErrorKind::PermissionDenied`] if the caller may not write the file.
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     writable(open_regular(&place, OFlags::RDWR)?, &place)
@@ -48,8 +48,8 @@ pub fn open_for_update(path: &Path) -> io::Result<File> {
 /// regular file. A FIFO blocks until a program reads from it.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user, and for a file with several names in another
-/// user's directory; errors from `open(2)`.
+/// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, and for a file with several names in
+/// another user's directory, or any error from `open(2)`.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     let file: File = place.open(OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(mode))?.into();
@@ -60,7 +60,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a complete output, see [`create`].
+/// Writes a complete output file; see [`create`].
 ///
 /// # Errors
 /// Returns the errors of [`create`], and errors from the file system.
@@ -71,16 +71,17 @@ pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Creates a file with this mode (within the umask), for reading and writing.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors from `open(2)`.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or any error from `open(2)`.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     create_new_in(&Place::of(path, Last::Keep)?, mode)
 }
 
-/// Creates a file whose content is complete when its name appears, and waits until both are on disk. If the program is
-/// killed in the meantime, at most the name with `.new` remains, which the next call replaces.
+/// Creates a file whose content is complete when its name appears, and waits until both the name and the content are on
+/// disk. If the program is killed during the call, at most a file with the suffix `.new` remains, which the next call
+/// replaces.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the file system.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or any error from the file system.
 pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
     let place = Place::of(path, Last::Follow)?;
     let beside = beside(&place)?;
@@ -111,7 +112,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Reads a regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; see [`open`].
+/// Returns [`io::ErrorKind::FileTooLarge`] if there are more bytes, or any error from [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(open(path)?, bytes_max)
 }
@@ -119,15 +120,16 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular text file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// See [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Returns the same errors as [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(read(path, bytes_max)?)
 }
 
-/// Removes a name other than a directory. A link is removed and not followed.
+/// Removes a directory entry that is not a directory. A link itself is removed, not its target.
 ///
 /// # Errors
-/// Errors from `unlink(2)`.
+///
+/// Returns any error from `unlink(2)`.
 pub fn remove(path: &Path) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     Ok(unlinkat(&place.directory, &place.name, AtFlags::empty())?)
@@ -136,7 +138,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// Renames an entry and replaces an existing one with the new name.
 ///
 /// # Errors
-/// Errors from `rename(2)`.
+/// Returns any error from `rename(2)`.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (Place::of(from, Last::Keep)?, Place::of(to, Last::Keep)?);
     Ok(renameat(&from.directory, &from.name, &to.directory, &to.name)?)
@@ -145,7 +147,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a link owned by another user; errors from `stat(2)`.
+/// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, or any error from `stat(2)`.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     File::from(Place::of(path, Last::Follow)?.pin()?).metadata()
 }
@@ -156,10 +158,10 @@ pub fn is_there(path: &Path) -> bool {
     Place::of(path, Last::Keep).and_then(|place| place.pin()).is_ok()
 }
 
-/// Changes the owner of an entry. A link is changed and not followed.
+/// Changes the owner of an entry. For a link, the owner of the link itself changes.
 ///
 /// # Errors
-/// Errors from `chown(2)`.
+/// Returns any error from `chown(2)`.
 pub fn change_owner(path: &Path, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));

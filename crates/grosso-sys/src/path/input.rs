@@ -16,7 +16,7 @@ use super::{not_regular, regular};
 /// Opens anything that can be read: a file, a pipe, a device. A FIFO blocks until a program opens its other end.
 ///
 /// # Errors
-/// Errors from `open(2)`.
+/// Returns any error from `open(2)`.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(path)
 }
@@ -24,7 +24,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// Opens a regular file. The call never blocks.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; errors from `open(2)`.
+/// Returns [`io::ErrorKind::InvalidInput`] if the path leads to anything else, or any error from `open(2)`.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -38,7 +38,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
 /// Lists the paths in a directory, in the order of the file system.
 ///
 /// # Errors
-/// Errors from `open(2)` and `getdents(2)`.
+/// Returns any error from `open(2)` or `getdents(2)`.
 pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
 }
@@ -46,7 +46,7 @@ pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
 /// Returns the absolute path without links.
 ///
 /// # Errors
-/// Errors from `realpath(3)`.
+/// Returns any error from `realpath(3)`.
 pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
@@ -54,7 +54,7 @@ pub fn canonical(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
-/// Errors from `stat(2)`.
+/// Returns any error from `stat(2)`.
 pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     fs::metadata(path)
 }

@@ -1,6 +1,6 @@
 //! Files of the kernel: names in `/proc`, `/sys` and `/dev` that Grosso chose.
 //!
-//! Only root and the kernel create entries there, so they are opened by name without checks.
+//! Only root and the kernel create entries in these directories, so the files are opened by name without checks.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,8 @@ use rustix::fs::{Mode, OFlags};
 /// Reads a file as text.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the name is not in `/proc` or `/sys`; errors from `open(2)` and `read(2)`.
+/// Returns [`io::ErrorKind::InvalidInput`] if the name is not in `/proc` or `/sys`, or any error from `open(2)` or
+/// `read(2)`.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(checked(path.as_ref())?)
 }
@@ -23,15 +24,16 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
 /// Reads a file as bytes.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(checked(path.as_ref())?)
 }
 
-/// Writes a setting.
+/// Writes a value to a file, for example a setting.
 ///
 /// # Errors
-/// See [`read`], and errors from `write(2)`.
+///
+/// Returns the same errors as [`read`], or any error from `write(2)`.
 pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> {
     fs::write(checked(path.as_ref())?, value)
 }
@@ -39,7 +41,7 @@ pub fn write(path: impl AsRef<Path>, value: impl AsRef<[u8]>) -> io::Result<()> 
 /// Opens a file for reading, for example a namespace.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(checked(path.as_ref())?)
 }
@@ -56,7 +58,7 @@ pub fn open_with(path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 /// Opens a device for reading and writing.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn open_device(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(checked(path.as_ref())?)
 }
@@ -64,7 +66,7 @@ pub fn open_device(path: impl AsRef<Path>) -> io::Result<File> {
 /// Returns the target of a link.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     fs::read_link(checked(path.as_ref())?)
 }
@@ -72,7 +74,7 @@ pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// Lists the names in a directory.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn names(path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
     fs::read_dir(checked(path.as_ref())?)?.map(|entry| Ok(entry?.file_name())).collect()
 }
@@ -80,7 +82,7 @@ pub fn names(path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
 /// Returns the metadata of the file that a path leads to.
 ///
 /// # Errors
-/// See [`read`].
+/// Returns the same errors as [`read`].
 pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     fs::metadata(checked(path.as_ref())?)
 }

@@ -12,9 +12,9 @@
 //!
 //! The owner of the root directory counts as root: inside a user namespace the host's root has no user ID of its own.
 //!
-//! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose belong to the kernel or root: they are opened by
-//! [`kernel`] without these checks. Input files named by the user, for example captures, are opened by [`input`], which
-//! follows links of other users.
+//! Files in `/proc`, `/sys` and `/dev` with names that Grosso chose belong to the kernel or root, so [`kernel`] opens
+//! them without these checks. [`input`] opens input files named by the user, for example captures, and follows links of
+//! other users.
 //!
 //! On systems other than Linux the functions for files have the same names and use the standard library without checks.
 //!
@@ -60,7 +60,7 @@ use std::{
     io::{self, Read},
 };
 
-/// Reads a file to its end, and fails if it has more than `bytes_max` bytes.
+/// Reads a file to its end. Fails if the file has more than `bytes_max` bytes.
 fn read_bounded(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;

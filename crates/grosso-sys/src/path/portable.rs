@@ -11,14 +11,15 @@ use super::{read_bounded, regular, text};
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; errors of the system.
+/// Returns [`io::ErrorKind::InvalidInput`] if the file is not regular, or another error from the operating system.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(File::open(path)?)
 }
 
-/// Opens anything that can be read.
+/// Opens a file, pipe or device for reading.
 ///
 /// # Errors
+///
 /// Returns errors from the operating system.
 pub fn open_any(path: &Path) -> io::Result<File> {
     File::open(path)
@@ -27,7 +28,7 @@ pub fn open_any(path: &Path) -> io::Result<File> {
 /// Opens an existing regular file for reading and writing.
 ///
 /// # Errors
-/// See [`open`].
+/// Returns the same errors as [`open`].
 pub fn open_for_update(path: &Path) -> io::Result<File> {
     regular(OpenOptions::new().read(true).write(true).open(path)?)
 }
@@ -40,7 +41,7 @@ pub fn create(path: &Path, _mode: u32) -> io::Result<File> {
     File::create(path)
 }
 
-/// Writes a complete output, see [`create`].
+/// Writes a complete output file; see [`create`].
 ///
 /// # Errors
 /// Returns the errors of [`create`], and errors from the file system.
@@ -51,7 +52,7 @@ pub fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Creates a file, for reading and writing.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or another error from the operating system.
 pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
@@ -59,7 +60,7 @@ pub fn create_new(path: &Path, _mode: u32) -> io::Result<File> {
 /// Creates a file whose content is complete when its name appears.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if the name is in use; errors of the system.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the name is in use, or another error from the operating system.
 pub fn publish(path: &Path, contents: &[u8], mode: u32) -> io::Result<File> {
     let beside = beside(path);
     remove_if_there(&beside)?;
@@ -85,7 +86,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Reads a regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] if there are more bytes; see [`open`].
+/// Returns [`io::ErrorKind::FileTooLarge`] if there are more bytes, or any error from [`open`].
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(open(path)?, bytes_max)
 }
@@ -93,14 +94,15 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular text file of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// See [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Returns the same errors as [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     text(read(path, bytes_max)?)
 }
 
-/// Removes a name other than a directory.
+/// Removes a directory entry that is not a directory.
 ///
 /// # Errors
+///
 /// Returns errors from the operating system.
 pub fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)

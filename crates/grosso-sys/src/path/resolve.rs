@@ -42,7 +42,7 @@ pub(super) enum Last {
 pub enum Controller {
     /// No other user can replace the name.
     Own,
-    /// The owner of a directory on the path, or every user with write permission there, can replace the name.
+    /// The owner of a directory on the path, or every user with write permission in it, can replace the name.
     Others {
         /// Directory in which other users can replace the name.
         directory: PathBuf,
@@ -111,15 +111,15 @@ impl Place {
     /// Resolves a path.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] for a link owned by another user; errors from `open(2)`.
+    /// Returns [`io::ErrorKind::PermissionDenied`] for a link owned by another user, or any error from `open(2)`.
     pub(super) fn of(path: &Path, last: Last) -> io::Result<Self> {
         walk(path, last, &mut |_| Ok(()))
     }
 
-    /// Opens the entry. A link that has replaced it since is not followed.
+    /// Opens the entry. If a link has replaced the entry since, the link is not followed.
     ///
     /// # Errors
-    /// Errors from `open(2)`.
+    /// Returns any error from `open(2)`.
     pub(super) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let flags = match self.is_kernel_link {
             true => flags,
@@ -137,7 +137,7 @@ impl Place {
     /// Returns the location of another name in the same directory.
     ///
     /// # Errors
-    /// `EMFILE` if this process has no descriptors left.
+    /// Returns `EMFILE` if this process has no descriptors left.
     pub(super) fn renamed(&self, name: OsString) -> io::Result<Self> {
         Ok(Self { directory: self.directory.try_clone()?, name, is_kernel_link: false })
     }
@@ -145,7 +145,7 @@ impl Place {
     /// Pins the entry, regardless of its type, without opening it.
     ///
     /// # Errors
-    /// Errors from `open(2)`.
+    /// Returns any error from `open(2)`.
     pub(super) fn pin(&self) -> io::Result<OwnedFd> {
         self.open(OFlags::PATH, Mode::empty())
     }
@@ -232,7 +232,7 @@ fn push(pending: &mut Vec<OsString>, path: &[u8]) {
     }
 }
 
-/// Checks that root or the caller owns a link and the directory that contains it.
+/// Checks that root or the caller owns both a link and the directory that contains the link.
 fn check_link(
     link: &Stat,
     is_kernel_link: bool,
@@ -277,5 +277,5 @@ const PIN: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = PIN.union(OFlags::DIRECTORY);
 /// Maximum number of links in the resolution of one path: the limit of Linux.
 const LINKS_MAX: usize = 40;
-/// ID of users that have none in a user namespace.
+/// ID that the kernel reports for users without an ID in a user namespace.
 const OVERFLOW_USER: u32 = 65_534;

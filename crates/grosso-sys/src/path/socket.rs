@@ -21,16 +21,16 @@ use rustix::{
 
 use super::resolve::{Controller, Last, Place, control, control_of, descriptor_path};
 
-/// A pinned socket file: replacing its name later has no effect.
+/// A pinned socket file. Replacing the file under its name later has no effect on it.
 #[derive(Debug)]
 pub struct Pinned(OwnedFd);
 
 impl Pinned {
-    /// Pins the socket file at a path. It must belong to `owner`, if given.
+    /// Pins the socket file at a path. If `owner` is given, the socket must belong to this user.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a link or a
-    /// socket owned by another user, and for a socket with several names in a directory that others control.
+    /// Returns [`io::ErrorKind::ConnectionRefused`] if it is not a socket, [`io::ErrorKind::PermissionDenied`] for a
+    /// link or a socket owned by another user, and for a socket with several names in a directory that others control.
     pub fn at(path: &Path, owner: Option<u32>) -> io::Result<Self> {
         Self::of(&Place::of(path, Last::Follow)?, owner)
     }
@@ -56,36 +56,37 @@ impl Pinned {
     /// Connects `socket` to this socket.
     ///
     /// # Errors
-    /// Errors from `connect(2)`.
+    /// Returns any error from `connect(2)`.
     pub fn connect(&self, socket: impl AsFd) -> io::Result<()> {
         Ok(connect(socket, &SocketAddrUnix::new(descriptor_path(&self.0).as_str())?)?)
     }
 }
 
-/// Returns the address of a name, to compare with the address of a sender.
+/// Returns the address of a socket file, which can be compared with the address of a sender.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is too long.
+/// Returns [`io::ErrorKind::InvalidInput`] if the path is too long.
 pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// Returns the address of a name without a file, which any user of the network namespace can take.
+/// Returns the address of an abstract name. Any user of the network namespace can take such a name.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if it is too long.
+/// Returns [`io::ErrorKind::InvalidInput`] if the name is too long.
 pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Binds a Unix socket of this type to a name, which has the mode from the beginning. Replaces a stale socket file.
+/// Binds a Unix socket of this type to a name. The file has the mode from the moment it exists. Replaces a stale socket
+/// file.
 ///
 /// If others control a directory on the path, a stream is bound through the directory's descriptor. Datagram peers
 /// reply to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
-/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced in the meantime; errors from `bind(2)`.
+/// Returns [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
+/// [`io::ErrorKind::PermissionDenied`] if the entry was replaced in the meantime, or any error from `bind(2)`.
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();
     let place = Place::of(path, Last::Keep)?;
@@ -119,7 +120,7 @@ pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::
 /// Removes a socket file that a program left behind; other entries are kept.
 ///
 /// # Errors
-/// Errors from `open(2)` and `unlink(2)`.
+/// Returns any error from `open(2)` or `unlink(2)`.
 pub fn remove_stale(path: &Path, kind: SocketType) -> io::Result<()> {
     let place = Place::of(path, Last::Keep)?;
     match is_stale(&place, kind)? {
@@ -152,7 +153,7 @@ fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns whether an entry is a socket that no program uses any longer.
+/// Returns whether an entry is a socket that no program uses anymore.
 fn is_stale(place: &Place, kind: SocketType) -> io::Result<bool> {
     let file = place.pin()?;
     // A connection to a file that is not a socket is also refused.
@@ -165,5 +166,5 @@ fn is_stale(place: &Place, kind: SocketType) -> io::Result<bool> {
     Ok(Pinned(file).connect(&probe).is_err_and(|error| error.kind() == refused))
 }
 
-/// Opens the file that a Unix socket is bound to (`linux/un.h`: the first of the protocol's own requests).
+/// Opens the file that a Unix socket is bound to (`linux/un.h`: the first request that is specific to Unix sockets).
 const SIOCUNIXFILE: libc::Ioctl = 0x89e0;

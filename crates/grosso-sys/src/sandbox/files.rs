@@ -9,11 +9,11 @@ use landlock::{
 
 use super::roles::Role;
 
-/// Newest kernel interface that is requested; an older kernel restricts what it can.
+/// Newest Landlock version that is requested. An older kernel enforces the restrictions that it supports.
 const INTERFACE: ABI = ABI::V6;
 
-/// Restricts the calling thread to what the role needs. A thread of [`Role::Files`] keeps the right to create and write
-/// files in `directories`. Returns whether the kernel has Landlock.
+/// Restricts the calling thread to the files, connections and signals that the role needs. A thread of [`Role::Files`]
+/// keeps the right to create and write files in `directories`. Returns whether the kernel has Landlock.
 pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     let refused = |error: RulesetError| io::Error::other(error.to_string());
     let rules = match role {
@@ -37,7 +37,7 @@ pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> 
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Returns the rights on the files of a capture.
+/// Returns the access rights to the files of a capture.
 fn made_and_written() -> BitFlags<AccessFs> {
     AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
 }
@@ -45,8 +45,8 @@ fn made_and_written() -> BitFlags<AccessFs> {
 /// Files that may be read: attributes of interfaces, and the time zone, because file names may contain the time.
 const READ: [&str; 3] = ["/sys", "/etc/localtime", "/usr/share/zoneinfo"];
 
-/// Returns the rights that no thread needs: executing programs, creating devices and links, and creating and removing
-/// directories.
+/// Returns the access rights that no thread needs: executing programs, creating devices and links, and creating and
+/// removing directories.
 fn never_opened() -> BitFlags<AccessFs> {
     AccessFs::Execute
         | AccessFs::MakeBlock

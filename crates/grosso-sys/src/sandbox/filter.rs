@@ -77,7 +77,7 @@ fn compile(
 }
 
 impl Limit {
-    /// Returns one rule for each allowed value.
+    /// Returns one rule for each permitted value.
     fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         let rule = |operator, value| {
             let length = SeccompCmpArgLen::Dword;

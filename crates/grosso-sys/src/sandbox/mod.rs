@@ -9,7 +9,7 @@
 //! | `user` | change of the user, keeping capabilities |
 //! | `state` | the sandbox state of each thread as the kernel reports it |
 //!
-//! A thread enters its role once and can never leave it; threads that it starts inherit the sandbox.
+//! A thread enters its role once and can never leave it. Threads that it starts inherit the sandbox.
 //!
 //! ```no_run
 //! use grosso_sys::sandbox::{Role, enter, name_violations};
@@ -50,17 +50,17 @@ pub use self::{
 ///
 /// # Errors
 ///
-/// Returns errors from the kernel; the thread is then partially confined.
+/// Returns errors from the kernel. After an error, the thread is only partially confined.
 pub fn enter(role: Role) -> io::Result<bool> {
     sandbox(role, &[])
 }
 
-/// Confines the calling thread to [`Role::Files`] like [`enter`]; the thread may create and write files below these
-/// directories.
+/// Confines the calling thread to [`Role::Files`], as [`enter`] does. The thread may create and write files below
+/// `directories`.
 ///
 /// # Errors
 ///
-/// See [`enter`].
+/// Returns the same errors as [`enter`].
 pub fn enter_files(directories: &[PathBuf]) -> io::Result<bool> {
     sandbox(Role::Files, directories)
 }
@@ -72,7 +72,7 @@ fn sandbox(role: Role, directories: &[PathBuf]) -> io::Result<bool> {
     filter::install(role).map(|()| has_landlock)
 }
 
-/// Gives up all capabilities of the calling thread except these.
+/// Gives up all capabilities of the calling thread except those in `kept`.
 fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     // Kernels before 4.3 have no ambient capabilities.
     match clear_ambient_capability_set() {

@@ -12,9 +12,10 @@ use rustix::thread::CapabilitySet;
 pub enum Role {
     /// Thread that moves packets between open devices.
     Data,
-    /// Thread like [`Role::Data`] that also reconnects to the socket of another program.
+    /// Thread that does the work of [`Role::Data`] and also reconnects to the socket of another program.
     Connecting,
-    /// Thread like [`Role::Connecting`] that also maps the memory of a virtual machine, or creates memory to share.
+    /// Thread that does the work of [`Role::Connecting`] and also maps the memory of a virtual machine or creates
+    /// memory to share.
     Machine,
     /// Thread that serves clients of listeners: counter requests, and captures over IP.
     Statistics,
@@ -47,14 +48,14 @@ pub(super) struct Limit {
 pub(super) enum Values {
     /// Exactly these values.
     These(&'static [u64]),
-    /// Values with none of these bits set.
+    /// Values in which all of these bits are clear.
     Without(u64),
     /// ID of the calling process.
     OwnProcess,
 }
 
 impl Role {
-    /// Returns the capabilities that the role keeps, if the thread has them.
+    /// Returns the capabilities that a thread keeps when it enters the role.
     pub(super) fn capabilities(self) -> CapabilitySet {
         match self {
             Self::Data
@@ -67,7 +68,7 @@ impl Role {
             | Self::Recorder => CapabilitySet::empty(),
             // Permits files in directories of other users, because the first file of the capture may be in one.
             Self::Files => CapabilitySet::DAC_OVERRIDE,
-            // Devices, packet sockets, low ports, memory of AF_XDP, and its program.
+            // Capabilities for devices, packet sockets, low ports, and the memory and program of AF_XDP.
             Self::Opener => {
                 CapabilitySet::NET_ADMIN
                     | CapabilitySet::NET_RAW
@@ -109,8 +110,8 @@ impl Role {
         }
     }
 
-    /// Returns the system calls that fail instead of ending the program: the C library tries them and continues without
-    /// them.
+    /// Returns the system calls that fail instead of ending the program: the C library tries these calls and continues
+    /// if they fail.
     pub(super) fn refused(self) -> &'static [&'static [Call]] {
         match self {
             Self::Opener | Self::Files => &[],
@@ -119,7 +120,7 @@ impl Role {
         }
     }
 
-    /// Returns the limits of arguments beyond which a call fails instead of ending the program.
+    /// Returns limits on arguments. A call whose argument exceeds them fails instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,
@@ -262,7 +263,8 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`], and further limits: only requests that change no device or privilege, and only local sockets.
+/// Limits of [`NO_CODE`], with further ones: only requests that change no device or privilege, and only local sockets,
+/// are permitted.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },
@@ -272,8 +274,8 @@ const NARROW: &[Limit] = &[
     Limit { call: libc::SYS_socket, argument: 0, values: Values::These(LOCAL_FAMILY) },
 ];
 
-/// Limits of [`NARROW`], which also permit queries about interfaces. Without `CAP_NET_ADMIN`, ethtool only answers
-/// queries.
+/// Limits of [`NARROW`], except that queries about interfaces are also permitted. Without `CAP_NET_ADMIN`, ethtool only
+/// answers queries.
 const FILES: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },

@@ -27,7 +27,7 @@ pub struct ThreadState {
 ///
 /// # Errors
 ///
-/// Errors from reading `/proc`.
+/// Returns any error from reading `/proc`.
 pub fn own_threads() -> io::Result<Vec<ThreadState>> {
     let state = |thread: Pid| {
         // A thread may end in the meantime.

@@ -22,7 +22,7 @@ impl User {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if there is no such user; errors from reading the file.
+    /// Returns [`io::ErrorKind::NotFound`] if there is no such user, or any error from reading the file.
     pub fn named(name: &str) -> io::Result<Self> {
         let users = path::read_text(Path::new("/etc/passwd"), USERS_BYTES_MAX)?;
         let found = users.lines().find_map(|line| Self::of(line, name));
@@ -40,18 +40,18 @@ impl User {
         let mut fields = line.split(':');
         (fields.next() == Some(name)).then_some(())?;
         let numbers = [fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?];
-        // The largest number means "unchanged" to the kernel.
+        // The kernel interprets the largest number as "unchanged".
         let [uid, gid] = numbers;
         (uid != u32::MAX && gid != u32::MAX).then_some(Self { uid, gid })
     }
 }
 
 /// Changes the calling thread's user, without supplementary groups, and keeps the capabilities of [`Role::Opener`].
-/// Call it before other threads start, because they would keep the old user.
+/// Call it before other threads start, because threads that are already running keep the old user.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SETUID` and `CAP_SETGID`.
+/// Returns `EPERM` without `CAP_SETUID` and `CAP_SETGID`.
 pub fn become_user(user: User) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     set_thread_groups(&[])?;

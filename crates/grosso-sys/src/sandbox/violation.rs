@@ -1,4 +1,4 @@
-//! Termination of a program whose thread makes a system call outside its role.
+//! Termination of the program if one of its threads makes a system call outside its role.
 
 use core::{
     ffi::{c_int, c_uint, c_void},
@@ -9,7 +9,7 @@ use std::io;
 
 use super::roles;
 
-/// Exit code after a violation: a bug in the program, or a compromised thread.
+/// Exit code after a violation, which means a bug in the program or a compromised thread.
 const EXIT: c_int = 5;
 
 /// Information about a trapped system call: `siginfo_t` of `SIGSYS`.
@@ -28,7 +28,7 @@ struct Trapped {
 ///
 /// # Errors
 ///
-/// Errors from `sigaction(2)`.
+/// Returns any error from `sigaction(2)`.
 pub fn name_violations() -> io::Result<()> {
     let action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all zeros are a valid `struct sigaction`: the default action, no signals, no flags.
@@ -77,7 +77,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Appends as many of the bytes as fit.
+    /// Appends the bytes, or as many of them as fit.
     fn put(&mut self, bytes: &[u8]) {
         for (place, byte) in self.bytes[self.len..].iter_mut().zip(bytes) {
             *place = *byte;

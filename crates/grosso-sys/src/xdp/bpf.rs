@@ -1,7 +1,7 @@
 //! The only program that AF_XDP needs, loaded with raw `bpf(2)`: it redirects each packet to the socket of its queue.
 //!
-//! Five instructions in six slots need neither a compiler nor an object file. The descriptor of the link keeps the
-//! program attached; when it closes, even because of a crash, the program is detached.
+//! The program has only five instructions, so it needs neither a compiler nor an object file. The descriptor of the
+//! link keeps the program attached; when it closes, even because of a crash, the program is detached.
 
 use core::ffi::c_long;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::XdpSocket;
 use crate::abi;
 
-/// Maximum number of sockets per program, one per queue.
+/// Maximum number of sockets per program. Each queue has one socket.
 pub const QUEUES_MAX: u32 = 64;
 
 /// Point of the receive path at which a program runs.
@@ -19,8 +19,8 @@ pub enum AttachMode {
     /// In the driver, before the kernel allocates a packet buffer. A veth device then makes its peer segment
     /// superframes, so that only frames of the MTU's size arrive.
     Native,
-    /// After the kernel received the packet, on every device. Superframes of a peer with TCP offload arrive whole, and
-    /// are dropped because they do not fit into a chunk.
+    /// After the kernel has allocated a packet buffer. Every device supports this mode. Superframes of a peer with TCP
+    /// offload arrive whole, and are dropped because they do not fit into a chunk.
     Generic,
 }
 
@@ -39,9 +39,8 @@ impl Redirect {
     ///
     /// # Errors
     ///
-    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN` in the *initial* user namespace, `EOPNOTSUPP`
-    /// if the driver has no native mode, `EBUSY` or `EEXIST` if a program is attached, `EINVAL` on
-    /// kernels before 5.9.
+    /// Returns `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN` in the *initial* user namespace, `EOPNOTSUPP` if the
+    /// driver has no native mode, `EBUSY` or `EEXIST` if a program is attached, or `EINVAL` on kernels before 5.9.
     pub fn attach(index: u32, mode: AttachMode) -> io::Result<Self> {
         let sockets = socket_map()?;
         // A program not marked as able to handle multi-buffer packets is refused on a veth with a
@@ -70,7 +69,7 @@ impl Redirect {
     ///
     /// # Errors
     ///
-    /// `E2BIG` for a queue of [`QUEUES_MAX`] or more.
+    /// Returns `E2BIG` for a queue of [`QUEUES_MAX`] or more.
     pub fn set_socket(&self, queue: u32, socket: &XdpSocket) -> io::Result<()> {
         let value = socket.file.as_raw_fd().cast_unsigned();
         let request = MapUpdate {
@@ -198,7 +197,7 @@ fn descriptor(file: &OwnedFd) -> u32 {
 ///
 /// # Safety
 ///
-/// See [`bpf`]; the command must return a new descriptor.
+/// The requirements are those of [`bpf`]. In addition, the command must return a new descriptor.
 unsafe fn bpf_descriptor<Request>(command: i32, request: &Request) -> io::Result<OwnedFd> {
     // SAFETY: the caller guarantees the request.
     let file = unsafe { bpf(command, request) }?;

@@ -1,7 +1,7 @@
-//! AF_XDP sockets: packets in chunks of memory shared with the kernel.
+//! AF_XDP sockets, whose packets are in chunks of memory shared with the kernel.
 //!
-//! Two pitfalls: a sender with checksum offload leaves partial checksums in its packets, and AF_XDP cannot mark them;
-//! and a packet longer than a chunk is lost, unless the socket accepts packets in several buffers
+//! Two pitfalls: packets of a sender with checksum offload arrive with partial checksums, which AF_XDP does not mark as
+//! such; and a packet longer than a chunk is lost, unless the socket accepts packets in several buffers
 //! ([`XdpOptions::multi_buffer`]).
 //!
 //! ```no_run
@@ -49,7 +49,7 @@ const ADDRESS_BYTES: usize = 8;
 /// Length of `struct xdp_desc` in the receive and transmit rings, in bytes.
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Copying or zero copy between the device and the chunks.
+/// Whether packets are copied between the device and the chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
     /// Zero copy if the driver supports it, otherwise copying.
@@ -71,7 +71,7 @@ pub struct XdpOptions {
     pub chunks: u32,
     /// Number of chunks reserved for sending, which are never given to the kernel for receiving.
     pub transmit_chunks: u32,
-    /// Slots of each of the four rings, a power of two.
+    /// Number of slots in each of the four rings, a power of two.
     pub ring_slots: u32,
     /// Whether packets are copied between the device and the chunks.
     pub copy: CopyMode,
@@ -94,21 +94,21 @@ impl Default for XdpOptions {
     }
 }
 
-/// Counters of an AF_XDP socket since it was created. Counters that the kernel lacks are 0.
+/// Counters of an AF_XDP socket, which start at 0 when the socket is created. Counters that the kernel lacks stay 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpStatistics {
-    /// Packets dropped because they were too long for a chunk, or for another reason without its own counter.
+    /// Number of packets dropped because they were too long for a chunk, or for another reason that has no counter.
     pub receive_dropped: u64,
-    /// Packets dropped because the receive ring was full.
+    /// Number of packets dropped because the receive ring was full.
     pub receive_ring_full: u64,
-    /// Packets dropped because the kernel had no chunk for them.
+    /// Number of packets dropped because the kernel had no chunk for them.
     pub fill_ring_empty: u64,
-    /// Receive addresses that the kernel rejected.
+    /// Number of receive addresses that the kernel rejected.
     pub receive_invalid: u64,
-    /// Transmit descriptors that the kernel rejected.
+    /// Number of transmit descriptors that the kernel rejected.
     pub transmit_invalid: u64,
-    /// Returned addresses of chunks that the kernel did not own, or outside their chunk: always 0 unless the kernel
-    /// has a bug.
+    /// Number of addresses that the kernel returned although it did not own the chunk, or that were outside a chunk.
+    /// This is 0 unless the kernel has a bug.
     pub implausible: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct XdpSocket {
     completion: Consumer,
     receive: Consumer,
     transmit: Producer,
-    /// Whether the kernel owns each chunk; the proof in `umem` relies on it.
+    /// Whether the kernel owns each chunk. The safety argument in `umem` relies on it.
     with_kernel: Vec<bool>,
     transmit_chunks: usize,
     implausible: u64,
@@ -133,9 +133,9 @@ impl XdpSocket {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` over `RLIMIT_MEMLOCK`, `EOPNOTSUPP` if zero copy is requested and the driver lacks
-    /// it, `EINVAL` for invalid options or a queue that the device lacks, `EBUSY` if the queue has
-    /// a socket, `EAFNOSUPPORT` if the kernel lacks AF_XDP.
+    /// Returns `ENOBUFS` over `RLIMIT_MEMLOCK`, `EOPNOTSUPP` if zero copy is requested and the driver lacks it,
+    /// `EINVAL` for invalid options or a queue that the device lacks, `EBUSY` if the queue has a socket, or
+    /// `EAFNOSUPPORT` if the kernel lacks AF_XDP.
     pub fn bind(index: u32, queue: u32, options: &XdpOptions) -> io::Result<Self> {
         if !options.ring_slots.is_power_of_two() || !matches!(options.chunk_bytes, 2048 | 4096) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -172,12 +172,12 @@ impl XdpSocket {
         Ok(socket)
     }
 
-    /// Appends at most `at_most` received frames and returns their number. A packet consists of the frames up to the
-    /// first that does not continue. Never blocks: poll the descriptor.
+    /// Appends at most `at_most` received frames to `frames` and returns their number. A packet ends with the first
+    /// frame that does not continue. The call never blocks; poll the descriptor to wait.
     ///
     /// # Errors
     ///
-    /// Errors of waking the driver, for example `ENETDOWN`.
+    /// Returns any error from waking the driver, for example `ENETDOWN`.
     pub fn receive(&mut self, frames: &mut Vec<Frame>, at_most: usize) -> io::Result<usize> {
         let available = (self.receive.available() as usize).min(at_most);
         let before = frames.len();
@@ -208,14 +208,14 @@ impl XdpSocket {
         self.region.allocate()
     }
 
-    /// Sends frames from the front of `frames`, whole packets only, and returns their number. The others stay in the
-    /// list and can be sent once the kernel has room.
+    /// Sends frames from the front of `frames`, whole packets only, and returns the number of frames sent. The other
+    /// frames stay in the list and can be sent once the kernel has room.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if a frame belongs to another socket (copy it into one of
-    /// [`XdpSocket::allocate`]); no frame was sent then. `ENETDOWN`, `ENXIO` from the kernel; the frames that it did
-    /// not read are sent by the next [`XdpSocket::flush`].
+    /// Returns [`io::ErrorKind::InvalidInput`] if a frame belongs to another socket; no frame is sent in this case.
+    /// Copy such a frame into one from [`XdpSocket::allocate`]. Returns `ENETDOWN` or `ENXIO` from the kernel; the next
+    /// [`XdpSocket::flush`] sends the frames that the kernel did not read.
     pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> io::Result<usize> {
         if !frames.iter().all(|frame| frame.is_of(&self.region)) {
             let why = "the frame is in the memory of a different socket";
@@ -237,11 +237,11 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Wakes the kernel to read the queued frames, and returns the number of frames still unread.
+    /// Wakes the kernel to read the queued frames, and returns the number of frames that it has not read yet.
     ///
     /// # Errors
     ///
-    /// `ENETDOWN`, `ENXIO` if the interface is down or gone.
+    /// Returns `ENETDOWN` if the interface is down, or `ENXIO` if it is gone.
     pub fn flush(&mut self) -> io::Result<usize> {
         let mut pending = self.transmit.pending();
         while pending > 0 && self.transmit.needs_wakeup() {
@@ -262,7 +262,7 @@ impl XdpSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn statistics(&self) -> io::Result<XdpStatistics> {
         let counted = sockopt::xdp_statistics(&self.file)?;
         Ok(XdpStatistics {
@@ -279,7 +279,7 @@ impl XdpSocket {
     ///
     /// # Errors
     ///
-    /// Errors from `getsockopt(2)`.
+    /// Returns any error from `getsockopt(2)`.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         Ok(sockopt::xdp_options(&self.file)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }

@@ -13,7 +13,7 @@ use rustix::net::xdp::XdpRingOffset;
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// One ring, from this program's side.
+/// One ring, as this program sees it.
 #[derive(Debug)]
 struct Ring {
     mapping: Mapping,
@@ -23,9 +23,9 @@ struct Ring {
     entries: usize,
     entry_bytes: usize,
     slots: u32,
-    /// Index of this side; the kernel sees it once it is published.
+    /// This program's index; the kernel sees it once it is published.
     mine: u32,
-    /// Index of the kernel when last read.
+    /// The kernel's index when it was last read.
     theirs: u32,
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns both ends of a ring of four entries of eight bytes whose indices are about to wrap.
+    /// Returns the producer and the consumer of a ring of four entries of eight bytes whose indices are about to wrap.
     fn both_ends() -> (Producer, Consumer) {
         let path = std::env::temp_dir().join(format!("grosso-sys-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);

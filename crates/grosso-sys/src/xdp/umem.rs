@@ -7,10 +7,10 @@
 //! * from a frame to free: when the frame is dropped;
 //! * from free or a frame to the kernel: the socket takes the number of the chunk, marks the chunk as the kernel's, and
 //!   writes it into a ring;
-//! * from the kernel: the socket takes back only a marked chunk, and clears the mark. A number that the kernel returns
-//!   twice, or that it never had, is counted and ignored.
+//! * from the kernel: the socket takes back a chunk only if it is marked, and clears the mark. A chunk number that the
+//!   kernel returns twice, or that it never owned, is counted and ignored.
 //!
-//! A frame may therefore return references to its bytes: no other code has the number of its chunk.
+//! No other code has the number of a frame's chunk, so the frame may return references to its bytes.
 
 use core::ops::Range;
 use std::io::{self, IoSlice};
@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Maps chunks; all of them are free.
+    /// Maps the chunks, all of which are free.
     pub(super) fn new(chunk_bytes: usize, chunks: u32) -> io::Result<Arc<Self>> {
         let bytes = chunk_bytes.checked_mul(chunks as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::anonymous(bytes)?;
@@ -122,7 +122,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the parts exceed the chunk; the frame is then unchanged.
+    /// Returns [`TooLong`] if the parts exceed the chunk; the frame is then unchanged.
     pub fn fill(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TooLong> {
         let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
         self.set_range(0, sum.unwrap_or(usize::MAX))?;
@@ -135,12 +135,12 @@ impl Frame {
         Ok(())
     }
 
-    /// Moves the bounds of the frame within its chunk, to remove headers or make room for them. Bytes that are new in
-    /// the range have unspecified contents.
+    /// Moves the bounds of the frame within its chunk, to remove headers or make room for headers. Bytes that enter the
+    /// range have unspecified contents.
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the range leaves the chunk; the frame is then unchanged.
+    /// Returns [`TooLong`] if the range leaves the chunk; the frame is then unchanged.
     pub fn set_range(&mut self, start: usize, length: usize) -> Result<(), TooLong> {
         let chunk_bytes = self.region.chunk_bytes;
         if start.checked_add(length).is_none_or(|end| end > chunk_bytes) {

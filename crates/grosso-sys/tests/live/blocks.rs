@@ -9,7 +9,7 @@ use grosso_sys::packet::{BlockCounts, BlockLayout, BlockPacket, BlockRing, Packe
 
 use super::{SOON, isolated};
 
-/// Returns packet `number`: an Ethernet header, padded to the length of a full packet at MTU 1500.
+/// Returns a packet with mark `number`: an Ethernet header, padded to the length of a full packet at MTU 1500.
 fn packet(number: u8) -> [u8; 1514] {
     let mut packet = [number; 1514];
     // EtherType for local experiments (IEEE 802).
@@ -17,7 +17,7 @@ fn packet(number: u8) -> [u8; 1514] {
     packet
 }
 
-/// Returns the next `count` packets, for which the kernel may have to hand over a block that is not full.
+/// Returns the next `count` packets. The kernel may have to hand over a block that is not full.
 fn receive(ring: &mut BlockRing, count: usize) -> io::Result<Vec<BlockPacket>> {
     let mut packets = Vec::new();
     while packets.len() < count {

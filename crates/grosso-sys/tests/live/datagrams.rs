@@ -1,4 +1,4 @@
-//! Datagrams and the links through which they leave.
+//! Datagrams, and the links that they are sent over.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;

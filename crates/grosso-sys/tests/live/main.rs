@@ -24,9 +24,9 @@ use grosso_sys::namespace::isolate_thread_network;
 use grosso_sys::packet::{PacketSocket, VlanTag};
 use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
-/// Timeout that suffices for anything that the kernel does immediately.
+/// Timeout for operations that the kernel completes immediately.
 const SOON: Duration = Duration::from_secs(10);
-/// Ethernet and IPv4 of 40 bytes with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
+/// A frame of Ethernet and a 40-byte IPv4 packet with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
     let mut frame = [0; 54];
     frame[0] = 0xaa;

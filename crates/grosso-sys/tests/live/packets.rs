@@ -471,7 +471,7 @@ fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
         let (again, calls) = calls_of(|| ring.send_batch(&left));
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(calls, 0, "no system call before the kernel has room");
-        // Other contents would show whether a later call writes the slots again.
+        // The marks change, so that the test would notice if a later call wrote the slots again.
         marks.iter_mut().for_each(|mark| mark[0] += 100);
         assert!(shaper("change", "1gbit"));
         let mut buffer = [0; 512];

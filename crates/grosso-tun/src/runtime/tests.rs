@@ -1,4 +1,4 @@
-//! Cancellation at every await point, against a queue that is full after a few packets.
+//! Cancellation at every await point, with a queue that is full after a few packets.
 
 use std::{collections::BTreeSet, os::unix::net::UnixDatagram};
 
@@ -9,7 +9,7 @@ use grosso_testkit::Watchdog;
 use super::*;
 use crate::{batch::Batch, joiner::Trust, tun::failed, tun::merger::Merger};
 
-/// A port on a socket whose peer reads only when the test asks for it.
+/// A port that sends on a socket whose peer reads only when the test asks it to.
 struct Narrow(UnixDatagram);
 
 impl Transmit for Narrow {
@@ -32,7 +32,8 @@ impl Transmit for Narrow {
     }
 }
 
-/// Returns a merger on a socket, the peer of the socket, and the registered descriptor, which is ready.
+/// Returns a merger that sends on a socket, the peer of this socket, and the registered descriptor of the socket, which
+/// is ready.
 async fn narrow() -> (Merger<Vec<u8>, Narrow>, UnixDatagram, Readiness) {
     let (near, far) = UnixDatagram::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -56,7 +57,8 @@ fn drain(far: &UnixDatagram, received: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Polls a future until it has waited `waits` times or is ready; calls `resume` after each wait. Then drops it.
+/// Polls a future until it has waited `waits` times or is ready, and then drops the future. Calls `resume` after each
+/// wait.
 async fn cancelled_after<T>(
     waits: usize,
     future: impl Future<Output = T>,
@@ -76,10 +78,10 @@ async fn cancelled_after<T>(
     .await
 }
 
-/// Length of a packet: about ten of them fill a socket.
+/// Length of a packet in bytes. About ten packets fill a socket.
 const PACKET_BYTES: usize = 20_000;
 
-/// Returns distinct packets, which do not merge.
+/// Returns packets of different flows, which do not merge.
 fn packets() -> Vec<Vec<u8>> {
     (0..100_u8).map(|i| vec![i; PACKET_BYTES]).collect()
 }
@@ -184,7 +186,7 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
         };
         for round in 0..3_u8 {
             let mut received = Vec::new();
-            // The call is canceled before anything arrives, and between arrival and the next poll.
+            // The call is canceled once before a packet arrives, and once between the arrival and the next poll.
             let recv = reads.wait(|| attempt(&mut received));
             let result = cancelled_after(0, recv, || ()).await;
             assert!(result.is_none() && received.is_empty());
@@ -196,7 +198,8 @@ fn a_receive_that_is_cancelled_at_any_wait_has_received_nothing() {
     });
 }
 
-/// One packet costs two reads, as with a plain descriptor: the first returns the packet, the second finds no more.
+/// One packet costs two reads, as with a plain descriptor: the first returns the packet, and the second finds that
+/// there are no more.
 #[test]
 fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
     block_on(async {
@@ -209,7 +212,7 @@ fn a_drained_descriptor_is_not_read_again_before_the_next_event() {
             attempts += 1;
             let before = received.len();
             drain(&near, &mut received);
-            // A packet that arrives after the last read, but before the readiness is cleared.
+            // This packet arrives after the last read but before the readiness is cleared.
             late.iter().for_each(|byte| _ = far.send(&[*byte]).unwrap());
             Ok(Attempt::received(received.len() - before, 64))
         };

@@ -89,13 +89,13 @@ pub struct AsyncTunReceiver {
 }
 
 impl AsyncTunReceiver {
-    /// Receives like [`TunReceiver::recv`].
+    /// Receives frames as [`TunReceiver::recv`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// A dropped future has received no frame.
+    /// If the future is dropped, the call has received no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -107,10 +107,11 @@ impl AsyncTunReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`TunReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
+    /// Receives frames as [`AsyncTunReceiver::recv`] does; use this function to implement poll-based traits. Only the
+    /// task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<usize> {
@@ -126,13 +127,13 @@ impl AsyncTunReceiver {
         readiness.poll(cx, || Ok(Attempt::received(receiver.try_recv(&mut each)?, FRAMES_MAX)))
     }
 
-    /// Receives at most `frames` frames, see [`TunReceiver::recv_up_to`].
+    /// Receives at most `frames` frames; see [`TunReceiver::recv_up_to`].
     ///
     /// # Cancellation
-    /// A dropped future has received no frame.
+    /// If the future is dropped, the call has received no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncTunReceiver) -> std::io::Result<()> {
@@ -150,13 +151,13 @@ impl AsyncTunReceiver {
         readiness.wait(attempt).await
     }
 
-    /// Receives into the caller's buffers, see [`TunReceiver::recv_into`].
+    /// Receives into the caller's buffers; see [`TunReceiver::recv_into`].
     ///
     /// # Cancellation
     /// If the future is dropped, the call has received no frame and has not called `make`.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv_into`].
+    /// Returns the same errors as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::Room;
@@ -223,13 +224,13 @@ pub struct AsyncTunSender<B = Vec<u8>> {
 }
 
 impl<B: AsRef<[u8]>> AsyncTunSender<B> {
-    /// Sends like [`TunSender::send`].
+    /// Sends a batch as [`TunSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
     /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -242,11 +243,11 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         poll_fn(|cx| self.poll_send(cx, batch)).await
     }
 
-    /// Sends like [`TunSender::send`], for poll-based traits. Returns `Ready` once the batch is empty. Only the task of
-    /// the last call is woken.
+    /// Sends a batch as [`AsyncTunSender::send`] does; use this function to implement poll-based traits. Returns
+    /// `Ready` once the batch is empty. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncTunSender, Batch};
@@ -263,14 +264,14 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
         readiness.poll(cx, || sender.merger.try_send_all(batch).map(Attempt::from).map_err(failed))
     }
 
-    /// Accepts one frame, see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
+    /// Accepts one frame; see [`TunSender::send_frame`]. Segments that do not fit into the device's queue are sent by
     /// the next call, or by [`AsyncTunSender::flush`].
     ///
     /// # Cancellation
-    /// A dropped future has not accepted the frame.
+    /// If the future is dropped, the call has not accepted the frame.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send_frame`].
+    /// Returns the same errors as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::Meta;
@@ -292,7 +293,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// If the future is dropped, the next call sends the remaining segments.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # async fn example(mut sender: grosso_tun::AsyncTunSender) -> std::io::Result<()> {

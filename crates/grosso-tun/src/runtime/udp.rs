@@ -95,13 +95,13 @@ pub struct AsyncUdpReceiver {
 }
 
 impl AsyncUdpReceiver {
-    /// Receives like [`UdpReceiver::recv`].
+    /// Receives datagrams as [`UdpReceiver::recv`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// A dropped future has received no datagram.
+    /// If the future is dropped, the call has received no datagram.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<()> {
@@ -113,10 +113,11 @@ impl AsyncUdpReceiver {
         poll_fn(|cx| self.poll_recv(cx, &mut each)).await
     }
 
-    /// Receives like [`UdpReceiver::recv`], for poll-based traits. Only the task of the last call is woken.
+    /// Receives datagrams as [`AsyncUdpReceiver::recv`] does; use this function to implement poll-based traits. Only
+    /// the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # async fn example(mut receiver: grosso_tun::AsyncUdpReceiver) -> std::io::Result<usize> {
@@ -129,7 +130,7 @@ impl AsyncUdpReceiver {
         mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        // Even if few datagrams were received, more may be waiting, because a pending error ends a call early.
+        // More datagrams may be waiting even if few were received, because a pending error ends a call early.
         readiness.poll(cx, || Ok(some(receiver.try_recv(&mut each)?).into()))
     }
 
@@ -162,13 +163,13 @@ pub struct AsyncUdpSender {
 }
 
 impl AsyncUdpSender {
-    /// Sends like [`UdpSender::send`].
+    /// Sends datagrams as [`UdpSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
     /// If the future is dropped, the list holds exactly the datagrams that were not sent.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::Datagram;
@@ -181,11 +182,11 @@ impl AsyncUdpSender {
         poll_fn(|cx| self.poll_send(cx, datagrams)).await
     }
 
-    /// Sends like [`UdpSender::send`], for poll-based traits. Returns `Ready` once the list is empty. Only the task of
-    /// the last call is woken.
+    /// Sends datagrams as [`AsyncUdpSender::send`] does; use this function to implement poll-based traits. Returns
+    /// `Ready` once the list is empty. Only the task of the last call is woken.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{AsyncUdpSender, Datagram};

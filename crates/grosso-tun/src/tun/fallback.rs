@@ -6,7 +6,7 @@ use super::options::TunOptions;
 
 reasons! {
     /// An offload that the options request and the device lacks. The packets are the same without the offload, but each
-    /// costs more CPU time.
+    /// packet costs more CPU time.
     ///
     /// ```
     /// use grosso_tun::Fallback;
@@ -24,7 +24,7 @@ reasons! {
     }
 }
 
-/// Requested offloads that were already missing when the device was opened.
+/// Requested offloads that were missing from the moment the device was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     virtio_header: bool,

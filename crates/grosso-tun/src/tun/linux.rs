@@ -1,4 +1,5 @@
-//! TUN and TAP devices of Linux and Android: opening with explained errors, and the network interface.
+//! TUN and TAP devices of Linux and Android: opening a device, with errors that name the cause, and its network
+//! interface.
 
 use std::{
     io,
@@ -32,7 +33,7 @@ pub(crate) type Writer = TapWriter;
 /// Network interface.
 pub(super) type Link = KernelLink;
 
-/// Opens a queue, see [`Tun::open`](super::Tun::open).
+/// Opens a queue; see [`Tun::open`](super::Tun::open).
 pub(super) fn open(name: &str, options: &TunOptions) -> io::Result<Opened> {
     let layer = match options.layer {
         Layer::Ethernet => tun::Layer::Ethernet,
@@ -42,7 +43,7 @@ pub(super) fn open(name: &str, options: &TunOptions) -> io::Result<Opened> {
     opened(port.map_err(|error| explained(name, options, error))?, options)
 }
 
-/// Adopts a queue, see [`Tun::adopt`](super::Tun::adopt).
+/// Adopts a queue; see [`Tun::adopt`](super::Tun::adopt).
 pub(super) fn adopt(file: OwnedFd, options: &TunOptions) -> io::Result<Opened> {
     opened(TapPort::adopt(file, &port_options(options))?, options)
 }

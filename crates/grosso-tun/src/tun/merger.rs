@@ -18,7 +18,7 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Merger that sends packets to a port.
+/// Sends packets to a port after merging them.
 #[derive(Debug)]
 pub(crate) struct Merger<B, P> {
     pub(super) port: P,
@@ -27,7 +27,8 @@ pub(crate) struct Merger<B, P> {
     /// Metadata of each packet.
     meta: Meta,
     epoch: Instant,
-    /// Empty vectors kept for their capacity: buffers of accepted packets, and packets that were not accepted.
+    /// Empty vectors kept for their capacity. The first holds buffers of accepted packets, the second packets that were
+    /// not accepted.
     spent: Vec<B>,
     unsent: Vec<B>,
 }
@@ -58,7 +59,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         let Self { port, coalescer, egress, meta, epoch, spent, unsent } = self;
         let progress = Progress::default();
         let mut exact = Exact { port, progress: &progress };
-        // A single packet has nothing to merge with: the coalescer would only cost time.
+        // A single packet has nothing to merge with, so the coalescer would only cost time.
         if batch.len() == 1
             && let Some(packet) = batch.pop()
         {
@@ -80,7 +81,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
             }
             progress.accepted.set(0);
             let mut index = 0;
-            // Part `index` is packet `index` of the frame. Packets are accepted in this order.
+            // Part `index` of the delivery is packet `index` of the frame. Packets are accepted in this order.
             let sent = egress.deliver(delivery, &mut exact, |buffer| {
                 let is_accepted = index < progress.accepted.get();
                 if is_accepted {
@@ -139,7 +140,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
 struct Progress {
     /// Number of packets of the current frame that the port has accepted.
     accepted: Cell<usize>,
-    /// Whether the port had no room.
+    /// Whether the port had no room for a frame.
     is_full: Cell<bool>,
     /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
     is_stopped: Cell<bool>,

@@ -1,4 +1,4 @@
-//! TUN or TAP device.
+//! TUN or TAP devices.
 
 mod fallback;
 mod interface;
@@ -70,16 +70,16 @@ pub struct Tun<B = Vec<u8>> {
 
 impl<B: AsRef<[u8]>> Tun<B> {
     /// Creates the device `name`, or attaches to it, in the calling thread's network namespace. The kernel replaces
-    /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; any
-    /// other name on macOS must be `utun` followed by a number. On these systems the device is brought up immediately,
-    /// has one queue, and carries only IP packets; Windows needs `wintun.dll`.
+    /// `%d` in the name with a number. On macOS and Windows, the system chooses the whole name if it contains `%d`; on
+    /// macOS, any other name must be `utun` followed by a number. On these systems the device is brought up
+    /// immediately, has one queue, and carries only IP packets; Windows needs `wintun.dll`.
     ///
     /// # Errors
     /// Returns `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface
     /// name, or if the interface exists with another layer, another number of queues or another driver; `NotFound` if
     /// the kernel has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses
-    /// the device; and errors from setting the MTU and the addresses. The message contains the name, the cause and the
-    /// remedy. A missing offload is not an error, see [`Tun::fallbacks`].
+    /// the device. Also returns any error from setting the MTU and the addresses. The message contains the name, the
+    /// cause and the remedy. A missing offload is not an error; see [`Tun::fallbacks`].
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -94,10 +94,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         Ok(tun)
     }
 
-    /// Opens `queues` queues of one device, at least one. The kernel keeps each flow in one queue.
+    /// Opens `queues` queues of one device; 0 opens one queue. The kernel keeps each flow in one queue.
     ///
     /// # Errors
-    /// Fails like [`Tun::open`], and returns `E2BIG` for more queues than the kernel allows per device.
+    /// Returns the same errors as [`Tun::open`], and `E2BIG` for more queues than the kernel allows per device.
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -115,8 +115,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
         core::iter::once(Ok(first)).chain(further).collect()
     }
 
-    /// Adopts a queue that another program opened, for example a service manager. The options for MTU, addresses and
-    /// state are ignored. [`Tun::interface`] requires the device to be in the calling thread's network namespace.
+    /// Adopts a queue that another program, for example a service manager, has opened. The options for MTU, addresses
+    /// and state are ignored. [`Tun::interface`] requires the device to be in the calling thread's network namespace.
     ///
     /// # Errors
     /// Returns `ENOTTY` if the descriptor is not a TUN queue, `EBADFD` if the queue has no device, and `Unsupported` on
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         }
     }
 
-    /// Returns the two halves, for two threads or tasks. The queue stays open until both are dropped.
+    /// Returns the two halves, for two threads or tasks. The queue stays open until both halves are dropped.
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};
@@ -164,10 +164,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         (self.receiver, self.sender)
     }
 
-    /// Waits for frames, see [`TunReceiver::recv`].
+    /// Waits for frames; see [`TunReceiver::recv`].
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -179,10 +179,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.receiver.recv(each)
     }
 
-    /// Receives without blocking, see [`TunReceiver::try_recv`].
+    /// Receives frames without blocking; see [`TunReceiver::try_recv`].
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -195,10 +195,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.receiver.try_recv(each)
     }
 
-    /// Sends a batch, see [`TunSender::send`].
+    /// Sends a batch; see [`TunSender::send`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -211,10 +211,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.send(batch)
     }
 
-    /// Sends a batch without blocking, see [`TunSender::try_send`].
+    /// Sends a batch without blocking; see [`TunSender::try_send`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -227,10 +227,10 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.try_send(batch)
     }
 
-    /// Sends one frame as `meta` describes it, see [`TunSender::send_frame`].
+    /// Sends one frame that `meta` describes; see [`TunSender::send_frame`].
     ///
     /// # Errors
-    /// Fails like [`TunSender::send_frame`].
+    /// Returns the same errors as [`TunSender::send_frame`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -284,7 +284,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
         self.sender.fallbacks()
     }
 
-    /// Returns the offloads that the device accepts now, see [`TunSender::offloads`].
+    /// Returns the offloads that the device accepts now; see [`TunSender::offloads`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Features, Tun, TunOptions};

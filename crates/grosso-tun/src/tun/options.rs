@@ -58,12 +58,12 @@ pub enum Layer {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
-    /// An existing device keeps its setting; a new device is removed when its last queue is closed.
+    /// An existing device keeps its setting. A new device is removed when its last queue is closed.
     #[default]
     Unchanged,
     /// The device is removed when its last queue is closed.
     Temporary,
-    /// The device outlives the program.
+    /// The device continues to exist after the program ends.
     Persistent,
 }
 
@@ -80,7 +80,7 @@ pub enum Queues {
     /// One queue.
     #[default]
     One,
-    /// Several queues (`IFF_MULTI_QUEUE`); every queue is opened with this setting.
+    /// Several queues (`IFF_MULTI_QUEUE`); every queue must be opened with this setting.
     Several,
 }
 
@@ -154,7 +154,7 @@ impl TunOptions {
         Self { sends, ..self }
     }
 
-    /// Limits the offloads that the kernel uses for packets to this program, like `ethtool -K` on the device. With
+    /// Limits the offloads that the kernel uses for packets to this program, as `ethtool -K` on the device does. With
     /// [`Features::NONE`] the kernel itself segments superframes and completes checksums. The default is every offload
     /// of the kernel.
     ///
@@ -182,7 +182,7 @@ impl TunOptions {
         Self { trust, ..self }
     }
 
-    /// Sets whether the device outlives the program.
+    /// Sets whether the device continues to exist after the program ends.
     ///
     /// ```
     /// use grosso_tun::{Persistence, TunOptions};
@@ -196,7 +196,7 @@ impl TunOptions {
     }
 
     /// Sets whether the device can have several queues. [`Tun::open_queues`](crate::Tun::open_queues) sets this option
-    /// itself.
+    /// automatically.
     ///
     /// ```
     /// use grosso_tun::{Queues, TunOptions};
@@ -209,8 +209,8 @@ impl TunOptions {
         Self { queues, ..self }
     }
 
-    /// Sets the MTU in bytes when the device is opened. The default is the MTU of an existing device, and 1500 for a
-    /// new device.
+    /// Sets the MTU in bytes when the device is opened. By default, an existing device keeps its MTU, and a new device
+    /// has an MTU of 1500.
     ///
     /// ```
     /// let options = grosso_tun::TunOptions::new().mtu(1420);
@@ -221,7 +221,8 @@ impl TunOptions {
         Self { mtu: Some(bytes), ..self }
     }
 
-    /// Adds an address with its prefix length in bits when the device is opened. Call it again for further addresses.
+    /// Adds an address with its prefix length in bits when the device is opened. Call this function again for each
+    /// further address.
     ///
     /// ```
     /// let options = grosso_tun::TunOptions::new()
@@ -246,7 +247,7 @@ impl TunOptions {
         Self { is_up: true, ..self }
     }
 
-    /// Returns all offloads that the caller wants, in either direction.
+    /// Returns the offloads that the caller wants in at least one direction.
     pub(super) fn wanted(&self) -> Features {
         self.sends | self.receives
     }

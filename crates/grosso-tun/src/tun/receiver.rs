@@ -29,7 +29,7 @@ use super::{
 #[derive(Debug)]
 pub struct TunReceiver {
     port: system::Reader,
-    /// Segmentation of received frames for the caller.
+    /// Segments received frames for the caller.
     inlet: Egress,
     takes: Device,
     stack: Stack,
@@ -52,12 +52,12 @@ impl TunReceiver {
         }
     }
 
-    /// Waits for frames from the device and passes each to `each` with its metadata.
+    /// Waits for frames from the device and calls `each` with every frame and its metadata.
     /// [`TunOptions::takes`](crate::TunOptions::takes) determines whether `each` receives packets or superframes.
     /// Returns the number of frames read from the device.
     ///
     /// # Errors
-    /// Returns `NotFound` if the device is gone, and other errors of `read(2)`. Frames that were already passed to
+    /// Returns `NotFound` if the device is gone, or another error from `read(2)`. Frames that were already passed to
     /// `each` are not repeated.
     ///
     /// ```no_run
@@ -70,11 +70,11 @@ impl TunReceiver {
         self.recv_up_to(FRAMES_MAX, each)
     }
 
-    /// Receives like [`TunReceiver::recv`], but at most `frames` frames (at least 1). A superframe can have hundreds of
-    /// packets. With 1, the packets of the first frame can be sent before the next frame is read.
+    /// Receives frames as [`TunReceiver::recv`] does, but at most `frames` of them (at least 1). A superframe can
+    /// contain hundreds of packets; with a limit of 1, the caller can send these packets before the next frame is read.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -95,10 +95,10 @@ impl TunReceiver {
         }
     }
 
-    /// Receives like [`TunReceiver::recv`] without blocking; returns 0 if the device has no frame.
+    /// Receives frames as [`TunReceiver::recv`] does, but never blocks. Returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -111,10 +111,10 @@ impl TunReceiver {
         self.try_recv_up_to(FRAMES_MAX, each)
     }
 
-    /// Receives like [`TunReceiver::recv_up_to`] without blocking; returns 0 if the device has no frame.
+    /// Receives frames as [`TunReceiver::recv_up_to`] does, but never blocks. Returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`].
+    /// Returns the same errors as [`TunReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -130,7 +130,7 @@ impl TunReceiver {
         let Self { port, inlet, received, whole, takes, .. } = self;
         let mut caller = Caller { device: *takes, whole, each: &mut each };
         let frames = port.receive(frames.max(1), &mut |frame| {
-            // The caller accepts every frame.
+            // The callback accepts every frame, so there is no result to check.
             let _ = inlet.send(&[frame.buffer.as_ref()], &frame.meta, &mut caller);
             received.push(frame.buffer);
         });
@@ -138,12 +138,12 @@ impl TunReceiver {
         frames.map_err(failed)
     }
 
-    /// Waits for frames and writes their packets into the caller's buffers, with one copy. `make` returns a buffer of
-    /// at least the requested number of bytes; `out` receives each filled buffer. Returns the number of frames.
+    /// Waits for frames and copies their packets into the caller's buffers. `make` returns a buffer of at least the
+    /// requested number of bytes; `out` receives each filled buffer. Returns the number of frames.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv`], and returns `InvalidInput` if a buffer is too short; the rest of its frame is
-    /// then lost.
+    /// Returns the same errors as [`TunReceiver::recv`], and `InvalidInput` if a buffer is too short. In that case, the
+    /// rest of the frame is lost.
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -166,10 +166,10 @@ impl TunReceiver {
         }
     }
 
-    /// Receives like [`TunReceiver::recv_into`] without blocking; returns 0 if the device has no frame.
+    /// Receives frames as [`TunReceiver::recv_into`] does, but never blocks. Returns 0 if the device has no frame.
     ///
     /// # Errors
-    /// Fails like [`TunReceiver::recv_into`].
+    /// Returns the same errors as [`TunReceiver::recv_into`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Room, Tun, TunOptions};
@@ -247,7 +247,7 @@ impl AsRawFd for TunReceiver {
     }
 }
 
-/// Transmit port that calls the callback of a receive call.
+/// A transmit port that passes frames to the callback of a receive call.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,

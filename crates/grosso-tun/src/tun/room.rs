@@ -11,7 +11,7 @@ use grosso::{
 };
 use grosso_wire::Stack;
 
-/// Maximum number of frames per receive call: at 64 KiB each, they already exceed the L1 and L2 caches.
+/// Maximum number of frames per receive call. This many frames of 64 KiB already exceed the L1 and L2 caches.
 pub(crate) const FRAMES_MAX: usize = 64;
 
 /// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): space for the header
@@ -34,7 +34,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Returns a layout with `head` bytes before each packet and `tail` bytes after it, one packet per buffer.
+    /// Returns a layout with one packet per buffer, `head` bytes before the packet and `tail` bytes after it.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16);
@@ -45,7 +45,7 @@ impl Room {
         Self { head, tail, frames: FRAMES_MAX, packets: 1 }
     }
 
-    /// Sets the maximum number of frames per call, at least 1; a frame has at most 64 KiB and many packets.
+    /// Sets the maximum number of frames per call, at least 1. A frame has up to 64 KiB and may contain many packets.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16).frames(1);
@@ -56,9 +56,9 @@ impl Room {
         Self { frames, ..self }
     }
 
-    /// Sets the maximum number of packets per buffer, at least 1. The packets of a superframe are then contiguous, as
-    /// [`Datagram::segmented`](crate::Datagram::segmented) requires, and have at most 65,507 bytes including the space
-    /// around them.
+    /// Sets the maximum number of packets per buffer, at least 1. The packets of a superframe are then contiguous in
+    /// the buffer, as [`Datagram::segmented`](crate::Datagram::segmented) requires. Together with the space around
+    /// them, they have at most 65,507 bytes.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16).packets(64);
@@ -90,18 +90,18 @@ impl Room {
 pub struct Filled<B> {
     /// The caller's buffer. The bytes before and after each packet are unspecified.
     pub buffer: B,
-    /// Metadata of each packet.
+    /// Metadata that applies to each packet.
     pub meta: Meta,
     head: usize,
     tail: usize,
-    /// Distance between two packets in bytes.
+    /// Distance in bytes between the starts of two adjacent packets.
     stride: usize,
     count: usize,
     last_len: usize,
 }
 
 impl<B> Filled<B> {
-    /// Returns the ranges of the packets in the buffer, in order. All packets but the last have equal lengths.
+    /// Returns the ranges of the packets in the buffer, in order. All packets except the last have the same length.
     ///
     /// ```no_run
     /// # fn example(filled: grosso_tun::Filled<Vec<u8>>) {
@@ -120,7 +120,8 @@ impl<B> Filled<B> {
         })
     }
 
-    /// Returns the length of the used part of the buffer in bytes: all packets, with the space around them.
+    /// Returns the length in bytes of the used part of the buffer, which contains all packets with the space around
+    /// them.
     ///
     /// ```no_run
     /// # fn example(filled: grosso_tun::Filled<Vec<u8>>) {
@@ -132,7 +133,7 @@ impl<B> Filled<B> {
         (self.count - 1) * self.stride + self.head + self.last_len + self.tail
     }
 
-    /// Returns the distance between two packets in bytes: the segment size for
+    /// Returns the distance in bytes between the starts of two adjacent packets, which is the segment size for
     /// [`Datagram::segmented`](crate::Datagram::segmented).
     ///
     /// ```no_run
@@ -147,7 +148,7 @@ impl<B> Filled<B> {
     }
 }
 
-/// Writes a frame into the caller's buffers, as the packets or superframes that `takes` permits.
+/// Writes a frame into the caller's buffers, as packets or as the superframes that `takes` permits.
 pub(super) fn fill<B: AsMut<[u8]>>(
     frame: &[u8],
     meta: &Meta,
@@ -230,7 +231,8 @@ fn make_checked<B: AsMut<[u8]>>(bytes: usize, make: &mut dyn FnMut(usize) -> B) 
     Ok(buffer)
 }
 
-/// Maximum number of bytes of packets in one buffer: the longest message over IPv4 (rule S21).
+/// Maximum number of bytes of packets in one buffer, equal to the payload of the longest UDP message over IPv4 (rule
+/// S21).
 const CONTIGUOUS_BYTES_MAX: usize = 65_507;
 
 #[cfg(test)]

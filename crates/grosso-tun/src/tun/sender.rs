@@ -48,9 +48,9 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// full. Afterwards the batch is empty and keeps the buffers for reuse.
     ///
     /// # Errors
-    /// Returns `NotFound` if the device is gone, and other errors of `write(2)`. The batch then holds exactly the
-    /// packets that were not sent; packets of a flow keep their order. A device that is down drops packets without an
-    /// error.
+    /// Returns `NotFound` if the device is gone, or another error from `write(2)`. After an error, the batch holds
+    /// exactly the packets that were not sent; packets of a flow keep their order. A device that is down drops packets
+    /// without an error.
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -67,11 +67,11 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         Ok(())
     }
 
-    /// Sends like [`TunSender::send`] without blocking. Returns the number of packets that were removed from the batch;
-    /// the others did not fit into the device's queue.
+    /// Sends a batch as [`TunSender::send`] does, but never blocks. Returns the number of packets that were removed
+    /// from the batch; the remaining packets did not fit into the device's queue.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Batch, Tun, TunOptions};
@@ -86,12 +86,12 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         self.merger.try_send(batch).map_err(failed)
     }
 
-    /// Sends one frame as `meta` describes it, for example a superframe of a guest or of a user-space TCP stack. Blocks
-    /// while the device's queue is full. The first slice holds all headers. A superframe or a partial checksum that the
-    /// device does not support is segmented or completed first.
+    /// Sends one frame that `meta` describes, for example a superframe of a guest or of a user-space TCP stack. Blocks
+    /// while the device's queue is full. The first slice holds all headers. If the device does not support the
+    /// superframe or its partial checksum, the frame is first segmented or the checksum completed.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Meta, Tun, TunOptions};
@@ -106,11 +106,11 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         self.flush()
     }
 
-    /// Sends like [`TunSender::send_frame`] without blocking. Keeps segments of the frame that do not fit into the
-    /// device's queue until [`TunSender::try_flush`].
+    /// Sends a frame as [`TunSender::send_frame`] does, but never blocks. Segments that do not fit into the device's
+    /// queue are kept and sent by [`TunSender::try_flush`].
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise fails like
+    /// Returns [`io::ErrorKind::WouldBlock`] while an earlier frame is queued. Otherwise returns the same errors as
     /// [`TunSender::send`].
     ///
     /// ```no_run
@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
     /// Sends queued segments of an earlier frame; returns true once no segment is queued.
     ///
     /// # Errors
-    /// Fails like [`TunSender::send`].
+    /// Returns the same errors as [`TunSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};
@@ -179,8 +179,8 @@ impl<B> TunSender<B> {
         self.missing.fallbacks(system::is_refused(&self.merger.port))
     }
 
-    /// Returns the offloads that the device accepts now: superframes and partial checksums. The set shrinks when the
-    /// kernel rejects a superframe.
+    /// Returns the offloads that the device currently accepts: superframes and partial checksums. The set shrinks when
+    /// the kernel rejects a superframe.
     ///
     /// ```no_run
     /// # use grosso_tun::{Features, Tun, TunOptions};

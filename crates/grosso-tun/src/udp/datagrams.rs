@@ -20,7 +20,7 @@ pub const DATAGRAMS_MAX: usize = 64;
 /// Maximum payload of one message in bytes, equal to the payload of the longest IPv4 packet (rule S21).
 const BYTES_MAX: usize = 65_507;
 
-/// A datagram to send, or several in one buffer.
+/// A datagram to send, or several datagrams in one buffer.
 ///
 /// ```
 /// use grosso_tun::Datagram;
@@ -35,7 +35,7 @@ pub struct Datagram<'a> {
     to: SocketAddr,
     class: u8,
     source: Option<IpAddr>,
-    /// Length of each datagram but the last in bytes.
+    /// Length in bytes of each datagram except the last, which may be shorter.
     segment_bytes: usize,
 }
 
@@ -64,8 +64,8 @@ impl<'a> Datagram<'a> {
         Self { class, ..self }
     }
 
-    /// Sets the source address, for example [`Received::to`](crate::Received::to) of the datagram to answer, on a host
-    /// with several addresses.
+    /// Sets the source address, which is useful on a host with several addresses. For a reply, use the
+    /// [`Received::to`](crate::Received::to) of the received datagram.
     ///
     /// ```
     /// # use grosso_tun::Datagram;
@@ -78,8 +78,9 @@ impl<'a> Datagram<'a> {
         Self { source: Some(source), ..self }
     }
 
-    /// Declares that the payload holds several datagrams of `bytes` bytes each; the last may be shorter. At most
-    /// [`DATAGRAMS_MAX`] datagrams and 65,507 bytes are possible. One system call sends them (`UDP_SEGMENT`).
+    /// Declares that the payload holds several datagrams of `bytes` bytes each; the last may be shorter. The payload
+    /// can hold at most [`DATAGRAMS_MAX`] datagrams and 65,507 bytes. The kernel splits it into datagrams
+    /// (`UDP_SEGMENT`).
     ///
     /// ```
     /// # use grosso_tun::Datagram;
@@ -180,7 +181,7 @@ impl<'a> Datagram<'a> {
 }
 
 /// Returns the number of leading datagrams that one message can carry: datagrams with the same addresses, class and
-/// length. The last may be shorter, but not empty. A segmented datagram has its own message.
+/// length. The last datagram may be shorter, but not empty. A segmented datagram always gets its own message.
 pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     let Some(first) = datagrams.first() else { return 0 };
     let size = first.payload.len();
@@ -204,20 +205,20 @@ pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     count
 }
 
-/// Action after the kernel rejected a message.
+/// Action to take after the kernel has rejected a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The socket buffer is full: wait.
+    /// The socket buffer is full. Wait until there is room.
     Full,
-    /// The route cannot segment, for example because its device has no checksum offload (before Linux 6.11) or because
-    /// of IPsec: send datagrams one by one from now on.
+    /// The kernel cannot segment on this route, for example because of IPsec or, before Linux 6.11, because the device
+    /// has no checksum offload. Send datagrams one by one from now on.
     NoSegments,
-    /// This message cannot be segmented, for example because its datagrams exceed the MTU: send its datagrams one by
+    /// This message cannot be segmented, for example because its datagrams exceed the MTU. Send its datagrams one by
     /// one.
     ThisOne,
-    /// This datagram is lost: too long, to an invalid address, or to an unreachable host.
+    /// This datagram is lost: it is too long, its destination is invalid, or the host is unreachable.
     Lost,
-    /// The error belongs to an earlier datagram, and nothing was sent: repeat the call.
+    /// The error belongs to an earlier datagram, and nothing was sent. Repeat the call.
     Earlier,
     /// The socket failed.
     Broken,
@@ -228,7 +229,7 @@ impl Refusal {
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // EIO; for a TUN device the same code means that it is down.
+            // The error is EIO here. From a TUN device, the same code means that the device is down.
             (ErrorClass::Down, 2..) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne

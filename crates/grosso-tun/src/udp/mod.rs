@@ -1,4 +1,4 @@
-//! UDP socket.
+//! UDP sockets.
 
 mod datagrams;
 mod options;
@@ -21,7 +21,8 @@ pub use sender::UdpSender;
 /// Maximum number of messages per system call.
 const MESSAGES_MAX: usize = 16;
 
-/// A UDP socket that sends and receives datagrams in batches, many per message and per system call.
+/// A UDP socket that sends and receives datagrams in batches: many datagrams per message, and many messages per system
+/// call.
 ///
 /// ```
 /// use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -49,19 +50,19 @@ pub struct Udp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpStats {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Messages that carried the sent datagrams; fewer than `sent` with `UDP_SEGMENT`.
+    /// Number of messages that carried the sent datagrams. With `UDP_SEGMENT` there are fewer messages than datagrams.
     pub sent_messages: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received: u64,
-    /// Messages that carried the received datagrams; fewer than `received` with `UDP_GRO`.
+    /// Number of messages that carried the received datagrams. With `UDP_GRO` there are fewer messages than datagrams.
     pub received_messages: u64,
-    /// Datagrams that the kernel did not send: too long for the link, to an invalid address (for example port 0), or to
-    /// an unreachable host. Includes segments of a [`Datagram`] that the kernel could not segment, if the socket buffer
-    /// had room for the first segments only.
+    /// Number of datagrams that the kernel did not send because they were too long for the link, the address was
+    /// invalid (for example port 0), or the host was unreachable. Includes segments of a [`Datagram`] that the kernel
+    /// could not segment, if the socket buffer had room for the first segments only.
     pub lost: u64,
-    /// Messages that the kernel could not segment; their datagrams were sent one by one.
+    /// Number of messages that the kernel could not segment. Their datagrams were sent one by one.
     pub uncut: u64,
 }
 
@@ -90,9 +91,9 @@ impl Udp {
     /// to an IPv6 address, even the unspecified one, receives IPv6 only unless the options set [`Families::Both`].
     ///
     /// # Errors
-    /// Returns `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have it, `InvalidInput` for
-    /// an invalid interface name in the options, `ENODEV` if the interface does not exist, and `EPERM` for a mark
-    /// without `CAP_NET_ADMIN`.
+    /// Returns `EADDRINUSE` if the address is in use, `EADDRNOTAVAIL` if this host does not have the address,
+    /// `InvalidInput` for an invalid interface name in the options, `ENODEV` if the interface does not exist, and
+    /// `EPERM` for a mark without `CAP_NET_ADMIN`.
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -105,11 +106,11 @@ impl Udp {
         Ok(Self::new(options.open(local)?, options))
     }
 
-    /// Adopts a bound socket, for example from a service manager or with your own settings. Its address, families and
-    /// sharing are kept; the other options apply.
+    /// Adopts a bound socket, for example a socket from a service manager, or one for which you set further socket
+    /// options. The socket keeps its address, families and sharing; the other options apply.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for a socket of another type; otherwise fails like [`Udp::bind`].
+    /// Returns `InvalidInput` for a socket of another type; otherwise the same errors as [`Udp::bind`].
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -127,11 +128,11 @@ impl Udp {
         Self { receiver, sender: UdpSender::new(socket, options.hop_limit) }
     }
 
-    /// Connects the socket to one peer: it receives from this peer only, and the kernel reports ICMP errors. Each
+    /// Connects the socket to one peer. It then receives only from this peer, and the kernel reports ICMP errors. Each
     /// datagram must still state its destination.
     ///
     /// # Errors
-    /// Returns `InvalidInput` for a peer of another address family, and the errors of `connect(2)`.
+    /// Returns `InvalidInput` for a peer of another address family, or any error from `connect(2)`.
     ///
     /// ```
     /// use grosso_tun::{Udp, UdpOptions};
@@ -152,7 +153,7 @@ impl Udp {
         socket.connect(peer)
     }
 
-    /// Returns the two halves, for two threads or tasks. The socket stays open until both are dropped.
+    /// Returns the two halves, for two threads or tasks. The socket stays open until both halves are dropped.
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -165,10 +166,10 @@ impl Udp {
         (self.receiver, self.sender)
     }
 
-    /// Sends datagrams, see [`UdpSender::send`].
+    /// Sends datagrams; see [`UdpSender::send`].
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -181,10 +182,10 @@ impl Udp {
         self.sender.send(datagrams)
     }
 
-    /// Sends without blocking, see [`UdpSender::try_send`].
+    /// Sends datagrams without blocking; see [`UdpSender::try_send`].
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -197,10 +198,10 @@ impl Udp {
         self.sender.try_send(datagrams)
     }
 
-    /// Waits for datagrams, see [`UdpReceiver::recv`].
+    /// Waits for datagrams; see [`UdpReceiver::recv`].
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -212,10 +213,10 @@ impl Udp {
         self.receiver.recv(each)
     }
 
-    /// Receives without blocking, see [`UdpReceiver::try_recv`].
+    /// Receives datagrams without blocking; see [`UdpReceiver::try_recv`].
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};

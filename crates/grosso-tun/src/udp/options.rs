@@ -9,7 +9,7 @@ use grosso_sys::{
 
 /// Default TTL or hop limit of sent datagrams.
 const HOP_LIMIT: u8 = 64;
-/// Default size of each socket buffer in bytes, limited to what the system permits.
+/// Default size of each socket buffer in bytes, unless the system's limit is lower.
 const SOCKET_BYTES: usize = 4 << 20;
 
 /// Options for opening a [`Udp`](crate::Udp) socket.
@@ -32,7 +32,7 @@ pub struct UdpOptions {
     reports_local: bool,
 }
 
-/// Use of a port by several sockets.
+/// Whether several sockets may use the same port.
 ///
 /// ```
 /// use grosso_tun::{Sharing, UdpOptions};
@@ -59,10 +59,11 @@ pub enum Sharing {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Families {
-    /// The family of the address.
+    /// Only the family of the address to which the socket is bound.
     #[default]
     One,
-    /// Both IPv4 and IPv6, for the address `::`. Addresses of IPv4 peers are IPv4 addresses, not IPv4-mapped ones.
+    /// Both IPv4 and IPv6, if the socket is bound to the address `::`. Addresses of IPv4 peers are IPv4 addresses, not
+    /// IPv4-mapped ones.
     Both,
 }
 
@@ -118,8 +119,8 @@ impl UdpOptions {
         Self { families, ..self }
     }
 
-    /// Sets the size of the send buffer and of the receive buffer in bytes, limited to what the system permits; the
-    /// default is 4 MiB.
+    /// Sets the size in bytes of the send buffer and of the receive buffer. The system limits the size; the default is
+    /// 4 MiB.
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().buffer_bytes(1 << 20);
@@ -141,8 +142,8 @@ impl UdpOptions {
         Self { hop_limit, ..self }
     }
 
-    /// Sets the mark of sent packets for routing and firewalls (`SO_MARK`), for example so that a VPN's own packets do
-    /// not enter its device. Requires `CAP_NET_ADMIN`.
+    /// Sets the mark of sent packets for routing and firewalls (`SO_MARK`), for example so that the packets of a VPN
+    /// are not routed into the VPN's own device. Requires `CAP_NET_ADMIN`.
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().mark(0x51820);
@@ -164,7 +165,7 @@ impl UdpOptions {
         Self { device: Some(name.to_owned()), ..self }
     }
 
-    /// Enables reporting of the local address of each received datagram, see [`Received::to`](crate::Received::to).
+    /// Enables reporting of the local address of each received datagram; see [`Received::to`](crate::Received::to).
     ///
     /// ```
     /// let options = grosso_tun::UdpOptions::new().reports_local();
@@ -175,13 +176,13 @@ impl UdpOptions {
         Self { reports_local: true, ..self }
     }
 
-    /// Binds a socket. Without `UDP_GRO` (Linux before 5.0), each received message has one datagram.
+    /// Binds a socket. Without `UDP_GRO` (Linux before 5.0), each received message contains one datagram.
     pub(super) fn open(&self, local: SocketAddr) -> io::Result<DatagramSocket> {
         let builder = self.builder(local)?;
         builder.coalescing(true).open().or_else(|_| builder.open())
     }
 
-    /// Adopts a socket; without `UDP_GRO`, each received message has one datagram.
+    /// Adopts a socket. Without `UDP_GRO` (Linux before 5.0), each received message contains one datagram.
     pub(super) fn adopt(&self, file: OwnedFd) -> io::Result<DatagramSocket> {
         let twin = file.try_clone()?;
         // The socket keeps its own address and family.

@@ -13,7 +13,7 @@ use grosso_sys::{
 
 use super::{MESSAGES_MAX, UdpStats};
 
-/// Length of a receive buffer in bytes: the longest message that the kernel creates.
+/// Length of a receive buffer in bytes, which suffices for the longest message that the kernel creates.
 const MESSAGE_BYTES: usize = 64 << 10;
 
 /// A received datagram.
@@ -66,10 +66,10 @@ impl UdpReceiver {
         }
     }
 
-    /// Waits for datagrams and passes each to `each`, in order of arrival. Returns the number of datagrams.
+    /// Waits for datagrams and calls `each` with every datagram, in order of arrival. Returns the number of datagrams.
     ///
     /// # Errors
-    /// Returns the errors of `recvmmsg(2)`.
+    /// Returns any error from `recvmmsg(2)`.
     ///
     /// ```no_run
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -86,10 +86,10 @@ impl UdpReceiver {
         }
     }
 
-    /// Receives like [`UdpReceiver::recv`] without blocking; returns 0 if no datagram is available.
+    /// Receives datagrams as [`UdpReceiver::recv`] does, but never blocks. Returns 0 if no datagram is available.
     ///
     /// # Errors
-    /// Fails like [`UdpReceiver::recv`].
+    /// Returns the same errors as [`UdpReceiver::recv`].
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -105,7 +105,8 @@ impl UdpReceiver {
             slices.iter_mut().map(|slice| &mut slice[..]).collect();
         loop {
             match socket.receive_batch(&mut lists, received) {
-                // ICMP error of an earlier datagram of a connected socket. Reading the error clears it.
+                // This is the ICMP error of an earlier datagram of a connected socket. Reading the error has cleared
+                // it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 result => {
                     result?;

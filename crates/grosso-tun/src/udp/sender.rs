@@ -38,13 +38,13 @@ impl UdpSender {
         Self { socket, sending }
     }
 
-    /// Sends datagrams; blocks while the socket buffer is full. Afterwards the list is empty. Counts and drops
-    /// datagrams that the kernel rejects, see [`UdpStats::lost`].
+    /// Sends datagrams, and blocks while the socket buffer is full. Afterwards the list is empty. Datagrams that the
+    /// kernel rejects are counted and dropped; see [`UdpStats::lost`].
     ///
     /// # Errors
     /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
-    /// have; no datagram is sent in this case. Returns errors that affect the socket rather than one datagram; the list
-    /// then holds exactly the datagrams that were not sent.
+    /// have; no datagram is sent in this case. Also returns errors that affect the socket rather than one datagram; in
+    /// that case, the list holds exactly the datagrams that were not sent.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -63,11 +63,11 @@ impl UdpSender {
         }
     }
 
-    /// Sends like [`UdpSender::send`] without blocking. Returns the number of entries that were removed from the list;
-    /// the others did not fit into the socket buffer.
+    /// Sends datagrams as [`UdpSender::send`] does, but never blocks. Returns the number of entries that were removed
+    /// from the list; the remaining entries did not fit into the socket buffer.
     ///
     /// # Errors
-    /// Fails like [`UdpSender::send`].
+    /// Returns the same errors as [`UdpSender::send`].
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -106,7 +106,7 @@ impl UdpSender {
         self.socket.local()
     }
 
-    /// Returns whether the kernel segments messages (`UDP_SEGMENT`): true until the kernel rejects the option.
+    /// Returns whether the kernel segments messages (`UDP_SEGMENT`), which is true until the kernel rejects the option.
     ///
     /// ```
     /// # use grosso_tun::{Udp, UdpOptions};
@@ -149,9 +149,9 @@ impl AsRawFd for UdpSender {
     }
 }
 
-/// Sending of messages with one system call.
+/// A transport that sends several messages with one system call.
 trait Transport {
-    /// Sends messages, see [`DatagramSocket::send_batch`].
+    /// Sends messages; see [`DatagramSocket::send_batch`].
     fn send_batch(&mut self, messages: &[Message<'_>]) -> io::Result<usize>;
 }
 
@@ -176,19 +176,19 @@ struct Sending {
     stats: UdpStats,
 }
 
-/// A rejected message: the action, the number of its entries, and the error.
+/// A rejected message: the action to take, the number of list entries in the message, and the error.
 type Rejected = (Refusal, usize, io::Error);
 
 impl Sending {
-    /// Sends entries of the list until the socket buffer is full, and removes them from the list, even if an error
-    /// follows.
+    /// Sends entries of the list until the socket buffer is full, and removes the entries that were sent from the list,
+    /// even if the call then fails.
     fn send(
         &mut self,
         socket: &mut impl Transport,
         datagrams: &mut &[Datagram<'_>],
         may_segment: MaySegment,
     ) -> io::Result<()> {
-        // Number of leading entries to send one by one, because their message was rejected.
+        // Number of entries at the start of the list that must be sent one by one, because their message was rejected.
         let mut singles: usize = 0;
         let mut was_earlier = false;
         while let Some(first) = datagrams.first() {
@@ -264,7 +264,8 @@ impl Sending {
             counts.push(count);
             rest = &rest[count..];
         }
-        // Only the datagrams of this system call, so that a long list costs linear time.
+        // Only the datagrams of this system call are considered, so that the total time is linear in the length of the
+        // list.
         let taken = &datagrams[..datagrams.len() - rest.len()];
         let parts: Vec<IoSlice<'_>> =
             taken.iter().map(|datagram| IoSlice::new(datagram.payload())).collect();

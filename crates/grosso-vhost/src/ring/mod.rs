@@ -1,8 +1,8 @@
 //! The device's side of a virtqueue in a guest's memory, split or packed.
 //!
-//! Everything is checked each time it is read: an index against the ring, a chain against the number of descriptors, an
-//! address against the memory. An invalid entry is returned unused if it can be identified, and processing continues
-//! with the next one.
+//! All values are checked each time they are read: indices against the size of the ring, chains against the number of
+//! descriptors, and addresses against the memory. An invalid entry is returned unused if it can be identified, and
+//! processing continues with the next entry.
 
 mod packed;
 mod pieces;
@@ -20,24 +20,26 @@ use crate::{
     vring::{PackedParts, SplitParts},
 };
 
-/// Fault of one ring entry, for which the guest loses the entry's frame.
+/// Fault of one ring entry. The guest loses the frame of this entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChainFault {
     /// The entry or a descriptor names a descriptor outside the table.
     Index,
-    /// A frame has more descriptors than [`PIECES_MAX`], or a chain has more than its table, which means a loop.
+    /// A frame has more descriptors than [`PIECES_MAX`], or a chain has more descriptors than its table, which means
+    /// that the chain is a loop.
     Endless,
     /// An address is outside the guest's memory.
     Outside,
-    /// A readable descriptor is in a ring of writable buffers, or the reverse.
+    /// A readable descriptor is in a ring of writable buffers, or a writable descriptor is in a ring of readable
+    /// buffers.
     Direction,
-    /// An indirect table has a wrong length, is nested, or is followed by a descriptor.
+    /// An indirect table has a wrong length, is nested, or is followed by another descriptor.
     Table,
     /// A chain has 2^32 bytes or more, which virtio forbids (virtio 1.3 section 2.7.5).
     Length,
     /// A frame is longer than the buffer for it.
     TooLong,
-    /// The driver claims more entries than the ring has: the ring cannot be trusted and is ignored until the front end
+    /// The driver claims more entries than the ring has. The ring cannot be trusted, and is ignored until the front end
     /// sets it up again.
     Overrun,
 }
@@ -47,20 +49,21 @@ pub enum ChainFault {
 pub enum Sent {
     /// The frame is in the guest's buffers.
     Whole,
-    /// The guest's buffers have no room now.
+    /// There is currently no room in the guest's buffers.
     NoRoom,
-    /// The guest's buffers never have room for a frame of this length.
+    /// There can never be room in the guest's buffers for a frame of this length.
     TooLong,
     /// An entry was invalid. The frame may be offered again.
     Fault(ChainFault),
 }
 
-/// Start position of a ring, encoded as in vhost-user messages: a 16-bit index of a split virtqueue; for a packed one
-/// the available index, and above it the used index, each with 15 bits and a wrap counter.
+/// Start position of a ring, encoded as in vhost-user messages. For a split virtqueue, this is a 16-bit index. For a
+/// packed virtqueue, it is the available index in the lower half and the used index in the upper half, each with 15
+/// bits and a wrap counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Position from a front end, which may not know how far a previous device got before it died. A packed ring stores
-    /// its position itself, and that position is used instead.
+    /// Position from a front end, which may not know how far a previous device got before it died. For a packed ring,
+    /// the position is determined from the ring itself instead.
     Told(u32),
     /// Position at which this device left the ring.
     Left(u32),
@@ -70,7 +73,7 @@ pub enum Base {
 #[derive(Debug)]
 pub struct Ring {
     form: Form,
-    /// The buffers of the current chains, and the chains themselves.
+    /// The buffers of the current chains. The next field contains the chains themselves.
     pieces: Pieces,
     chains: Vec<Chain>,
 }
@@ -95,15 +98,15 @@ macro_rules! of {
 /// A current chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// ID used to return the chain.
+    /// ID with which the chain is returned to the driver.
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
-    /// Capacity or length of the content in bytes; after a write, the number of bytes written.
+    /// Capacity of the chain or length of its content in bytes. After a write, this is the number of bytes written.
     bytes: u32,
 }
 
-/// A chain and its fault.
+/// A chain, with its fault if it has one.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     chain: Chain,
@@ -119,8 +122,8 @@ impl Taken {
 }
 
 impl Ring {
-    /// Opens the ring of `size` entries at these addresses, split or packed according to the features; `None` if the
-    /// ring does not lie entirely in the memory, or if the size or position is invalid.
+    /// Opens the ring of `size` entries at these addresses. The features determine whether it is split or packed.
+    /// Returns `None` if the ring does not lie entirely in the memory, or if the size or position is invalid.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,
@@ -146,19 +149,21 @@ impl Ring {
         of!(&self.form, ring => ring.is_broken())
     }
 
-    /// Returns the position of the next entry, encoded as in messages, see [`Base`].
+    /// Returns the position of the next entry, encoded as in messages; see [`Base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         of!(&self.form, ring => ring.base())
     }
 
-    /// Returns the number of entries known to be available; in a packed ring, the number of descriptors.
+    /// Returns the number of entries that are known to be available. For a packed ring, returns the number of
+    /// descriptors.
     #[must_use]
     pub fn offered(&self) -> u16 {
         of!(&self.form, ring => ring.offered())
     }
 
-    /// Returns the number of descriptors read since the last call, a measure of the work that the guest caused.
+    /// Returns the number of descriptors read since the last call, which is a measure of the work that the guest has
+    /// caused.
     pub fn take_walked(&mut self) -> usize {
         core::mem::take(&mut self.pieces.walked)
     }
@@ -184,9 +189,9 @@ impl Ring {
         copied.map(|()| Some(bytes))
     }
 
-    /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many as needed. The first part
-    /// starts with a virtio header of `header_bytes` bytes, in which the number of buffers is filled in if the header
-    /// has that field.
+    /// Copies a frame into one buffer of the guest, or, if `mergeable` is set, into as many buffers as needed. The
+    /// first part starts with a virtio header of `header_bytes` bytes, in which this function fills in the number of
+    /// buffers if the header has such a field.
     pub fn send(&mut self, parts: &[IoSlice<'_>], header_bytes: usize, mergeable: bool) -> Sent {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         match self.gather(bytes, mergeable) {
@@ -210,7 +215,7 @@ impl Ring {
         Sent::Whole
     }
 
-    /// Publishes used entries to the driver; returns whether the driver must be interrupted.
+    /// Publishes used entries to the driver. Returns whether the driver must be interrupted.
     pub fn publish(&mut self) -> bool {
         of!(&mut self.form, ring => ring.publish())
     }
@@ -254,7 +259,7 @@ impl Ring {
                 return self.refuse(fault);
             }
             if room < bytes && !mergeable {
-                // The entry is left for a shorter frame.
+                // The entry stays available for a shorter frame.
                 of!(form, ring => ring.undo());
                 return Sent::TooLong;
             }
@@ -262,7 +267,7 @@ impl Ring {
         Sent::Whole
     }
 
-    /// Returns the current entries unused.
+    /// Returns the current entries to the driver unused.
     fn refuse(&mut self, fault: ChainFault) -> Sent {
         if fault != ChainFault::Overrun {
             self.give_back(0);
@@ -270,7 +275,7 @@ impl Ring {
         Sent::Fault(fault)
     }
 
-    /// Returns the current entries, into which `bytes` bytes were written.
+    /// Returns the current entries to the driver, after `bytes` bytes were written into them.
     fn give_back(&mut self, bytes: usize) {
         let mut left = bytes;
         for chain in &mut self.chains {
@@ -283,7 +288,7 @@ impl Ring {
 
 /// Distance in entries between the frame being read and the one being prefetched.
 pub(crate) const FETCHED_AHEAD: u16 = 4;
-/// Offset of the number of buffers in a virtio header.
+/// Offset of the field for the number of buffers in a virtio header.
 const BUFFERS: usize = 10;
 /// Length of the longest virtio header in bytes, which is accessed with atomic words.
 pub(crate) const HEADER_BYTES_MAX: usize = 24;

@@ -1,10 +1,10 @@
-//! The device's side of a packed virtqueue (virtio 1.3 section 2.8): one ring of descriptors, to which the driver
-//! writes entries; the device writes the same entries back in order when it has used them.
+//! The device's side of a packed virtqueue (virtio 1.3 section 2.8): the driver writes entries to a single ring of
+//! descriptors, and the device writes the same entries back in order when it has used them.
 //!
-//! The ring itself always records how far it was used, so that another device can continue if one dies, see [`locate`].
-//! For this reason, the device marks descriptors as used only after it has written their lengths, and in reverse order:
-//! the first descriptor of an entry is marked last, and the first entry of a frame is marked last. The driver sees
-//! whole frames only, and a device that finds some of these marks can complete them.
+//! The ring itself always records how far the device has used it, so that another device can continue if one dies; see
+//! [`locate`]. For this reason, the device marks descriptors as used only after it has written their lengths, and in
+//! reverse order: the first descriptor of an entry is marked last, and the first entry of a frame is marked last. The
+//! driver therefore sees only whole frames, and a device that finds only some of these marks can add the others.
 
 use super::{Base, Chain, ChainFault, FETCHED_AHEAD, Taken, pieces::Pieces};
 use crate::vring::{
@@ -19,10 +19,11 @@ pub(super) struct PackedRing {
     next: Cursor,
     /// Number of descriptors, starting at `next`, that are known to be available.
     known: u16,
-    /// Number of descriptors taken since the last publish, and how many of them precede the current frame.
+    /// Number of descriptors taken since the last publish. The next field is how many of them precede the current
+    /// frame.
     taken: u16,
     before: u16,
-    /// Entries to mark as used at the next publish, with the distance of the first in descriptors.
+    /// Entries to mark as used at the next publish. The next field is the distance of the first entry in descriptors.
     returned: Vec<Returned>,
     is_broken: bool,
 }
@@ -31,7 +32,7 @@ pub(super) struct PackedRing {
 #[derive(Clone, Copy, Debug)]
 struct Returned {
     chain: Chain,
-    /// Whether the entry is the last one of its frame.
+    /// Whether the entry is the last entry of its frame.
     is_last: bool,
 }
 
@@ -147,7 +148,7 @@ impl PackedRing {
     }
 
     /// Takes the chain at the next descriptor and adds its pieces. Walks to the end of the chain even after a fault,
-    /// because the next chain starts there; `None` if the end is not in the ring.
+    /// because the next chain starts there. Returns `None` if the end is not in the ring.
     fn walk(&mut self, pieces: &mut Pieces) -> Option<Taken> {
         let size = self.parts.size();
         let (mut place, mut walked) = (self.next, Ok(0));
@@ -173,7 +174,7 @@ impl PackedRing {
 }
 
 /// Adds a descriptor's buffer to a chain of `before` bytes and returns the new length. An indirect table is the only
-/// descriptor of its chain, and only the direction flag of its descriptors counts.
+/// descriptor of its chain, and only the direction flag of its descriptors has a meaning.
 fn add(
     pieces: &mut Pieces,
     descriptor: Descriptor,
@@ -193,7 +194,7 @@ fn add(
     Ok(bytes)
 }
 
-/// Marks the entries of a frame, starting at `place`, as used; returns the position after them.
+/// Marks the entries of a frame, starting at `place`, as used. Returns the position after them.
 #[inline]
 fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     let size = parts.size();
@@ -224,8 +225,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     end
 }
 
-/// Finds the next entry to take after a previous device, which may have died at any time. If it died while marking a
-/// frame, completes the marks.
+/// Finds the entry at which to continue after a previous device, which may have died at any time. If it died while
+/// marking a frame, adds the missing marks.
 fn find(parts: &PackedParts) -> Cursor {
     let place = locate(parts);
     let size = parts.size();
@@ -246,7 +247,7 @@ fn find(parts: &PackedParts) -> Cursor {
     locate(parts)
 }
 
-/// Returns the next entry to take: the first one after the used entries.
+/// Returns the next entry to take, which is the first entry after the used entries.
 ///
 /// The flags of each descriptor show in which of two laps it was made available, and whether it was used in that lap.
 /// Starting with the oldest descriptor, the ring contains used descriptors of one lap, used descriptors of the next
@@ -265,7 +266,7 @@ fn locate(parts: &PackedParts) -> Cursor {
     let is_oldest = |index: &u16| lap(*index) != marks[number(*index)].is_odd;
     let is_used = |index: &u16| marks[number(*index)].is_used;
     let all = || (0..size).filter(is_oldest);
-    // Around the ring, the lap changes an odd number of times.
+    // Going once around the ring, the lap flag changes an odd number of times.
     let start = all().find(is_used).or_else(|| all().next()).unwrap_or(0);
     let oldest = marks[number(start)];
     if !oldest.is_used {
@@ -280,7 +281,7 @@ fn locate(parts: &PackedParts) -> Cursor {
     if let Some(index) = round.clone().find(follows) {
         return Cursor { index, is_odd: lap(index) };
     }
-    // A chain that fills the ring is being written: the next entry follows it or is the chain itself.
+    // A chain that fills the ring is being written, so the next entry either follows it or is the chain itself.
     let mut behind = round.skip(2);
     match behind.find(is_oldest) {
         Some(index) => Cursor { index, is_odd: marks[number(index)].is_odd },
@@ -293,7 +294,7 @@ fn locate(parts: &PackedParts) -> Cursor {
 struct Mark {
     /// Whether the descriptor was made available in an odd lap.
     is_odd: bool,
-    /// Whether the descriptor was used in that lap, or initially.
+    /// Whether the descriptor was used in that lap, or has never been made available.
     is_used: bool,
 }
 
@@ -304,5 +305,5 @@ impl Mark {
     }
 }
 
-/// Number of descriptors read ahead before the first is taken, to bring them into the cache together.
+/// Number of descriptors that are read ahead before the first one is taken, to bring them into the cache together.
 const LOOKED_AHEAD: u16 = 64;

@@ -31,7 +31,7 @@ impl Pieces {
         Self { memory: Arc::clone(memory), all: Vec::new(), is_written: false, walked: 0 }
     }
 
-    /// Starts without buffers, for this direction.
+    /// Removes all buffers and sets the direction of the next ones.
     pub(super) fn begin(&mut self, is_written: bool) {
         self.all.clear();
         self.is_written = is_written;
@@ -46,8 +46,8 @@ impl Pieces {
         if descriptor.has(IS_WRITTEN) != self.is_written {
             return Err(ChainFault::Direction);
         }
-        // Readable buffers are checked when they are copied; writable ones are checked now, so that no frame is written
-        // partly.
+        // Readable buffers are checked when they are copied; writable buffers are checked now, so that no frame is
+        // written only partly.
         if self.is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
         }
@@ -134,6 +134,7 @@ pub(crate) fn fill<'a>(
     true
 }
 
-/// Maximum number of descriptors per frame, in any number of chains: a superframe of 64 KiB in pages has 17, and one in
-/// socket page fragments only a few more. Empty descriptors count too, because a guest could name millions of them.
+/// Maximum number of descriptors per frame, in any number of chains: a superframe of 64 KiB in pages has 17, and a
+/// superframe in socket page fragments only a few more. Empty descriptors also count, because a guest could use
+/// millions of them.
 pub const PIECES_MAX: usize = 1024;

@@ -11,10 +11,10 @@ pub(crate) use self::{
 /// Side of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The device uses entries.
+    /// The device, which uses entries.
     #[default]
     Device,
-    /// The driver makes entries available.
+    /// The driver, which makes entries available.
     Driver,
 }
 

@@ -1,7 +1,7 @@
 //! Packed virtqueues in memory (virtio 1.3 section 2.8), with their notification rules for both sides.
 //!
-//! Both sides write to one ring of descriptors, lap by lap: two flags of a descriptor show in which lap it was made
-//! available, and in which it was used. Each side requests notifications in four bytes of its own.
+//! Both sides write to the same ring of descriptors, lap by lap. Two flags of a descriptor show in which lap it was
+//! made available and in which lap it was used. Each side requests notifications in four bytes of its own.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use crate::memory::{Memory, Place};
 pub(crate) struct Cursor {
     /// Index of the descriptor.
     pub(crate) index: u16,
-    /// virtio's wrap counter: true in odd laps, starting with the first.
+    /// The wrap counter of virtio, which is true in odd laps. The first lap is odd.
     pub(crate) is_odd: bool,
 }
 
@@ -31,11 +31,12 @@ impl Cursor {
         self.index | if self.is_odd { IS_ODD } else { 0 }
     }
 
-    /// Returns the position `by` descriptors later, at most one lap.
+    /// Returns the position `by` descriptors later. `by` is at most one lap.
     #[inline]
     pub(crate) fn forward(self, by: u16, size: u16) -> Self {
         debug_assert!(self.index < size && by <= size, "{self:?} + {by} of {size}");
-        // Both are at most 2^15, so the sum exceeds 16 bits only if both equal 2^15; it is then reduced by the size.
+        // Both numbers are at most 2^15, so the sum needs more than 16 bits only if both are 2^15. In that case, it is
+        // reduced by the size.
         let end = u32::from(self.index) + u32::from(by);
         match end.checked_sub(size.into()) {
             None => Self { index: end as u16, ..self },
@@ -43,14 +44,14 @@ impl Cursor {
         }
     }
 
-    /// Returns the position `by` descriptors earlier, at most one lap.
+    /// Returns the position `by` descriptors earlier. `by` is at most one lap.
     #[inline]
     pub(crate) fn back(self, by: u16, size: u16) -> Self {
         let Self { index, is_odd } = self.forward(size - by, size);
         Self { index, is_odd: !is_odd }
     }
 
-    /// Returns the distance from another position in descriptors, if less than one lap.
+    /// Returns the distance from another position in descriptors. The distance must be less than one lap.
     fn behind(self, other: Self, size: u16) -> i32 {
         let lap = if self.is_odd == other.is_odd { 0 } else { size.into() };
         i32::from(self.index) - i32::from(other.index) + lap
@@ -62,7 +63,7 @@ impl Cursor {
 pub(crate) struct PackedParts {
     descriptors: Place,
     size: u16,
-    /// Event suppression areas of this side and of the other.
+    /// Event suppression area of this side. The next field is the area of the other side.
     mine: Place,
     theirs: Place,
     /// Whether notifications are requested by position.
@@ -72,8 +73,8 @@ pub(crate) struct PackedParts {
 }
 
 impl PackedParts {
-    /// Opens a packed virtqueue of `size` descriptors; `None` if a part is not entirely in the memory or not aligned,
-    /// or the size is invalid.
+    /// Opens a packed virtqueue of `size` descriptors. Returns `None` if a part is not entirely in the memory or not
+    /// aligned, or if the size is invalid.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         addresses: &Addresses,
@@ -107,13 +108,13 @@ impl PackedParts {
         self.descriptors.load(at(index) + FLAGS)
     }
 
-    /// Returns whether a descriptor is available and not used.
+    /// Returns whether a descriptor is available and has not been used.
     #[inline]
     pub(crate) fn is_available(&self, place: Cursor) -> bool {
         self.flags(place.index) & LAPS == if place.is_odd { IS_AVAILABLE } else { IS_USED }
     }
 
-    /// Returns whether a descriptor was used.
+    /// Returns whether a descriptor has been used.
     #[inline]
     pub(crate) fn is_used(&self, place: Cursor) -> bool {
         self.flags(place.index) & LAPS == if place.is_odd { LAPS } else { 0 }
@@ -124,7 +125,7 @@ impl PackedParts {
         Descriptor::packed(self.descriptors.pair(at(index)))
     }
 
-    /// Marks an entry as used with release ordering; its first descriptor is at `place`.
+    /// Marks the entry whose first descriptor is at `place` as used, with release ordering.
     #[inline]
     pub(crate) fn give_back(&self, place: Cursor, number: u16, written: u32) {
         let flags = used_flags(place, written > 0);
@@ -171,7 +172,7 @@ impl PackedParts {
         fence(Ordering::SeqCst);
     }
 
-    /// Disables notifications. An unchanged word stays in the other side's caches.
+    /// Disables notifications. A word that does not change stays in the caches of the other side.
     #[inline]
     pub(crate) fn hush(&mut self) {
         if !core::mem::replace(&mut self.is_hushed, true) {
@@ -191,18 +192,19 @@ fn used_flags(place: Cursor, is_written: bool) -> u16 {
     (if place.is_odd { LAPS } else { 0 }) | if is_written { IS_WRITTEN } else { 0 }
 }
 
-/// VIRTQ_DESC_F_AVAIL: set if made available in an odd lap, clear in an even one.
+/// VIRTQ_DESC_F_AVAIL, which is set if the descriptor was made available in an odd lap, and clear if this was in an
+/// even lap.
 pub(crate) const IS_AVAILABLE: u16 = 1 << 7;
-/// VIRTQ_DESC_F_USED: equal to the available flag once used in that lap.
+/// VIRTQ_DESC_F_USED, which equals the available flag once the descriptor has been used in that lap.
 pub(crate) const IS_USED: u16 = 1 << 15;
 const LAPS: u16 = IS_AVAILABLE | IS_USED;
-/// Wrap counter bit next to an index.
+/// Bit of the wrap counter next to an index.
 const IS_ODD: u16 = 1 << 15;
-/// Offsets of a descriptor's length, buffer ID and flags.
+/// Offset of the length in a descriptor. The next constants are the offsets of the buffer ID and of the flags.
 const LENGTH: usize = 8;
 const NUMBER: usize = 12;
 const FLAGS: usize = 14;
-/// Length of an event suppression area in bytes: a position, then flags.
+/// Length of an event suppression area in bytes: a position, followed by flags.
 const EVENTS_BYTES: usize = 4;
 const EVENTS_MASK: u32 = 3;
 const EVENTS_OFF: u32 = 1;

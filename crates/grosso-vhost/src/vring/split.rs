@@ -1,7 +1,8 @@
 //! Split virtqueues in memory (virtio 1.3 section 2.7), with their notification rules for both sides.
 //!
-//! The rings of both sides have the same layout: entries with their count, a flag that disables notifications, and an
-//! event index. The event index names an entry of the other side; this side wants a notification after that entry.
+//! The rings of both sides have the same layout: flags, one of which disables notifications, the number of entries, the
+//! entries, and an event index. The event index names an entry of the other side; this side wants a notification after
+//! that entry.
 
 use std::sync::{
     Arc,
@@ -21,7 +22,7 @@ pub(crate) struct SplitParts {
     pub(crate) theirs: Entries,
     /// Whether notifications are requested by event index.
     event_index: bool,
-    /// Index of the first entry that the other side was not notified of.
+    /// Index of the first entry that the other side has not been notified of.
     told: u16,
 }
 
@@ -34,8 +35,8 @@ pub(crate) struct Entries {
 }
 
 impl SplitParts {
-    /// Opens a split virtqueue of `size` entries; `None` if a part is not entirely in the memory or not aligned, or the
-    /// size is not a power of two.
+    /// Opens a split virtqueue of `size` entries. Returns `None` if a part is not entirely in the memory or not
+    /// aligned, or if the size is not a power of two.
     pub(crate) fn new(
         memory: &Arc<Memory>,
         addresses: &Addresses,
@@ -58,12 +59,12 @@ impl SplitParts {
         Some(Self { descriptors, mine, theirs, event_index, told })
     }
 
-    /// Returns the index of the first entry that the other side was not notified of.
+    /// Returns the index of the first entry that the other side has not been notified of.
     pub(crate) fn told(&self) -> u16 {
         self.told
     }
 
-    /// Publishes the entries before index `now`; returns whether the other side requested an interrupt.
+    /// Publishes the entries before index `now`. Returns whether the other side has requested an interrupt.
     pub(crate) fn publish(&mut self, now: u16) -> bool {
         let before = core::mem::replace(&mut self.told, now);
         if before == now {
@@ -80,8 +81,8 @@ impl SplitParts {
         self.theirs.place.load(FLAGS) & 1 == 0
     }
 
-    /// Sets the event index so that the other side notifies after `but` more entries, if supported. Returns whether
-    /// there already is an entry after index `known`.
+    /// Sets the event index, if event indices are supported, so that the other side sends a notification after `but`
+    /// more entries. Returns whether there already is an entry after index `known`.
     pub(crate) fn ask(&mut self, known: u16, but: u16) -> bool {
         if self.event_index {
             self.mine.place.store(self.mine.event(), self.theirs.count().wrapping_add(but));
@@ -106,7 +107,7 @@ impl Entries {
         Some(Self { place, size, entry_bytes })
     }
 
-    /// Returns the ring index: the number of entries ever added, modulo 2^16.
+    /// Returns the ring index: which is the number of entries ever added, modulo 2^16.
     #[inline]
     pub(crate) fn count(&self) -> u16 {
         self.place.load(COUNT)
@@ -154,11 +155,12 @@ const fn entries_bytes(size: u16, entry_bytes: usize) -> usize {
     HEAD_BYTES + entry_bytes * size as usize + 2
 }
 
-/// Length of an available entry and of a used entry in bytes; also their alignment, up to 4.
+/// Length of an available entry in bytes. The next constant is the length of a used entry. The alignment of the entries
+/// is the same, but at most 4.
 const AVAILABLE_BYTES: usize = 2;
 const USED_BYTES: usize = 8;
-/// Offsets of the flags and of the index.
+/// Offset of the flags. The next constant is the offset of the index.
 const FLAGS: usize = 0;
 const COUNT: usize = 2;
-/// Bytes before the entries.
+/// Number of bytes before the entries.
 const HEAD_BYTES: usize = 4;

@@ -71,7 +71,7 @@ pub struct EspHeader {
 }
 
 impl EspHeader {
-    /// Parses the header; returns it with the encrypted bytes.
+    /// Parses the header and returns it with the encrypted bytes.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.spi == U32::ZERO {

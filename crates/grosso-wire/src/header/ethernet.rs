@@ -87,7 +87,7 @@ pub struct EthernetHeader {
 }
 
 impl EthernetHeader {
-    /// Parses the header; returns it with its payload.
+    /// Parses the header and returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

@@ -104,7 +104,7 @@ pub struct GeneveHeader {
 }
 
 impl GeneveHeader {
-    /// Parses the header; returns it with its options and payload.
+    /// Parses the header and returns it with its options and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GeneveOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {

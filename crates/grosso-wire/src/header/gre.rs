@@ -96,7 +96,7 @@ pub struct GreFields {
 }
 
 impl GreHeader {
-    /// Parses the header; returns it with its optional fields and payload.
+    /// Parses the header and returns it with its optional fields and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GreFields, &[u8]), Malformed> {
         let (header, mut rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {

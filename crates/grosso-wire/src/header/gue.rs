@@ -104,8 +104,8 @@ pub struct GueRemoteChecksum {
 }
 
 impl GueHeader {
-    /// Parses the header as a receiver must (rule W21); returns it with its optional fields and payload. Unknown flags
-    /// are an error, because they could change the layout.
+    /// Parses the header as a receiver must (rule W21) and returns it with its optional fields and payload. Unknown
+    /// flags are an error, because they could change the layout.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, GueFields, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {

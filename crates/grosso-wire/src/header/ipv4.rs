@@ -135,8 +135,8 @@ pub struct Ipv4Header {
 }
 
 impl Ipv4Header {
-    /// Parses the header; returns it with its options and payload. The payload ends at the total length or at the end
-    /// of `bytes`.
+    /// Parses the header and returns it with its options and payload. The payload ends at the total length or at the
+    /// end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, Ipv4Options<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let malformed = |reason| Err(Malformed::new(NAME, reason));

@@ -97,7 +97,7 @@ pub struct Ipv6Header {
 }
 
 impl Ipv6Header {
-    /// Parses the header; returns it with its payload, which ends at the payload length or at the end of `bytes`.
+    /// Parses the header and returns it with its payload, which ends at the payload length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 6 {

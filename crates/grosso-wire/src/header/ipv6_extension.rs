@@ -78,7 +78,7 @@ pub struct Ipv6ExtensionHeader {
 }
 
 impl Ipv6ExtensionHeader {
-    /// Parses the header; returns it with its body and the bytes after it. Pass the body of a routing header to
+    /// Parses the header and returns it with its body and the bytes after it. Pass the body of a routing header to
     /// [`Routing::parse`], and the body of any other header to [`Ipv6Options::new`].
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;

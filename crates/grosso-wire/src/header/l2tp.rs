@@ -94,7 +94,7 @@ impl L2tpFields<'_> {
 }
 
 impl L2tpHeader {
-    /// Parses the header of a data message of `pseudowire`; returns it with its fields and payload.
+    /// Parses the header of a data message of `pseudowire` and returns it with its fields and payload.
     pub fn parse(
         bytes: &[u8],
         pseudowire: Pseudowire,

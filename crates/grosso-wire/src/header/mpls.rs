@@ -64,7 +64,7 @@ pub struct MplsHeader {
 }
 
 impl MplsHeader {
-    /// Parses one entry; returns it with the bytes after it: another entry, or the payload after the last one.
+    /// Parses one entry and returns it with the bytes after it: another entry, or the payload after the last one.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

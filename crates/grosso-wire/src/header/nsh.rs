@@ -84,7 +84,7 @@ pub struct NshHeader {
 }
 
 impl NshHeader {
-    /// Parses the header; returns it with its context and payload.
+    /// Parses the header and returns it with its context and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8], &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version() != 0 {

@@ -71,7 +71,7 @@ impl NullHeader {
         Self { family: family.to_ne_bytes() }
     }
 
-    /// Parses the header; returns it with its payload.
+    /// Parses the header and returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

@@ -35,7 +35,7 @@ pub const CODE_SESSION: u8 = 0;
 pub const PROTOCOL_IPV4: u16 = 0x0021;
 /// PPP protocol of IPv6.
 pub const PROTOCOL_IPV6: u16 = 0x0057;
-/// Length of the PPP protocol field in bytes; included in the length field.
+/// Length of the PPP protocol field in bytes, which the length field includes.
 pub const PROTOCOL_LEN: usize = 2;
 
 /// Byte ranges inside the header.
@@ -82,7 +82,7 @@ pub struct PppoeHeader {
 }
 
 impl PppoeHeader {
-    /// Parses the header; returns it with its payload, which ends at the declared length or at the end of `bytes`.
+    /// Parses the header and returns it with its payload, which ends at the declared length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         if header.version_type != VERSION_TYPE {
@@ -149,7 +149,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-/// Bytes at the start of the header that its length field does not count.
+/// Number of bytes at the start of the header that the length field does not include.
 const UNCOUNTED: usize = HEADER_LEN - PROTOCOL_LEN;
 
 #[inline(always)]

@@ -78,7 +78,7 @@ pub struct SllHeader {
     pub packet_type: U16,
     /// `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Length of the sender's address in bytes; may exceed the 8 recorded bytes.
+    /// Length of the sender's address in bytes, which may exceed the 8 recorded bytes.
     pub address_length: U16,
     /// Sender's address, padded with zeros.
     pub address: [u8; 8],
@@ -87,7 +87,7 @@ pub struct SllHeader {
 }
 
 impl SllHeader {
-    /// Parses the header; returns it with its payload.
+    /// Parses the header and returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

@@ -79,14 +79,14 @@ pub struct Sll2Header {
     pub device_type: U16,
     /// Direction of the packet and type of its destination, as in [`sll`](crate::sll).
     pub packet_type: u8,
-    /// Length of the sender's address in bytes; may exceed the 8 recorded bytes.
+    /// Length of the sender's address in bytes, which may exceed the 8 recorded bytes.
     pub address_length: u8,
     /// Sender's address, padded with zeros.
     pub address: [u8; 8],
 }
 
 impl Sll2Header {
-    /// Parses the header; returns it with its payload.
+    /// Parses the header and returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

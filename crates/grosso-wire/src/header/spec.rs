@@ -189,7 +189,7 @@ pub struct Field {
     pub name: &'static str,
     /// Byte range in the header.
     pub bytes: Range<usize>,
-    /// Meaning.
+    /// Meaning of the field.
     pub role: Role,
     /// Law that describes how the field varies within a train.
     pub law: Law,
@@ -294,17 +294,17 @@ pub enum Law {
         /// Identifying bits among the first 64 bits of the field; all later bits identify the flow as well.
         bits: u64,
     },
-    /// Equal; another value ends the train.
+    /// The field is equal in all packets of a train. Another value ends the train.
     Equal,
-    /// Number of bytes from `skip` bytes after the header's start to the end of the packet. A length that does not fit
-    /// is written as zero (rules G50, G63), which only IP allows.
+    /// The field is the number of bytes from `skip` bytes after the header's start to the end of the packet. A length
+    /// that does not fit is written as zero (rules G50, G63), which only IP allows.
     Length {
-        /// Bytes at the start of the header that the length does not count.
+        /// Number of bytes at the start of the header that the length does not include.
         skip: usize,
     },
-    /// Increases by one per packet, or stays fixed; the mode is set per IP level (rule G14, RFC 6864).
+    /// The field increases by one per packet, or stays fixed. The mode is set per IP level (rule G14, RFC 6864).
     Identification,
-    /// Advances by the preceding payload bytes (rule S10).
+    /// The field advances by the preceding payload bytes (rule S10).
     Sequence,
     /// TCP flags: FIN and PSH only in the last packet, CWR in the first or in all; the others are equal (rules G35,
     /// S11).
@@ -325,7 +325,8 @@ pub enum Cover {
         /// Protocol in the pseudo-header.
         protocol: u8,
     },
-    /// Like [`Cover::Transport`], but zero means that there is no checksum, and stays zero (UDP, RFC 768).
+    /// The same as [`Cover::Transport`], except that zero means that there is no checksum, and stays zero (UDP, RFC
+    /// 768).
     Datagram {
         /// Protocol in the pseudo-header.
         protocol: u8,
@@ -339,7 +340,7 @@ impl Cover {
         matches!(self, Self::Datagram { .. })
     }
 
-    /// Returns the protocol in the pseudo-header; zero without a pseudo-header.
+    /// Returns the protocol in the pseudo-header, or zero if there is no pseudo-header.
     #[must_use]
     pub const fn protocol(self) -> u8 {
         match self {
@@ -367,7 +368,7 @@ pub enum Notation {
 pub struct Tail {
     /// Name in reports.
     pub name: &'static str,
-    /// Meaning.
+    /// Meaning of the bytes.
     pub role: Role,
 }
 
@@ -377,7 +378,7 @@ pub struct Tail {
 pub enum Structure {
     /// Byte offsets, each with a mask of significant bits.
     Bits(&'static [(usize, u8)]),
-    /// Every bit.
+    /// Every bit of the header.
     Whole,
     /// The whole header except the bytes from `start` to `end`, which vary within a train.
     WholeExcept {
@@ -415,7 +416,7 @@ impl Structure {
 /// Segmentation feature that a header requires of a device: bits of Linux's `gso_type` (rule S1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
-    /// None: the header is repeated unchanged.
+    /// No feature is needed: the header is repeated unchanged.
     Nothing,
     /// IP, also directly inside IP.
     Ip,
@@ -480,7 +481,8 @@ impl HeaderSpec {
     }
 }
 
-/// Returns whether a number is in a short list. Written out, so that a constant list becomes plain comparisons.
+/// Returns whether a number is in a short list. The function has no loop, so that a constant list becomes plain
+/// comparisons.
 #[inline(always)]
 pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
     assert!(numbers.len() <= NUMBERS_MAX);

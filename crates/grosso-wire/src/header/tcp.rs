@@ -130,7 +130,7 @@ pub struct TcpHeader {
 }
 
 impl TcpHeader {
-    /// Parses the header; returns it with its options and payload.
+    /// Parses the header and returns it with its options and payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, TcpOptions<'_>, &[u8]), Malformed> {
         let (header, rest): (&Self, _) = layout::split(NAME, bytes)?;
         let options_len = header.header_len().checked_sub(HEADER_LEN);

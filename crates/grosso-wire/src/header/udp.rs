@@ -74,7 +74,7 @@ pub struct UdpHeader {
 }
 
 impl UdpHeader {
-    /// Parses the header; returns it with its payload, which ends at the declared length or at the end of `bytes`.
+    /// Parses the header and returns it with its payload, which ends at the declared length or at the end of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, payload): (&Self, _) = layout::split(NAME, bytes)?;
         match usize::from(header.length) {

@@ -66,7 +66,7 @@ pub struct VlanHeader {
 }
 
 impl VlanHeader {
-    /// Parses the tag; returns it with its payload.
+    /// Parses the tag and returns it with its payload.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }

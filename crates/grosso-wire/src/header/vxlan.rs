@@ -126,7 +126,7 @@ pub struct VxlanRemoteChecksum {
 }
 
 impl VxlanHeader {
-    /// Parses the header; returns it with its payload. Flags are not checked, because each endpoint accepts flags by
+    /// Parses the header and returns it with its payload. Flags are not checked, because each endpoint accepts flags by
     /// its configuration (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
@@ -146,7 +146,7 @@ impl VxlanHeader {
         Ok(())
     }
 
-    /// Sets or removes the group policy; mutually exclusive with a next protocol.
+    /// Sets or removes the group policy, which excludes a next protocol.
     pub fn set_group_policy(&mut self, policy: Option<GroupPolicy>) {
         let all = FLAG_POLICY | FLAG_POLICY_DONT_LEARN | FLAG_POLICY_APPLIED | 0xffff;
         let bits = policy.map_or(0, |policy| {
@@ -157,7 +157,7 @@ impl VxlanHeader {
         self.flags.set(self.flags.get() & !all | bits);
     }
 
-    /// Sets or removes the next protocol; mutually exclusive with a group policy.
+    /// Sets or removes the next protocol, which excludes a group policy.
     pub fn set_next_protocol(&mut self, protocol: Option<u8>) {
         let bits = protocol.map_or(0, |protocol| FLAG_NEXT_PROTOCOL | u32::from(protocol));
         self.flags.set(self.flags.get() & !(FLAG_NEXT_PROTOCOL | 0xff) | bits);
@@ -166,8 +166,8 @@ impl VxlanHeader {
     /// Sets or removes remote checksum offload.
     ///
     /// # Errors
-    /// [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset other than
-    /// 6 and 16.
+    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset
+    /// other than 6 and 16.
     pub fn set_remote_checksum(
         &mut self,
         remote: Option<VxlanRemoteChecksum>,

@@ -1,8 +1,9 @@
-//! ACK filtering: drops queued acknowledgments that a later one makes redundant, by the rules of CAKE's `ack-filter`.
+//! ACK filtering: drops queued acknowledgments that a later one makes redundant, following the rules of `ack-filter` in
+//! CAKE.
 //!
 //! The filter examines only acknowledgments that are already queued, so it delays none. For each new acknowledgment, it
-//! drops at most one: the oldest redundant acknowledgment. The sender learns everything except how many acknowledgments
-//! there were.
+//! drops at most one: the oldest redundant acknowledgment. The sender therefore learns everything except the number of
+//! acknowledgments.
 
 use alloc::vec::Vec;
 
@@ -19,10 +20,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// Keeps one redundant acknowledgment in addition to the newest (`ack-filter` of CAKE).
+    /// Keeps one redundant acknowledgment in addition to the newest acknowledgment (`ack-filter` of CAKE).
     #[default]
     Conservative,
-    /// Keeps only the newest (`ack-filter-aggressive` of CAKE).
+    /// Keeps only the newest acknowledgment (`ack-filter-aggressive` of CAKE).
     Aggressive,
 }
 
@@ -89,7 +90,7 @@ pub struct AckFilter {
     waiting: Vec<WaitingAck>,
 }
 
-/// Fields of a queued acknowledgment that the rules need.
+/// The fields of a queued acknowledgment that the rules use.
 #[derive(Clone, Debug)]
 struct WaitingAck {
     flags: u16,
@@ -112,7 +113,7 @@ impl AckFilter {
     /// of dropped acknowledgments are not examined again.
     ///
     /// # Errors
-    /// [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
+    /// Returns [`Full`] if [`RECORDS_MAX`] acknowledgments are queued.
     pub fn push(&mut self, header: &[u8]) -> Result<(), Full> {
         if self.waiting.len() >= RECORDS_MAX {
             return Err(Full);
@@ -155,7 +156,8 @@ impl AckFilter {
         Ok(())
     }
 
-    /// Returns the decision about each queued acknowledgment, in the order of [`Self::push`], and empties the queue.
+    /// Returns the decision about each queued acknowledgment, in the order of [`Self::push`], and removes all
+    /// acknowledgments from the queue.
     pub fn take(&mut self) -> impl Iterator<Item = Fate> {
         self.waiting.drain(..).map(|waiting| waiting.fate)
     }
@@ -166,8 +168,8 @@ impl AckFilter {
         }
     }
 
-    /// Returns whether all acknowledgments between a queued one and the newest were dropped, and both have the same ECE
-    /// and CWR.
+    /// Returns whether all acknowledgments between a queued one and the newest were dropped, and whether ECE and CWR
+    /// are the same in both.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -201,7 +203,7 @@ impl WaitingAck {
                         let _ = waiting.selective.try_push((block.left.get(), block.right.get()));
                     }
                 }
-                // The option contains only a signature of the packet (RFC 2385).
+                // The option contains only a signature of the packet (RFC 2385), so dropping it loses no information.
                 Ok(TcpOption::Unknown { kind: OPTION_MD5, .. }) => {}
                 _ => waiting.stays = waiting.stays.or(Some(Kept::Options)),
             }
@@ -225,7 +227,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Returns the reason if a later acknowledgment does not make this one redundant.
+    /// Returns the reason why a later acknowledgment does not make this one redundant, if there is one.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);
@@ -269,7 +271,7 @@ const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
 
 /// The flags of a TCP header and its reserved bits.
 const FLAGS: u16 = 0x0fff;
-/// Flags whose changes are compared separately.
+/// Flags whose changes must be preserved, and which are therefore compared separately.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
 /// TCP MD5 signature option (RFC 2385).
 const OPTION_MD5: u8 = 19;

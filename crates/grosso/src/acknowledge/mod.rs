@@ -6,7 +6,7 @@
 //!
 //! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores a bounded number of records of one flow
 //!   in order of arrival. A sender that reads records computes the same congestion window, round-trip times and marks
-//!   as from the packets (P15).
+//!   as it would from the packets (P15).
 //! * A [`Summary`] keeps the counts that would be lost when a lossy profile merges acknowledgments.
 //! * [`AckFilter`] drops queued acknowledgments that a later one makes redundant.
 

@@ -1,4 +1,4 @@
-//! Records of acknowledgments without data, 32 bytes each, and the list of the records of one flow.
+//! Records of acknowledgments without data, each of 32 bytes, and the list of records of one flow.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,7 +12,7 @@ use crate::{
 
 /// Content and arrival time of one pure acknowledgment.
 ///
-/// FreeBSD's TCP stacks accept records of this kind in place of packets. Congestion control, RTT measurement, ECN and
+/// The TCP stacks of FreeBSD accept similar records in place of packets. Congestion control, RTT measurement, ECN and
 /// the receive window need nothing else from the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
@@ -24,7 +24,7 @@ pub struct Record {
     pub acknowledgment: u32,
     timestamp_value: u32,
     timestamp_echo: u32,
-    /// TCP window as in the packet, not scaled.
+    /// TCP window as it is in the packet, not scaled.
     pub window: u16,
     /// Twelve bits of TCP flags, and four bits that describe the record.
     marks: u16,
@@ -37,7 +37,7 @@ pub struct Record {
 /// Clock of an arrival time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stamp {
-    /// The caller's clock when the packet was pushed, which is the same for all packets of a batch.
+    /// The caller's clock at the time the packet was pushed, which is the same for all packets of a batch.
     #[default]
     Pushed,
     /// The device's clock for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
@@ -59,11 +59,11 @@ pub enum Ineligible {
 }
 
 impl Record {
-    /// Reads a packet whose TCP header starts at `transport`. `packet` must end where its IP header says, and `class`
-    /// is the TOS or traffic class of its innermost IP header.
+    /// Reads a packet whose TCP header starts at `transport`. `packet` must have the length that its IP header
+    /// declares, and `class` is the TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
-    /// Returns the first property of the packet that a record cannot store.
+    /// Returns an error that names the first property of the packet that a record cannot store.
     pub fn read(
         packet: &[u8],
         transport: usize,
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Reads a segment with a complete TCP header, regardless of its other contents.
+    /// Reads a segment with a complete TCP header, regardless of what else the segment contains.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
             debug_assert!(false, "the TCP header is complete");
@@ -137,7 +137,7 @@ impl Record {
         Some((self.timestamp_value, self.timestamp_echo))
     }
 
-    /// Returns the clock of [`Self::arrived_ns`].
+    /// Returns the clock that [`Self::arrived_ns`] refers to.
     #[must_use]
     pub const fn stamp(&self) -> Stamp {
         if self.marks & STAMPED_BY_DEVICE == 0 { Stamp::Pushed } else { Stamp::Device }
@@ -185,7 +185,7 @@ impl Records {
     /// Appends a record.
     ///
     /// # Errors
-    /// [`Full`] if [`RECORDS_MAX`] records are stored.
+    /// Returns [`Full`] if [`RECORDS_MAX`] records are stored.
     pub fn push(&mut self, record: Record) -> Result<(), Full> {
         if self.0.len() >= RECORDS_MAX {
             return Err(Full);
@@ -197,11 +197,11 @@ impl Records {
         Ok(())
     }
 
-    /// Appends all records of a later vector of the same flow, or none. Use it to extend the last entry of a queue;
-    /// never append across a queued entry of another kind.
+    /// Appends all records of a later vector of the same flow, or none of them. Use this function to extend only the
+    /// last entry of a queue, because records must not move ahead of other entries.
     ///
     /// # Errors
-    /// [`Full`] if the sum exceeds [`RECORDS_MAX`].
+    /// Returns [`Full`] if there would be more than [`RECORDS_MAX`] records.
     pub fn append(&mut self, later: &[Record]) -> Result<(), Full> {
         if self.0.len() + later.len() > RECORDS_MAX {
             return Err(Full);
@@ -222,8 +222,8 @@ impl Records {
     }
 }
 
-/// Maximum number of records per flow: 2 KiB, the size of the buffer that FreeBSD passes to its TCP stacks. Further
-/// records start another vector.
+/// Maximum number of records per flow. They take 2 KiB, which is the size of the buffer that FreeBSD passes to its TCP
+/// stacks. Further records start another vector.
 pub const RECORDS_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
@@ -231,10 +231,10 @@ const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
 /// Length of a TCP header with two NOPs and a timestamp.
 const WITH_TIMESTAMPS_LEN: usize = tcp::HEADER_LEN + TIMESTAMP_LAYOUT.len() + 8;
 
-/// Flags and reserved bits of a TCP header: the second byte of the word, and the low half of its first byte.
+/// Flags and reserved bits of a TCP header: the low half of the first byte of the word, and the whole second byte.
 const FLAGS: u16 = 0x0fff;
 
-/// Flags that a record may have; it must have ACK.
+/// Flags that an acknowledgment may have in order to be recorded. ACK must be set.
 const ELIGIBLE_FLAGS: u16 = tcp::ACK | tcp::PSH | tcp::ECE | tcp::CWR;
 
 const HAS_TIMESTAMP: u16 = 0x8000;

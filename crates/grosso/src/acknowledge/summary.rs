@@ -12,34 +12,34 @@ use crate::acknowledge::Record;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Packets with ACK set, with or without payload.
+    /// Number of packets with ACK set, with or without payload.
     pub packets: u32,
-    /// Packets without payload.
+    /// Number of packets without payload.
     pub without_payload: u32,
-    /// Packets without payload whose acknowledgment number and window equal the previous packet's.
+    /// Number of packets without payload whose acknowledgment number and window equal those of the previous packet.
     pub duplicates: u32,
     /// Acknowledgment number of the first packet.
     pub first: u32,
     /// Acknowledgment number of the last packet.
     pub last: u32,
-    /// Arrival time of the first packet in nanoseconds, by the device's clock if available.
+    /// Arrival time of the first packet in nanoseconds, by the device's clock if it is available.
     pub first_arrived_ns: u64,
     /// Arrival time of the last packet in nanoseconds, by the same clock.
     pub last_arrived_ns: u64,
     /// Range of the TCP timestamps, if any packet had one.
     pub timestamps: Option<Timestamps>,
-    /// Packets with ECE. For RFC 3168 it only matters whether there is one; DCTCP needs the count.
+    /// Number of packets with ECE. For RFC 3168, it only matters whether there is one; DCTCP needs the count.
     pub congestion_echoes: u32,
-    /// Packets with CWR.
+    /// Number of packets with CWR.
     pub windows_reduced: u32,
-    /// Packets with AE. Together with the counts of ECE and CWR, this gives the increment of the AccECN counter (RFC
-    /// 9768).
+    /// Number of packets with AE. Together with the counts of ECE and CWR, this gives the increment of the AccECN
+    /// counter (RFC 9768).
     pub accurate_echoes: u32,
     /// TCP window of the last packet, not scaled.
     pub window: u16,
     /// Whether a packet's window was smaller than the previous packet's.
     pub window_shrank: bool,
-    /// Packets by ECN codepoint of the IP header.
+    /// Number of packets with each ECN codepoint in the IP header.
     pub codepoints: [u32; 4],
 }
 
@@ -93,8 +93,8 @@ impl Summary {
 }
 
 impl Summary {
-    /// Adds packets with payload that arrived after the others and repeat the acknowledgment of the packet before them.
-    /// `record` is that acknowledgment, with the arrival time of the last packet.
+    /// Adds packets with payload that arrived after the packets counted so far and that repeat the acknowledgment of
+    /// the last of these. `record` is that acknowledgment, with the arrival time of the last packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {
             return;

@@ -1,9 +1,9 @@
 //! Receive coalescing: packets of a flow are appended to a train, which is delivered as one superframe.
 //!
 //! [`Coalescer::push`] first examines a packet on its own: its headers, its checksums, and whether it may be merged at
-//! all. It then looks up the train of the packet's flow and checks that the packet obeys the train's laws. If it does
-//! not, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a flow are never
-//! reordered.
+//! all. It then looks up the train of the packet's flow and checks that the packet obeys the laws of the train. If the
+//! packet does not obey them, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a
+//! flow are never reordered.
 //!
 //! The code is in eight directories. Each directory imports only from the directories below it in this table;
 //! `tests/tests/modules.rs` checks the order.
@@ -91,7 +91,7 @@ use crate::{
 pub struct Coalescer<B> {
     /// Pipeline of the stages that the profile enables.
     pipeline: Pipeline<B>,
-    /// Held trains, after the stages.
+    /// Held trains, which packets reach after the stages.
     merger: Merger<B>,
     /// Time at which the last poll ended.
     polled_ns: u64,
@@ -122,7 +122,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     /// Prefetches the cache lines that [`Self::push`] will read from a packet, without waiting for them.
     ///
     /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file. If
-    /// you prefetch the packet after the next one, a packet with a verified checksum takes a quarter less time.
+    /// you always prefetch the packet after the next one, processing a packet with a verified checksum takes a quarter
+    /// less time.
     #[inline]
     pub fn prefetch(&self, frame: &Frame<B>) {
         let packet = frame.buffer.as_ref();
@@ -166,8 +167,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.pass_by(frame.buffer, &frame.meta, Pass::Excluded, sink)
     }
 
-    /// Delivers the held trains that `packet` must not overtake. Call it before sending a packet that does not pass
-    /// through the coalescer.
+    /// Delivers the held trains that `packet` must not overtake. Call this function before sending a packet that does
+    /// not pass through the coalescer.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
@@ -215,7 +216,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.end_poll(now_ns, now_ns, 0, sink);
     }
 
-    /// Ends a poll that used its whole budget. Call it if you will push more packets immediately. Works like
+    /// Ends a poll that used its whole budget. Call this function if you will push more packets immediately. Works like
     /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and does not yet give up
     /// on holes in a flow, because the missing packets may already be in the receive queue.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
@@ -238,7 +239,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.expire(now_ns, sink);
     }
 
-    /// Delivers everything held, oldest train first.
+    /// Delivers all held trains and queued packets. The oldest train is delivered first.
     ///
     /// ```
     /// # use grosso::{CoalesceOptions, Coalescer, Delivery, LinkType};
@@ -253,7 +254,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Reports a measured round-trip time of this packet's flow, in nanoseconds. A caller that observes both directions
-    /// can measure it with [`RoundTrips`]. Only profiles that [use it](Profile::wants_round_trips) need it.
+    /// can measure it with [`RoundTrips`]. Only some profiles [use it](Profile::wants_round_trips).
     /// [`Hold::Controlled`] uses the minimum reported for a flow; an adaptive [`Reorder`] uses the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { pipeline, merger, .. } = self;
@@ -269,8 +270,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown, because neither
-    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of these flows are held as on a short path, and
-    /// never longer than is safe on a long one. Zero unless [`Hold::Controlled`] is active.
+    /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of these flows are held as on a short path, but
+    /// never for longer than is safe on a long path. The number is zero unless [`Hold::Controlled`] is active.
     #[must_use]
     pub fn flows_without_round_trip(&self) -> usize {
         self.merger.retention.blind()
@@ -300,7 +301,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.merger.stats
     }
 
-    /// Returns the profile: rules and limits.
+    /// Returns the profile with the rules and limits in use.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.merger.profile
@@ -322,7 +323,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
-    /// Ends a poll in which all packets that arrived before `seen_ns` were pushed; keeps trains younger than `kept_ns`.
+    /// Ends a poll in which all packets that arrived before `seen_ns` were pushed. Keeps trains younger than `kept_ns`.
     fn end_poll(
         &mut self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! Expansion of acknowledgments at a point that both directions of a connection pass.
+//! Expansion of acknowledgments at a point that packets of both directions of a connection pass.
 
 use core::hash::BuildHasher;
 
@@ -16,12 +16,12 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Expander of acknowledgments: replaces an acknowledgment for superframes with the acknowledgments that the host would
-/// have sent for the single packets.
+/// Replaces an acknowledgment of superframes with the acknowledgments that the host would have sent for the single
+/// packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
-/// the host sends. The state is bounded: [`FLOWS_MAX`] connections, and for each of them 16 runs of packets of equal
-/// size that were delivered in order and not acknowledged yet.
+/// the host sends. The state is bounded. It covers [`FLOWS_MAX`] connections, and for each of them 16 runs of packets
+/// of equal size that were delivered in order and have not been acknowledged.
 ///
 /// ```
 /// use grosso::{Frame, LinkType, Ports, expand::Expander};
@@ -54,7 +54,7 @@ struct Receiver {
 }
 
 impl Expander {
-    /// Creates an expander for frames of one link type. `seed` keys the hash of connections and should be random.
+    /// Creates an expander for frames of one link type. `seed` is the key for hashing connections and should be random.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Expander {
         self.seen += 1;
         let receiver = match delivery.is_joined() {
             true => self.receivers.entry(connection, self.seen, Receiver::default),
-            // A host that receives single packets acknowledges them as usual.
+            // The host acknowledges single packets as usual, so their boundaries are not needed.
             false => match self.receivers.get_mut(connection) {
                 Some(receiver) => receiver,
                 None => return,
@@ -99,8 +99,8 @@ impl Expander {
         }
     }
 
-    /// Expands a frame sent by the host if it acknowledges more packets than a delayed acknowledgment covers. Returns
-    /// `None` if the frame is not an acknowledgment or no train was delivered on its connection.
+    /// Expands a frame sent by the host if the frame acknowledges more packets than a delayed acknowledgment would.
+    /// Returns `None` if the frame is not an acknowledgment or no train was delivered on its connection.
     pub fn expand<'a, B: AsRef<[u8]>>(
         &mut self,
         frame: &'a Frame<B>,
@@ -160,7 +160,7 @@ impl Receiver {
     }
 }
 
-/// Returns the packet without trailing bytes and the offsets of its headers, if it may be sent several times.
+/// Returns the packet without trailing bytes and the offsets of its headers, if the packet may be sent several times.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,

@@ -17,26 +17,26 @@ use crate::{
     reasons::reasons,
 };
 
-/// Several acknowledgments that replace one.
+/// Several acknowledgments that replace a single one.
 ///
-/// The last acknowledgment is the original packet; the others are copies without trailing padding. In IPv4, DF is set
-/// in each copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section
+/// The last acknowledgment is the original packet; the others are copies of it without trailing padding. In IPv4, DF is
+/// set in each copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section
 /// 4.1), and it is short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
     headers: Headers,
     meta: Meta,
-    /// Window of all acknowledgments but the last.
+    /// Window of all acknowledgments except the last.
     window: u16,
-    /// Acknowledgment numbers; the last is the original packet's.
+    /// Acknowledgment numbers; the last is the number of the original packet.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
 /// Positions of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Offset of the only IPv4 header, if any.
+    /// Offset of the IPv4 header, if there is one. There is at most one.
     pub(super) ipv4: Option<usize>,
     /// Offset of the TCP header.
     pub(super) transport: usize,
@@ -84,11 +84,11 @@ impl From<Ineligible> for Unexpanded {
 }
 
 impl<'a> Expansion<'a> {
-    /// Expands the acknowledgment in `packet`, which ends at its declared IP length.
+    /// Expands the acknowledgment in `packet`, which must have the length that its IP header declares.
     ///
     /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
-    /// delivered trains, in order. Creates at most one acknowledgment per two packets, each at such an end, so that no
-    /// peer can make the sender count more packets than there were.
+    /// delivered trains, in order. Creates at most one acknowledgment per two packets, each at the end of a packet, so
+    /// that no peer can make the sender count more packets than were sent.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -128,14 +128,14 @@ impl<'a> Expansion<'a> {
         self.numbers.len()
     }
 
-    /// Returns the acknowledgment numbers in order; the last is the original packet's.
+    /// Returns the acknowledgment numbers in order; the last is the number of the original packet.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Returns the delays in nanoseconds of the acknowledgments after the first, spread over `span_ns`, the time in
-    /// which the acknowledged packets arrived.
+    /// Returns the delays in nanoseconds of the acknowledgments after the first, spread over `span_ns`, which is the
+    /// time in which the acknowledged packets arrived.
     pub fn delays_ns(&self, span_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let last = (self.numbers.len() as u64 - 1).max(1);
         (0..=last)
@@ -149,14 +149,14 @@ impl<'a> Expansion<'a> {
         self.packet.len()
     }
 
-    /// Returns the metadata of the copies. Their checksum is partial if the original's is.
+    /// Returns the metadata of the copies. Their checksum is partial if the checksum of the original is partial.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
     /// Writes acknowledgment `index` to the start of `out` and returns its length, or `None` if the index is out of
-    /// range or `out` is too short. Complete checksums are updated incrementally (RFC 1624); partial ones need no
+    /// range or `out` is too short. Complete checksums are updated incrementally (RFC 1624); partial checksums need no
     /// update.
     #[must_use]
     pub fn write(&self, index: usize, out: &mut [u8]) -> Option<usize> {
@@ -185,8 +185,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be, or
-    /// never need to be, fragmented.
+    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be
+    /// fragmented or never need to be.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);
@@ -203,8 +203,8 @@ impl Headers {
     }
 }
 
-/// Returns acknowledgment numbers between `before` and `last` at these packet ends: one per two packets, leaving at
-/// least two packets for the last.
+/// Returns acknowledgment numbers between `before` and `last` at these packet ends: one for every two packets, so that
+/// at least two packets are left for the last acknowledgment.
 fn numbers(
     before: u32,
     last: u32,
@@ -237,9 +237,10 @@ const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Maximum number of acknowledgments that replace one. A superframe of 64 KB with packets of 1500 bytes needs 22.
+/// Maximum number of acknowledgments that replace a single one. A superframe of 64 KB with packets of 1500 bytes needs
+/// 22.
 const EXPANDED_MAX: usize = 32;
-/// Maximum number of expanded packets; the last acknowledgment covers the others.
+/// Maximum number of packets whose acknowledgment is expanded. The last acknowledgment covers any further packets.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
 /// Flags that echo congestion marks (RFC 3168) or count them (RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(expanded(4 * MSS, 5).unwrap(), [MSS, 4 * MSS]);
         // The acknowledgment ends inside a packet.
         assert_eq!(expanded(4 * MSS + 1, 6).unwrap(), [MSS, 4 * MSS + 1]);
-        // Packets after this number were not acknowledged.
+        // Packets after this number have not been acknowledged.
         assert_eq!(expanded(3 * MSS, 40).unwrap(), [MSS, 3 * MSS]);
         for packets in 0..4 {
             let number = (packets.max(1) - 1) * MSS;

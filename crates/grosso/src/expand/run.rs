@@ -2,7 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-/// Contiguous packets, starting with the first unacknowledged one. Consecutive packets of equal size form one stretch.
+/// Contiguous packets, starting with the first unacknowledged packet. Consecutive packets of equal size form one
+/// stretch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredRun {
     /// First sequence number.
@@ -12,18 +13,18 @@ pub(super) struct DeliveredRun {
     len: u32,
 }
 
-/// Packets of equal size; the last may be shorter.
+/// A stretch of packets of equal size, the last of which may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Payload bytes per packet, at least 1.
+    /// Payload of each packet in bytes, at least 1.
     size: u32,
 }
 
 impl DeliveredRun {
     /// Adds the payload of a train whose packets, except the last, have `size` bytes. A train that does not continue
-    /// the run starts a new one: after a hole, no data is acknowledged until the hole fills, and then all of it at
-    /// once.
+    /// the run starts a new one: after a hole, no data is acknowledged until the hole is filled, and then all data is
+    /// acknowledged at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
         if len == 0 {
@@ -68,7 +69,7 @@ impl DeliveredRun {
     }
 
     /// Returns the sequence numbers after each packet that ends after `after` and not after `last`, in order. Both
-    /// numbers are [in the run](Self::holds). The iterator is lazy.
+    /// numbers are [in the run](Self::holds). The sequence numbers are computed while iterating.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(run.len, 0);
     }
 
-    /// Compares the run with a list of all ends.
+    /// Compares the run with a list of the ends of all packets.
     #[test]
     fn any_trains_and_acknowledgments_leave_what_a_list_would() {
         let mut random = 1_u64;

@@ -1,5 +1,5 @@
-//! Fast path for the common case, a fragment that continues the data received so far. It needs no comparison and no
-//! eviction, and its cost does not depend on the length of the datagram.
+//! Fast path for the common case that a fragment continues the data received so far. Such a fragment needs no
+//! comparison and no eviction, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if more work or more
-    /// room is needed.
+    /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if it cannot be added
+    /// in this way.
     pub(super) fn append(
         &mut self,
         slot: u32,
@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.end.is_none()
             && end <= END_MAX
             && contents.fragments < self.rules.limits.fragments;
-        // No other fragment of the source arrived in between, so no other datagram can be newer.
+        // No fragment of another datagram has arrived from the source since, so no datagram of the source is newer.
         let is_latest = !datagram.is_dead
             && contents.source_count == source.count
             && self.by_use.last() == slot
@@ -68,7 +68,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.cover(&mut self.store, units.clone());
         contents.append(arrival, &frame.meta, &units);
         if !gathers {
-            // A device's sum is not used with headers that were reused from the previous fragment.
+            // The sum from a device is not used if the headers were taken from the previous fragment.
             contents.sum = None;
             let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
             self.store.set_index(&contents.pages, units.start, number);

@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-/// Receiver of a reassembler's output, in order. Any `FnMut(Outcome<'_, B>)` implements it.
+/// Receiver of a reassembler's output, in order. Every `FnMut(Outcome<'_, B>)` implements this trait.
 pub trait ReassemblySink<B> {
-    /// Receives one item.
+    /// Receives one item of the output.
     fn take(&mut self, outcome: Outcome<'_, B>);
 }
 
@@ -24,13 +24,13 @@ impl<B, F: FnMut(Outcome<'_, B>) + ?Sized> ReassemblySink<B> for F {
     }
 }
 
-/// One item of a reassembler's output. Every pushed buffer is returned in one item.
+/// One item of a reassembler's output. Every pushed buffer is returned in exactly one item.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a, B> {
-    /// An unchanged frame: not a fragment, or one that cannot be reassembled.
+    /// An unchanged frame that is not a fragment, or is a fragment that cannot be reassembled.
     Passed {
-        /// Frame as it was pushed.
+        /// The frame as it was pushed.
         frame: Frame<B>,
         /// Reason why the frame was not reassembled.
         reason: Pass,
@@ -39,24 +39,24 @@ pub enum Outcome<'a, B> {
     Datagram(Datagram<'a, B>),
     /// An unchanged fragment of a known flow, in [`ReassemblyMode::Virtual`](super::ReassemblyMode::Virtual).
     Fragment {
-        /// Frame as it was pushed.
+        /// The frame as it was pushed.
         frame: Frame<B>,
         /// Flow of the fragment, as read from the first fragment of the datagram.
         flow: Flow,
     },
-    /// An incomplete datagram that was discarded. Its buffers follow.
+    /// An incomplete datagram that was discarded. The next items return its buffers.
     Discarded(Discarded<'a>),
     /// An ICMP error that the caller may send to the source of a packet, unless the packet was sent to a group address
     /// or its source is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
     Problem {
         /// Type of the error.
         error: IcmpError,
-        /// Packet to quote in the error, starting with its IP header, possibly truncated to 1280 bytes.
+        /// Packet to quote in the error, starting with its IP header. It may be truncated to 1280 bytes.
         quote: &'a [u8],
     },
-    /// A frame whose buffer is no longer needed.
+    /// A frame whose buffer the reassembler no longer needs.
     Returned {
-        /// Frame as it was pushed.
+        /// The frame as it was pushed.
         frame: Frame<B>,
         /// Reason why the frame was returned.
         why: Returned,
@@ -66,26 +66,26 @@ pub enum Outcome<'a, B> {
 /// Reason why a frame was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// The data was copied.
+    /// The data of the fragment was copied.
     Gathered,
     /// The fragment is a duplicate.
     Duplicate,
-    /// The fragment was discarded, alone or with its datagram.
+    /// The fragment was discarded, either alone or with its datagram.
     Discarded(Discard),
 }
 
 /// State of the transport checksum of a complete datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Not verified here: verification is off, or the device has verified it.
+    /// The checksum was not verified here, because verification is off or the device has verified it.
     Unread,
-    /// Valid.
+    /// The checksum is valid.
     Right,
-    /// Invalid.
+    /// The checksum is invalid.
     Wrong,
     /// The datagram has no checksum.
     Absent,
-    /// The protocol is unknown, or its lengths disagree.
+    /// The protocol is unknown, or the length fields disagree.
     Unknown,
 }
 
@@ -99,7 +99,7 @@ pub struct Datagram<'a, B> {
     pub(crate) header: &'a [u8],
     pub(crate) store: &'a mut Store<B>,
     pub(crate) pages: Pages,
-    /// Fragments that were not taken.
+    /// Fragments that have not been taken.
     pub(crate) rest: Starts,
     /// Number of bytes copied into one buffer; 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
@@ -108,7 +108,7 @@ pub struct Datagram<'a, B> {
     /// Flow of the datagram.
     pub flow: Flow,
     /// Metadata of the first fragment, with the time of the latest arrival. The checksum is
-    /// [`Complete`](crate::checksum::Checksum::Complete) if the checksum state of every fragment was.
+    /// [`Complete`](crate::checksum::Checksum::Complete) if this was the checksum state of every fragment.
     pub meta: Meta,
     /// State of the transport checksum.
     pub transport: Transport,
@@ -130,13 +130,13 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
         self.header
     }
 
-    /// Returns the frame as slices, headers first, for a vectored write.
+    /// Returns the slices of the frame in order, starting with the headers, for a vectored write.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let gathered = self.store.slices(&self.pages, 0, self.gathered);
         core::iter::once(self.header).chain(gathered).chain(self.fragments().map(Fragment::bytes))
     }
 
-    /// Returns the fragments in the order of their data; empty unless buffers are kept.
+    /// Returns the fragments in the order of their data; there are none if the mode does not keep buffers.
     pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
         let mut rest = self.rest.clone();
         core::iter::from_fn(move || {
@@ -159,7 +159,7 @@ impl<B> Datagram<'_, B> {
         Some(Fragmented { largest, identification: self.identity.identification })
     }
 
-    /// Takes the next fragment; its frame is unchanged since it was pushed.
+    /// Takes the next fragment. Its frame is the same as when it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;
         self.store.fragments.remove(number)
@@ -182,7 +182,7 @@ pub struct Discarded<'a> {
     pub reason: Discard,
     /// Number of fragments that arrived.
     pub fragments: u16,
-    /// Length of the data in bytes, if the last fragment arrived.
+    /// Length of the data in bytes; `None` if the last fragment has not arrived.
     pub end: Option<u32>,
     pub(crate) reach: u32,
     pub(crate) pages: Pages,
@@ -211,14 +211,14 @@ impl Discarded<'_> {
         })
     }
 
-    /// Returns the highest end of a fragment, in bytes of data.
+    /// Returns the highest offset at which a fragment ends, in bytes of data.
     #[must_use]
     pub fn reach(&self) -> u32 {
         self.reach
     }
 }
 
-/// Search for missing bytes, independent of the buffer type.
+/// Search for missing bytes. The trait does not depend on the type of the buffers.
 pub(crate) trait Holes {
     /// Returns the first missing unit at or after `from`.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;

@@ -1,4 +1,5 @@
-//! Examination of a single frame: whether it is a fragment that can be reassembled, and to which datagram it belongs.
+//! Examination of a single frame: it determines whether the frame is a fragment that can be reassembled, and to which
+//! datagram the fragment belongs.
 
 use core::ops::Range;
 
@@ -18,7 +19,7 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A fragment that appears usable, judged by its frame alone.
+/// A fragment that appears usable, as far as its own frame shows.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
@@ -30,11 +31,11 @@ pub(crate) struct ArrivedFragment {
     pub(crate) more: bool,
     /// Offset of the IP header in the frame.
     pub(crate) ip: u16,
-    /// Number of headers before its IP header.
+    /// Number of headers before the IP header of the fragment.
     pub(crate) outside: usize,
     pub(crate) ecn: u8,
     pub(crate) dont_fragment: bool,
-    /// Flow, if this is the first fragment.
+    /// Flow, if the frame is the first fragment.
     pub(crate) flow: Option<Flow>,
     /// Sum of the data, if the device supplied one.
     pub(crate) sum: Option<Sum>,
@@ -59,12 +60,12 @@ impl ArrivedFragment {
     }
 }
 
-/// Reason why a frame is not joined with others.
+/// Reason why a frame is not reassembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The frame passes through unchanged.
     Pass(Pass),
-    /// Discarded; an ICMP error may be sent.
+    /// The frame is discarded, and an ICMP error may be sent.
     Discard { reason: Discard, error: Option<IcmpError>, ip: u16 },
 }
 
@@ -74,8 +75,8 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment of a frame, unless it is inside a tunnel and fragments inside tunnels are not
-/// reassembled. The key identifies its datagram, but does not cover the outer headers.
+/// Reads the outermost fragment header of a frame, unless it is inside a tunnel and fragments inside tunnels are not
+/// reassembled. The returned key identifies the datagram but does not include the outer headers.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
@@ -117,9 +118,9 @@ pub(crate) fn examine(
     Ok((key, arrival))
 }
 
-/// Reads an atomic fragment, whose header is the last of `layers`: a datagram of one fragment, independent of other
-/// fragments with its identification (RFC 6946 section 4, rule F30). Offload requests for the device refer to positions
-/// in the frame, so they remain valid only if the fragment header is kept.
+/// Reads an atomic fragment, whose header is the last of `layers`: it is a datagram that consists of a single fragment
+/// and is independent of other fragments with the same identification (RFC 6946 section 4, rule F30). Offload requests
+/// for the device refer to positions in the frame, so they remain valid only if the fragment header is kept.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();
@@ -166,8 +167,8 @@ fn ipv4(
     let offset = u32::from(word & ipv4::OFFSET_MASK) * 8;
     let len = data.end - data.start;
     let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
-    // RFC 3128: the only purpose of a fragment that starts inside the TCP header is to hide that header. RFC 1858
-    // section 3.2: a filter must see the flags. Linux merges such fragments.
+    // According to RFC 3128, the only purpose of a fragment that starts inside the TCP header is to hide that header.
+    // According to RFC 1858 section 3.2, a filter must see the flags. Linux merges such fragments.
     let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
     if refuses_tiny && protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
         return Err(discard(Discard::TinyFragment));
@@ -238,7 +239,7 @@ fn ipv6(
     let key = Key {
         addresses: [word_at(0), word_at(8), word_at(16), word_at(24)],
         identification: u32_at(packet, fragment_start + ipv6_fragment::field::IDENTIFICATION.start),
-        // Rule F1: the next header is not part of the key.
+        // The next header is not part of the key (rule F1).
         protocol: 0,
         is_ipv6: true,
         is_atomic: false,
@@ -268,8 +269,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// Returns the sum of the data of a frame, derived from the sum of everything after its link layer. Every header in
-/// between has an even length (rule C22).
+/// Returns the sum of the data of a frame, which is derived from the sum of everything after the link-layer header.
+/// Every header in between has an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);
@@ -280,5 +281,5 @@ fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> 
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// Protocols whose header starts with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
 const PROTOCOLS_WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];

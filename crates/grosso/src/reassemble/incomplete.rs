@@ -1,4 +1,4 @@
-//! A datagram that is still missing fragments.
+//! A datagram of which some fragments have not arrived.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Incomplete {
     pub(crate) key: Key,
     pub(crate) place: Place,
-    /// Index of the source's share.
+    /// Index of the entry for the source of the datagram.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
     /// Whether the datagram was discarded, so that only its key is kept.
@@ -34,44 +34,44 @@ pub(crate) struct Incomplete {
     pub(crate) contents: Contents,
 }
 
-/// State gathered from the fragments that arrived so far.
+/// State collected from the fragments that have arrived so far.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
-    /// Units of the latest consecutive fragments, which are entered into the bitmap on demand.
+    /// Units of the latest consecutive fragments. They are entered into the bitmap only when it is needed.
     run: Range<u32>,
     pub(crate) fragments: u16,
     /// Number of present units of 8 bytes.
     pub(crate) units: u32,
-    /// Maximum end of a fragment.
+    /// Highest offset at which a fragment ends.
     pub(crate) reach: u32,
-    /// End of the datagram, once its last fragment has arrived.
+    /// End of the datagram; `None` until its last fragment has arrived.
     pub(crate) end: Option<u32>,
     /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
     /// Start of the IP header.
     pub(crate) ip: u16,
-    /// Data bytes of the first fragment.
+    /// Number of data bytes in the first fragment.
     pub(crate) first_len: u32,
-    /// Flow, once the first fragment has arrived.
+    /// Flow; `None` until the first fragment has arrived.
     pub(crate) flow: Option<Flow>,
-    /// Whether the fragments so far were forwarded, in the virtual mode.
+    /// Whether the fragments that have arrived so far were forwarded. This happens only in the virtual mode.
     pub(crate) is_released: bool,
-    /// The ECN code points that arrived: bit `n` for code point `n`.
+    /// The ECN code points that have arrived. Bit `n` stands for code point `n`.
     ecn_seen: u8,
-    /// Code point of the first fragment.
+    /// ECN code point of the first fragment.
     ecn: u8,
-    /// Length of the longest fragment: IP header and data.
+    /// Length of the longest fragment, which consists of IP header and data.
     pub(crate) largest: u32,
     /// Length of the longest fragment with DF set.
     largest_whole: u32,
-    /// The first fragment's metadata, except the time.
+    /// Metadata of the first fragment, except the time.
     pub(crate) meta: Meta,
-    /// The state common to all checksums.
+    /// Checksum state that all fragments have in common.
     pub(crate) checksum: Option<Checksum>,
-    /// The sum of the data present, as long as the sum of each fragment is known.
+    /// Sum of the data that has arrived; `None` if the sum of a fragment is unknown.
     pub(crate) sum: Option<Sum>,
-    /// The source's fragment count when the latest fragment of this datagram arrived.
+    /// Fragment count of the source at the time when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,
 }
 
@@ -100,7 +100,7 @@ impl Contents {
         }
     }
 
-    /// Records that units are present.
+    /// Records that units have arrived.
     pub(crate) fn cover<B>(&mut self, store: &mut Store<B>, units: Range<u32>) {
         if units.start != self.run.end {
             self.chart(store);
@@ -115,8 +115,8 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are its new units. If `keeps_first` is set, another first fragment has no
-    /// effect.
+    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a second first fragment
+    /// has no effect.
     pub(crate) fn add(
         &mut self,
         arrival: &ArrivedFragment,
@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of the whole datagram that follows from the state of one fragment. A checksum that is
-/// still to be computed over a fragment would be wrong for the whole.
+/// Returns the checksum state of the whole datagram that follows from the state of one fragment. A partial checksum
+/// that is to be completed over a fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,
@@ -201,7 +201,7 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Combines checksum states by rule F23: differing states give `None`, and [`Contents::sum`] adds sums.
+/// Combines checksum states according to rule F23. Different states become `None`. Sums are added in [`Contents::sum`].
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,
@@ -242,7 +242,7 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // The first fragment has the highest code point of the set below 3.
+            // The first fragment has the highest code point in the set, except CE (3).
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

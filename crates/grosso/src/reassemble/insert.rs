@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Inserts a fragment into its datagram, which is in this slot.
+    /// Inserts a fragment into the datagram in this slot.
     pub(super) fn insert(
         &mut self,
         slot: u32,
@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the slot of a key's datagram. Creates the datagram if there is none.
+    /// Returns the slot of the datagram with this key. Creates the datagram if there is none.
     pub(super) fn find_or_start(
         &mut self,
         key: Key,
@@ -79,11 +79,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // Another key has the same tag, with a probability of 1 in 2^31.
+            // Another key has the same tag. The probability of this is 1 in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        // An atomic fragment is a complete datagram, so it takes no slot from waiting datagrams.
+        // An atomic fragment is a complete datagram, so it does not take a slot away from waiting datagrams.
         if !key.is_atomic
             && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()
@@ -164,8 +164,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Returns the number of pages that a fragment needs and its datagram lacks, and the total memory of the datagram
-    /// with these pages, in bytes.
+    /// Returns the number of pages that a fragment needs and that its datagram does not have yet, and the memory in
+    /// bytes that the datagram occupies with these pages.
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
         let contents = &datagram.contents;
@@ -177,8 +177,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
-    /// Evicts datagrams until there is room for more data of this one: first datagrams of the same source, then the
-    /// datagram that has waited longest for a fragment (P32).
+    /// Evicts datagrams until there is room for more data of this datagram. Datagrams of a source above its share are
+    /// evicted first, and then the datagrams that have waited longest for a fragment (P32).
     fn make_room(
         &mut self,
         slot: u32,
@@ -207,7 +207,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         Ok(())
     }
 
-    /// Keeps a fragment or its data. The caller has reserved memory and pages.
+    /// Keeps a fragment or its data. The caller must have reserved the memory and the pages.
     fn keep(
         &mut self,
         slot: u32,
@@ -235,7 +235,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             ReassemblyMode::KeepGeometry | ReassemblyMode::Virtual => arrival.sum,
         };
         contents.sum = contents.sum.zip(sum).map(|(before, sum)| before + sum).filter(|_| !mixes);
-        // Rule F15: only the last run grows, and only at its end.
+        // Only the last run can grow, and only at its end (rule F15).
         if contents.fragments == 0 || arrival.offset != contents.reach {
             self.store.mark(&contents.pages, Bit::Run, units.start);
         }
@@ -251,7 +251,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
-        // Rule F25: the segmentation parameters of a fragment do not apply to the datagram.
+        // The segmentation parameters of a fragment do not apply to the datagram (rule F25).
         let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
         if let (true, Some(flow)) = (contents.is_released, contents.flow) {
             let number = digest(&self.state, frame.buffer.as_ref(), arrival);
@@ -264,7 +264,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.store.set_index(&contents.pages, units.start, number);
     }
 
-    /// Delivers what a kept fragment completes.
+    /// Delivers the datagram if a kept fragment has completed it, or the fragments that it releases.
     fn settle(
         &mut self,
         slot: u32,
@@ -291,7 +291,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if has_first { ReassemblyVerdict::Forwarded } else { ReassemblyVerdict::Held }
     }
 
-    /// Releases the fragments that waited for the first one.
+    /// Releases the fragments that waited for the first fragment.
     fn release(&mut self, slot: u32, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let contents = &mut datagram.contents;
@@ -377,7 +377,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` holds the first of its `len` bytes after the headers.
+    /// checksum. `data` is the start of the `len` bytes after the headers.
     fn checksums(
         &self,
         contents: &Contents,
@@ -408,7 +408,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (checksum, transport)
     }
 
-    /// Removes a datagram after all of its fragments were released.
+    /// Removes a datagram after all of its fragments have been released.
     fn remove(&mut self, slot: u32) {
         if let Some(datagram) = self.datagrams.used_mut(slot) {
             self.store.release(&mut datagram.contents.pages);
@@ -451,7 +451,7 @@ fn gather<B: AsRef<[u8]>>(
     if summed { Some(sum) } else { arrival.sum }
 }
 
-/// Returns the first fragment's headers, and the contiguous data after them.
+/// Returns the headers of the first fragment, and the contiguous data after them.
 fn front<'a, B: AsRef<[u8]>>(
     store: &'a Store<B>,
     contents: &Contents,
@@ -467,7 +467,7 @@ fn front<'a, B: AsRef<[u8]>>(
     first.map_or((&[], &[]), |fragment| (fragment.header(), fragment.bytes()))
 }
 
-/// Returns the sum of all data of a complete datagram. Every fragment but the last has an even length.
+/// Returns the sum of all data of a complete datagram. The length of every fragment except the last is even.
 fn sum_of<B: AsRef<[u8]>>(store: &Store<B>, contents: &Contents, gathered: u32) -> Sum {
     let pages = &contents.pages;
     if gathered > 0 {

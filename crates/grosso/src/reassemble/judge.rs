@@ -15,19 +15,19 @@ use crate::{
 
 /// Result of comparing a fragment with the earlier fragments of its datagram.
 pub(super) enum Judgement {
-    /// New bytes only.
+    /// The fragment contains only new bytes.
     Fits,
-    /// New bytes and overlapping ones, which the rules allow.
+    /// The fragment contains new bytes and overlapping bytes, which the rules allow.
     Mixes,
-    /// The same fragment arrived before.
+    /// The same fragment has arrived before.
     Duplicate,
     /// The datagram is discarded, and its sender may be notified.
     Kills(Discard, Option<IcmpError>),
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with the earlier ones. If the rules require it, removes the bytes after the last whole unit,
-    /// unless the fragment is the last of its datagram.
+    /// Compares a fragment with the earlier fragments. If the rules require it, removes the bytes after the last whole
+    /// unit, unless the fragment is the last of its datagram.
     pub(super) fn judge(
         &mut self,
         slot: u32,
@@ -42,7 +42,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if let Err((reason, error)) = alone(arrival, overlap) {
             return Judgement::Kills(reason, error);
         }
-        // Rule F12.
+        // This is rule F12.
         let (end, known) = (arrival.end(), contents.end);
         let contradicts = match arrival.more {
             true => known.is_some_and(|known| end > known),
@@ -98,7 +98,7 @@ fn alone(
     let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
     let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
     if arrival.end() > end_max {
-        // Offset of the offset field: two bytes into the fragment header.
+        // The error points to the offset field, two bytes into the fragment header.
         return Err((Discard::Oversize, problem(in_packet.saturating_sub(6))));
     }
     let hanging = if arrival.more { arrival.len() % 8 } else { 0 };
@@ -112,7 +112,8 @@ fn alone(
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Returns whether a fragment arrived before: the same position, the same bytes, and the same flag for more fragments.
+/// Returns whether the same fragment has arrived before, with the same position, the same bytes and the same flag for
+/// more fragments.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,
@@ -148,14 +149,14 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// Returns the digest of a forwarded fragment, to recognize a duplicate.
+/// Returns the digest of a forwarded fragment, which serves to recognize duplicates.
 pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);
     hasher.finish() as u32
 }
 
-/// Maximum end of the data of any datagram.
+/// Highest possible end of the data of a datagram.
 pub(super) const END_MAX: u32 = DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN;
 /// Maximum length of an IP packet.
 const DATAGRAM_BYTES_MAX: u32 = 65535;

@@ -1,11 +1,11 @@
-//! Headers of the last completed datagram. The next one usually has headers of the same kinds, which need not be
-//! dissected again.
+//! Headers of the datagram that was completed last. The next datagram usually has headers of the same kinds, which need
+//! not be dissected again.
 
 use grosso_wire::{LinkType, Ports, Stack, dissect, dissect_into};
 
 use crate::template::{HEADER_BYTES_MAX, compare::Mask, shape::Shape};
 
-/// The laws of the latest headers.
+/// The laws for the latest headers.
 #[derive(Debug)]
 pub(super) struct LatestHeaders {
     stack: Stack,
@@ -29,12 +29,12 @@ impl LatestHeaders {
         }
     }
 
-    /// Clears the headers, because the same bytes may have another meaning from now on.
+    /// Clears the headers. This is necessary when the same bytes may have another meaning.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Returns the laws of the headers in the first `len` bytes of a complete datagram without its data.
+    /// Returns the laws for the headers of a complete datagram. The headers are the first `len` bytes.
     pub(super) fn shape(
         &mut self,
         headers: &[u8; HEADER_BYTES_MAX],

@@ -2,8 +2,8 @@
 //!
 //! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A datagram is a bitmap of
 //! 8-byte units, so every fragment costs the same regardless of its offset and order of arrival. A fragment that cannot
-//! be used safely is [discarded](reason::Discard) for a named reason. Memory is bounded by the size of the held
-//! buffers. If it is exhausted, the datagram that has waited longest for a fragment is evicted; a source above its
+//! be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is limited. If
+//! the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that exceeds its
 //! share loses one of its own datagrams instead.
 //!
 //! ```
@@ -81,7 +81,7 @@ use crate::{
 /// Result of pushing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReassemblyVerdict {
-    /// The frame is not a fragment, or one that cannot be reassembled, and was delivered unchanged.
+    /// The frame is not a fragment, or is a fragment that cannot be reassembled. It was delivered unchanged.
     Passed(Pass),
     /// The fragment is held until its datagram is complete.
     Held,
@@ -95,11 +95,11 @@ pub enum ReassemblyVerdict {
     Discarded(Discard),
 }
 
-/// Reassembler of the IP fragments of one link. The [module documentation](self) has an example.
+/// Reassembles the IP fragments of one link. The [module documentation](self) has an example.
 ///
 /// Time is an argument: nanoseconds of any monotonic clock. See [`ReassemblyRules`] for the rules and
-/// [`ReassemblyLimits`] for the bounds. The type is aligned like [`Coalescer`](crate::Coalescer), so reassemblers of
-/// different queues can be adjacent in memory.
+/// [`ReassemblyLimits`] for the bounds. Like [`Coalescer`](crate::Coalescer), the type is aligned so that reassemblers
+/// of different queues can be adjacent in memory.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Reassembler<B> {
@@ -113,7 +113,8 @@ pub struct Reassembler<B> {
     datagrams: Slab<Incomplete>,
     recent: Recent,
     store: Store<B>,
-    /// Queues of all datagrams by age, including discarded ones; separate for IPv4 and IPv6, whose timeouts differ.
+    /// Queues of all datagrams by age, including discarded ones. IPv4 and IPv6 have separate queues, because their
+    /// timeouts differ.
     ages: [Queue; 2],
     /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
@@ -134,18 +135,18 @@ pub struct Reassembler<B> {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
-    /// Number of fragments received from the source, wrapping.
+    /// Number of fragments received from the source. The counter wraps.
     count: u32,
     /// Datagrams of the source by the time of their latest fragment.
     by_use: Queue,
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Creates a reassembler for frames of one link type. `seed` keys the hashes; use a random value, so that an
-    /// attacker cannot choose datagrams that share a bucket (P50).
+    /// Creates a reassembler for frames of one link type. `seed` is the key of the hashes; use a random value, so that
+    /// an attacker cannot choose datagrams that share a bucket (P50).
     ///
     /// # Errors
-    /// [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
+    /// Returns [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
     pub fn new(
         rules: ReassemblyRules,
         link: LinkType,
@@ -184,7 +185,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         })
     }
 
-    /// Pushes one frame and delivers what it completes. Timed-out datagrams are discarded first.
+    /// Pushes one frame, and delivers the datagram that it completes. Datagrams that have timed out are discarded
+    /// first.
     pub fn push(
         &mut self,
         frame: Frame<B>,
@@ -224,9 +226,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets an identifier for the network of the frames, for example for the tunnel from which they were decapsulated,
-    /// if the frames themselves do not identify it. Fragments of different networks are never combined. The default is
-    /// 0.
+    /// Sets an identifier for the network of the frames that are pushed from now on. Use it if the frames themselves do
+    /// not identify their network, for example after decapsulation from different tunnels. Fragments of different
+    /// networks are never combined. The default is 0.
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
@@ -255,8 +257,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
-    /// is held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if no
+    /// datagram is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         let due = |version| {
@@ -275,8 +277,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would not be held (it would
-    /// be passed through or discarded).
+    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would be passed through or
+    /// discarded rather than held.
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -315,11 +317,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.held_fragments
     }
 
-    /// Returns the hash of the headers around a fragment, which all fragments of a datagram share.
+    /// Returns the hash of the headers around a fragment. All fragments of a datagram have the same hash.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
-        // A link layer alone does not identify a network.
+        // A link-layer header alone does not identify a network.
         if around.len() <= 1 {
             return vlan;
         }
@@ -364,7 +366,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.bury(slot);
     }
 
-    /// Discards a datagram, live or dead, and forgets its key.
+    /// Discards a datagram and forgets its key. The datagram may be live or dead.
     fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         if self.datagrams.used(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
@@ -423,7 +425,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Removes a live datagram whose contents have a new owner.
+    /// Removes a live datagram whose contents have been moved to a new owner.
     fn detach(&mut self, slot: u32) {
         self.retire(slot);
         self.forget(slot);
@@ -485,7 +487,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of sources that are distinguished; sources beyond this number share their limits.
+/// Number of sources that are distinguished; if there are more sources, several sources share the same limits.
 const SOURCES: usize = 4096;
 /// The identifier in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

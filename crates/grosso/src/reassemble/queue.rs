@@ -1,4 +1,5 @@
-//! Slots, and queues of slots. Memory is allocated only when the number of used slots exceeds its previous maximum.
+//! Slots, and queues of slots. Memory is allocated only when the number of used slots exceeds the maximum reached
+//! before.
 
 use alloc::vec::Vec;
 
@@ -65,14 +66,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns the value in a used slot; the caller got the index from a queue, a table or an insertion.
+    /// Returns the value in a slot that must be in use: the caller got the index from a queue, a table or an insertion.
     pub(crate) fn used(&self, index: u32) -> Option<&T> {
         let value = self.get(index);
         debug_assert!(value.is_some(), "slot {index} is free");
         value
     }
 
-    /// Returns the value in a used slot for modification.
+    /// Returns a mutable reference to the value in a used slot.
     pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
         let value = self.get_mut(index);
         debug_assert!(value.is_some(), "slot {index} is free");
@@ -93,11 +94,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// In no queue.
+    /// Link of a slot that is in no queue.
     pub(crate) const NONE: Self = Self { before: NONE, behind: NONE };
 }
 
-/// A queue that links slots; the first slot has waited longest.
+/// A queue of linked slots. The first slot has waited longest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     first: u32,
@@ -183,7 +184,7 @@ impl Queue {
     }
 }
 
-/// No slot.
+/// Index that stands for no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

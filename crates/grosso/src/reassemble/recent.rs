@@ -14,14 +14,15 @@ use crate::{
 /// A fragment whose headers were examined, and the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Properties of the packet, except the offset of its data; `None` if its headers cannot be reused.
+    /// Properties of the packet, except the offset of its data; `None` if the headers cannot be reused for the next
+    /// fragment.
     told: Option<ArrivedFragment>,
     /// The slot of the datagram.
     slot: u32,
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],
     equal: Mask,
-    /// The sum of the varying IPv4 words, modulo 65535: equal in all headers with a valid checksum.
+    /// The sum of the varying IPv4 words, modulo 65535. It is the same in all headers with a valid checksum.
     varying: u32,
 }
 
@@ -70,7 +71,7 @@ impl Recent {
         self.told = None;
     }
 
-    /// Clears the stored fragment if its datagram is removed from this slot.
+    /// Clears the stored fragment if its datagram is in this slot, because the datagram is being removed.
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
             self.told = None;
@@ -105,7 +106,7 @@ impl Recent {
         };
         let end = places.behind_length + u32::from(u16_at(packet, places.length));
         let is_there = end >= told.data.start && end as usize <= packet.len();
-        // All other words of the header equal those of a valid header.
+        // All other words of the header are the same as in a header with a valid checksum.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;
@@ -152,8 +153,9 @@ impl Places {
     }
 }
 
-/// The headers of most fragments, with at most Ethernet and a VLAN tag: 62 bytes over IPv6.
+/// Length in bytes that suffices for the headers of most fragments. With Ethernet, a VLAN tag and IPv6, the headers
+/// have 62 bytes.
 const MOST_BYTES: usize = 4 * BLOCK;
 
-/// Maximum length in bytes of reused headers; longer ones are examined for each fragment.
+/// Maximum length in bytes of reused headers; longer headers are examined for each fragment.
 const HEADER_BYTES_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! Construction of the headers of a whole datagram from the headers of its first fragment.
+//! Builds the headers of a whole datagram from the headers of its first fragment.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Kind, Layer, LinkType, Ports, ipv4, ipv6, ipv6_fragment, udp};
@@ -16,7 +16,7 @@ use crate::{
 /// Input for the headers of the whole datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'a> {
-    /// The first fragment's headers.
+    /// The headers of the first fragment.
     pub(crate) first: &'a [u8],
     /// Start of the IP header.
     pub(crate) ip: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Rendered {
     pub(crate) is_covered: bool,
 }
 
-/// Writes the headers of a whole datagram (rules F20, F22). `sum`, which returns the sum of the data, is called only if
-/// a checksum around the datagram covers the data.
+/// Writes the headers of a whole datagram (rules F20, F22). `sum` returns the sum of the data. It is called only if a
+/// checksum in a header around the datagram covers the data.
 pub(crate) fn render(
     whole: &Whole<'_>,
     (link, ports): (LinkType, &Ports),
@@ -79,7 +79,8 @@ fn ipv4(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// Removes the fragment header, which is the last header; the header before it then names the payload.
+/// Removes the fragment header, which is the last header. The header before it then contains the protocol of the
+/// payload.
 fn without_fragment_header(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     let len = whole.first.len().saturating_sub(ipv6_fragment::HEADER_LEN);
     let (before, fragment) = whole.first.split_at(len);
@@ -109,8 +110,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     }
 }
 
-/// Verifies the transport checksum of a whole datagram. `header` holds its headers, starting with the IP header, `data`
-/// its first bytes after them, and `sum` is the sum of all its data.
+/// Verifies the transport checksum of a whole datagram. `header` holds the headers of the datagram, starting with the
+/// IP header. `data` holds the first bytes after the headers, and `sum` is the sum of all data.
 pub(crate) fn verify(
     header: &[u8],
     kind: Kind,
@@ -151,7 +152,7 @@ pub(crate) fn verify(
 }
 
 /// Returns the pseudo-header sum. `before` holds the extension headers in the data, after the fragment header. Returns
-/// `None` if there are too many of them.
+/// `None` if there are too many extension headers.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };
     if before.is_empty() {

@@ -1,4 +1,4 @@
-//! Rules and limits of reassembly, as data.
+//! Rules and limits of reassembly.
 
 /// Rules and limits of a reassembler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,24 +10,24 @@ pub struct ReassemblyRules {
     pub overlap: Overlap,
     /// Whether to verify the transport checksum of a complete datagram that no device verified.
     pub verify: bool,
-    /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint reassembles only the fragments of the
-    /// tunnel's outer packets; fragments inside the tunnel belong to their destination hosts.
+    /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint should reassemble only fragments of the
+    /// tunnel's outer packets; fragments inside the tunnel are left to their destination hosts.
     pub in_tunnels: bool,
-    /// Bounds of memory, count and time.
+    /// Limits on memory, count and time.
     pub limits: ReassemblyLimits,
 }
 
 /// Processing mode (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyMode {
-    /// Copies the data into one buffer and returns the original buffers immediately: for local delivery, and for
-    /// receivers with few buffers.
+    /// Copies the data into one buffer and returns the original buffers immediately. Suitable for local delivery, and
+    /// for receivers with few buffers.
     Coalesce,
-    /// Keeps the buffers and delivers the datagram as a view of them: for forwarding, because the original fragments
-    /// can be transmitted.
+    /// Keeps the buffers and delivers the datagram as a view of them. Suitable for forwarding, because the original
+    /// fragments can be transmitted.
     KeepGeometry,
-    /// Delivers fragments unchanged once the first one has supplied the ports: for a middlebox that needs only the
-    /// flow.
+    /// Delivers fragments unchanged, with their flow, once the first fragment has supplied the ports. Suitable for a
+    /// middlebox that needs only the flow.
     Virtual,
 }
 
@@ -37,18 +37,18 @@ pub enum Overlap {
     /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
     /// 4, P26, P27), in any order of arrival.
     Drop,
-    /// Follows Linux: a fragment inside a run of bytes that arrived in order is ignored without a comparison; any other
-    /// overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is rounded
-    /// down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and RFC 3128
-    /// advise against.
+    /// Does what Linux does: a fragment inside a run of bytes that arrived in order is ignored without a comparison;
+    /// any other overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is
+    /// rounded down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and
+    /// RFC 3128 advise against.
     Linux,
-    /// Keeps the bytes that arrived first. For analysis, with [`ReassemblyMode::Coalesce`] only.
+    /// Keeps the bytes that arrived first. This is meant for analysis and requires [`ReassemblyMode::Coalesce`].
     First,
-    /// Keeps the bytes that arrived last. For analysis, with [`ReassemblyMode::Coalesce`] only.
+    /// Keeps the bytes that arrived last. This is meant for analysis and requires [`ReassemblyMode::Coalesce`].
     Last,
 }
 
-/// Bounds of memory, count and time.
+/// Limits on memory, count and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassemblyLimits {
@@ -58,24 +58,24 @@ pub struct ReassemblyLimits {
     pub tombstones: usize,
     /// Maximum number of fragments per datagram.
     pub fragments: u16,
-    /// Maximum memory of all held data in bytes: whole buffers and their bookkeeping (rule F2, P33).
+    /// Maximum memory of all held data in bytes. Whole buffers and their bookkeeping are counted (rule F2, P33).
     pub memory_bytes: usize,
     /// Maximum memory per source in bytes. A source is an IPv4 address or an IPv6 /64 prefix; sources whose hashes
-    /// collide share this bound.
+    /// collide share this limit.
     pub source_bytes: usize,
-    /// Minimum memory in bytes to count for each buffer, for example the frame size of a ring.
+    /// Minimum memory in bytes that each buffer counts as. Set it, for example, to the frame size of a ring.
     pub buffer_bytes: usize,
     /// Timeout of an incomplete IPv4 datagram in nanoseconds from its first fragment (rule F3).
     pub ipv4_ns: u64,
     /// Timeout of an incomplete IPv6 datagram in nanoseconds from its first fragment (rule F3).
     pub ipv6_ns: u64,
-    /// Maximum number of fragments that one IPv4 source may send between two fragments of a datagram; after more, its
-    /// identification counts as reused (rule F4). 0 disables the check.
+    /// Maximum number of fragments that one IPv4 source may send between two fragments of a datagram; if it sends more,
+    /// the identification of the datagram counts as reused (rule F4). 0 disables the check.
     pub distance: u32,
 }
 
 impl ReassemblyRules {
-    /// Returns Linux's rules, and stricter ones where Linux's are unsafe.
+    /// Returns the rules of Linux, except that rules are stricter where those of Linux are unsafe.
     #[must_use]
     pub fn new(mode: ReassemblyMode) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// Error: [`Overlap::First`] and [`Overlap::Last`] mix the bytes of fragments, which then cannot be delivered
+/// Error: [`Overlap::First`] and [`Overlap::Last`] mix the bytes of fragments, so the fragments could not be delivered
 /// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlapNeedsCoalesce;

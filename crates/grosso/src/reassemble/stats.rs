@@ -6,27 +6,28 @@ use super::reason::{Discard, Pass};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReassembleStats {
-    /// Frames pushed.
+    /// Number of frames pushed.
     pub frames_in: u64,
-    /// Frames delivered unchanged, by reason.
+    /// Number of frames delivered unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Fragments among the pushed frames, except fragments that passed through.
+    /// Number of fragments pushed, except fragments that passed through.
     pub fragments_in: u64,
-    /// Fragments in datagrams that were delivered complete.
+    /// Number of fragments in datagrams that were delivered complete.
     pub fragments_joined: u64,
-    /// Fragments delivered unchanged with their flow.
+    /// Number of fragments delivered unchanged with their flow.
     pub fragments_forwarded: u64,
-    /// Duplicate fragments.
+    /// Number of duplicate fragments.
     pub duplicates: u64,
-    /// Fragments discarded, by reason.
+    /// Number of fragments discarded, by reason.
     pub fragments_discarded: [u64; Discard::COUNT],
-    /// Datagrams delivered complete, or whose fragments were all forwarded.
+    /// Number of datagrams that were delivered complete or whose fragments were all forwarded.
     pub datagrams: u64,
-    /// Incomplete datagrams discarded, by reason, including datagrams discarded with their first fragment.
+    /// Number of incomplete datagrams discarded, by reason. This includes datagrams that were discarded with their
+    /// first fragment.
     pub datagrams_discarded: [u64; Discard::COUNT],
-    /// Fragments with segmentation parameters in their metadata, which were removed (rule F25).
+    /// Number of fragments with segmentation parameters in their metadata, which were removed (rule F25).
     pub gso_stripped: u64,
-    /// High-water mark of held memory in bytes.
+    /// Maximum size so far of the held memory in bytes.
     pub held_bytes_max: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Bitmaps and bytes of all incomplete datagrams, in pages.
 //!
-//! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 of them by bits:
-//! which units are present, where fragments start, where runs start. Every query about a fragment reads a few words,
-//! regardless of earlier fragments and their order (B40, P31), and no data has to be sorted.
+//! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 units with bits
+//! that state which units are present, where fragments start, and where runs start. A query about a fragment reads only
+//! a few words, whatever fragments have arrived before and in whatever order (B40, P31). No data has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -40,13 +40,13 @@ impl<B: AsRef<[u8]>> Fragment<B> {
         self.frame.buffer.as_ref().get(self.range()).unwrap_or_default()
     }
 
-    /// Returns the headers in front of the fragment's data.
+    /// Returns the headers before the fragment's data.
     pub(crate) fn header(&self) -> &[u8] {
         self.frame.buffer.as_ref().get(..self.start as usize).unwrap_or_default()
     }
 }
 
-/// Pages, and the fragments whose buffers are kept.
+/// Pages of bitmaps, and the fragments whose buffers are kept.
 #[derive(Debug)]
 pub(crate) struct Store<B> {
     pages: Vec<Page>,
@@ -59,9 +59,9 @@ pub(crate) struct Store<B> {
 #[derive(Debug)]
 struct Page {
     bits: [Bits; 3],
-    /// The bytes of the units.
+    /// The bytes of the units of the page.
     bytes: Box<[u8]>,
-    /// A number chosen by the caller for the first unit of each fragment.
+    /// For the first unit of each fragment, a number that the caller chooses.
     index: Box<[u32]>,
     next_free: u32,
 }
@@ -76,8 +76,8 @@ pub(crate) enum Bit {
     Covered = 0,
     /// A fragment starts with the unit.
     Start = 1,
-    /// A run starts with the unit, because its fragment did not start at the end of the data received before (rule
-    /// F15).
+    /// A run starts with the unit, because the fragment that starts here did not start at the end of the data that had
+    /// arrived (rule F15).
     Run = 2,
 }
 
@@ -94,13 +94,13 @@ impl Pages {
 pub(crate) struct Starts {
     pages: Pages,
     word: usize,
-    /// Bits of the word for starts that are still to be returned.
+    /// Bits of the current word for the starts that have not been returned.
     bits: u64,
-    /// Maximum number of remaining starts, so that the search ends after the last.
+    /// Maximum number of remaining starts, so that the search ends after the last one.
     left: u16,
 }
 
-/// Returns the units of the bytes of a datagram from `offset`, a multiple of 8, to `end`.
+/// Returns the units that contain the bytes of a datagram from `offset` to `end`. `offset` is a multiple of 8.
 pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
@@ -120,7 +120,7 @@ impl<B> Store<B> {
         size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
     }
 
-    /// Returns the number of pages that these units need and the datagram lacks.
+    /// Returns the number of pages that these units need and that the datagram does not have yet.
     pub(crate) fn pages_missing(&self, pages: &Pages, units: &Range<u32>) -> usize {
         page_numbers(units).filter(|&page| pages.0.get(page) == Some(&NONE)).count()
     }
@@ -168,7 +168,7 @@ impl<B> Store<B> {
         spans(units).all(|(page, units)| self.bits(pages, bit, page).is_some_and(|b| has(b, units)))
     }
 
-    /// Returns the number of the units that have the bit.
+    /// Returns how many of the units have the bit.
     pub(crate) fn count(&self, pages: &Pages, bit: Bit, units: &Range<u32>) -> u32 {
         let ones = |(page, units)| {
             let bits = self.bits(pages, bit, page)?;
@@ -223,7 +223,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// Starts an iteration over the starts of `fragments` fragments in order, beginning at unit `from`.
+    /// Starts an iteration over the starts of `fragments` fragments, in order and beginning at unit `from`.
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
         let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
@@ -231,7 +231,7 @@ impl<B> Store<B> {
         starts
     }
 
-    /// Returns the number of the next fragment.
+    /// Returns the number stored for the next fragment.
     pub(crate) fn next_start(&self, starts: &mut Starts) -> Option<u32> {
         starts.left = starts.left.checked_sub(1)?;
         while starts.bits == 0 {
@@ -255,7 +255,7 @@ impl<B> Store<B> {
         bits.map_or(0, |bits| bits[starts.word % WORDS])
     }
 
-    /// Returns the number kept for a unit.
+    /// Returns the number stored for a unit.
     pub(crate) fn index(&self, pages: &Pages, unit: u32) -> u32 {
         let page = self.page(pages, unit as usize / PAGE_UNITS);
         page.and_then(|page| page.index.get(unit as usize % PAGE_UNITS)).map_or(NONE, |&n| n)
@@ -269,7 +269,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Copies data to its position, which starts at a unit, and sums it in the same pass.
+    /// Copies data to the position that starts at a unit, and sums the data in the same pass.
     pub(crate) fn write(&mut self, pages: &Pages, unit: u32, data: &[u8], summed: bool) -> Sum {
         let mut sum = Sum::ZERO;
         let mut data = data;
@@ -314,7 +314,7 @@ impl<B> Store<B> {
         })
     }
 
-    /// Stores the headers of the first fragment in front of its data.
+    /// Stores the headers of the first fragment before its data.
     pub(crate) fn write_header(&mut self, pages: &Pages, header: &[u8]) {
         let start = HEADER_ROOM.saturating_sub(header.len());
         let page = self.page_mut(pages, 0).and_then(|page| page.bytes.get_mut(start..HEADER_ROOM));
@@ -323,8 +323,8 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the last `before` bytes of the headers and the first `data` bytes after them, at most up to the end of
-    /// the page.
+    /// Returns the last `before` bytes of the headers, and the first `data` bytes after them or as many of these as the
+    /// page holds.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()
@@ -360,7 +360,7 @@ impl<B> Store<B> {
     }
 }
 
-/// Returns the pages of a range of units, and the range in each.
+/// Returns each page that a range of units covers, and the part of the range that lies in this page.
 fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
     let Range { start, end } = *units;
     page_numbers(units).map(move |page| {
@@ -391,17 +391,17 @@ fn page_numbers(units: &Range<u32>) -> Range<usize> {
     units.start as usize / PAGE_UNITS..(units.end as usize).div_ceil(PAGE_UNITS)
 }
 
-/// Bytes in the unit of fragment offsets.
+/// Number of bytes in a unit of fragment offsets.
 const UNIT: u32 = 8;
-/// Room for the headers in front of the data, in bytes.
+/// Number of bytes reserved for the headers before the data.
 pub(crate) const HEADER_ROOM: usize = crate::template::HEADER_BYTES_MAX;
 const HEADER_UNITS: u32 = HEADER_ROOM as u32 / UNIT;
-/// Bytes of a datagram in one page.
+/// Number of bytes of a datagram in one page.
 const PAGE_BYTES: usize = 4096;
 const PAGE_UNITS: usize = PAGE_BYTES / UNIT as usize;
 const WORD_UNITS: usize = u64::BITS as usize;
 const WORDS: usize = PAGE_UNITS / WORD_UNITS;
-/// Pages of the longest datagram with its headers.
+/// Number of pages of the longest datagram with its headers.
 const PAGES_MAX: usize = (HEADER_ROOM + 65536).div_ceil(PAGE_BYTES);
 const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
 const WORDS_MAX: usize = PAGES_MAX * WORDS;

@@ -5,7 +5,7 @@ use grosso_wire::{Kind, Stack, ipv6};
 use crate::bytes::u16_at;
 
 /// Removes a jumbo header from the headers of a superframe, because its segments do not need one (rule S5). Returns the
-/// length of the headers without it, or `None` if there is none.
+/// length of the headers without the jumbo header, or `None` if there is none.
 pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
     let (ip, jumbo) =
         stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {
@@ -22,7 +22,7 @@ pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
     Some(header.len() - jumbo.len as usize)
 }
 
-/// A hop-by-hop header that holds nothing but the jumbo option (RFC 2675).
+/// Length of a hop-by-hop header that contains only the jumbo option (RFC 2675).
 const JUMBO_LEN: u16 = 8;
 /// Type and length of the jumbo option.
 const JUMBO_OPTION: [u8; 2] = [0xc2, 4];

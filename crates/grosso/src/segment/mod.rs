@@ -1,6 +1,6 @@
 //! Segmentation of superframes into packets, and of packets into IP fragments.
 //!
-//! Every packet gets the headers of the superframe, with the laws of the template applied for its index. The payload is
+//! Every packet gets the headers of the superframe, with the laws applied for the index of the packet. The payload is
 //! either copied and summed in one pass, or left in place.
 
 use grosso_checksum::Sum;
@@ -32,22 +32,22 @@ pub struct Outgoing {
     /// Whether to leave the innermost checksum partial; outer checksums are completed without reading the payload (rule
     /// C40).
     pub partial_checksums: bool,
-    /// Whether to produce one packet from all full segments and one from the rest; the device repeats the outer headers
-    /// (rule S47).
+    /// Whether to produce one packet from all full segments and one packet from the remaining bytes. The device then
+    /// repeats the outer headers (rule S47).
     pub gso_partial: bool,
-    /// Whether to complete every checksum, because no later stage does. If not set, packets whose checksums were
-    /// partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
+    /// Whether to complete every checksum. Set this if no later stage completes checksums. If not set, packets whose
+    /// checksums were partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
     pub complete: bool,
 }
 
 impl Outgoing {
-    /// Output for a device that completes checksums.
+    /// Requirements of a device that completes checksums.
     pub const PARTIAL_CHECKSUMS: Self =
         Self { partial_checksums: true, gso_partial: false, complete: false };
-    /// Output for a device with `tx-gso-partial`.
+    /// Requirements of a device with `tx-gso-partial`.
     pub const GSO_PARTIAL: Self =
         Self { partial_checksums: true, gso_partial: true, complete: false };
-    /// Output for a wire, or for a device without checksum offload.
+    /// Requirements of a device without checksum offload, or of the wire.
     pub const COMPLETE: Self =
         Self { partial_checksums: false, gso_partial: false, complete: true };
 }
@@ -56,7 +56,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoSegments {
-    /// The frame has no segmentation parameters, or none with a segment size.
+    /// The frame has no segmentation parameters, or the parameters have no segment size.
     NotSuperframe,
     /// The payload already fits into one packet (rule S3).
     Whole,
@@ -80,7 +80,7 @@ pub enum NoSegments {
 }
 
 impl NoSegments {
-    /// Returns a sentence that explains the value to a person.
+    /// Returns a sentence that explains the reason to the user.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -141,14 +141,14 @@ impl Segment {
         self.header_len + self.payload_len
     }
 
-    /// Returns false: every packet has headers.
+    /// Returns false, because every packet has headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// Writer of the packets of one superframe, in order.
+/// Writes the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};
@@ -167,18 +167,18 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Headers from which the headers of packets between the first and the last are derived, after one of these packets
-    /// was written.
+    /// Headers of a packet between the first and the last. Once such a packet has been written, the headers of the
+    /// following packets are derived from it.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// Whether the innermost checksum stays partial: for a device that completes it, or because it was partial before
-    /// its packet was merged.
+    /// Whether the innermost checksum stays partial, either because the device completes it or because it was partial
+    /// before the packets were merged.
     leaves_partial: bool,
-    /// Whether some checksum needs the payload's sum. It is not needed if the innermost checksum stays a pseudo-header
-    /// sum, and each outer checksum is absent or completed by a receiver.
+    /// Whether some checksum needs the sum of the payload. The sum is not needed if the innermost checksum stays a
+    /// pseudo-header sum and each outer checksum is absent or completed by a receiver.
     sums_payload: bool,
-    /// Whether the device repeats headers itself.
+    /// Whether the device repeats the outer headers.
     repeats_headers: bool,
     payload: Payload<'a>,
     index: u32,
@@ -190,8 +190,8 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Prepares the segmentation of the frame in `slices`; the first slice must contain all headers.
     ///
-    /// If length fields disagree with the length of the frame, the length of the frame counts: superframes beyond 64 KB
-    /// cannot express their length, and guests leave length fields unset.
+    /// If length fields disagree with the length of the frame, the length of the frame is used, because superframes
+    /// beyond 64 KB cannot express their length and guests leave length fields unset.
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be segmented.
@@ -253,11 +253,11 @@ impl<'a> Segments<'a> {
         })
     }
 
-    /// Writes the next packet to `out`, and copies and sums its payload in one pass; returns `None` after the last
+    /// Writes the next packet to `out`. The payload is copied and summed in one pass. Returns `None` after the last
     /// packet.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let Some(next) = self.next_span() else { return Ok(None) };
@@ -274,10 +274,10 @@ impl<'a> Segments<'a> {
     }
 
     /// Writes the headers of the next packet to `header` and passes its payload slices to `payload` in order, without
-    /// copying; returns `None` after the last packet.
+    /// copying them. Returns `None` after the last packet.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `header` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `header` is too short; call again with a larger buffer.
     #[inline]
     pub fn scatter_next(
         &mut self,
@@ -306,7 +306,7 @@ impl<'a> Segments<'a> {
         self.count - self.index
     }
 
-    /// Returns the length of the longest packet in bytes, a sufficient buffer size.
+    /// Returns the length in bytes of the longest packet. A buffer of this size suffices.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         let payload = match self.gso.size {
@@ -343,7 +343,7 @@ impl<'a> Segments<'a> {
 
     /// Writes the headers of the packet whose payload was just taken.
     ///
-    /// Always inlined, so that a caller that ignores the metadata of a packet does not pay for it.
+    /// The function is always inlined, so that computing the metadata costs nothing if the caller does not use it.
     #[inline(always)]
     fn finish(&mut self, span: SegmentSpan, sum: Sum, header: &mut [u8]) -> Segment {
         let repeats = span.unit < span.payload;
@@ -384,7 +384,8 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Deriving incremental headers pays off only if another packet follows that is not the last.
+        // Deriving incremental headers pays off only if at least two more packets follow, because they are not used for
+        // the last packet.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -408,15 +409,15 @@ impl<'a> Segments<'a> {
 /// Payload range of one packet.
 #[derive(Clone, Copy)]
 struct SegmentSpan {
-    /// Payload in bytes.
+    /// Payload length in bytes.
     payload: usize,
-    /// Bytes that the packet's headers announce: fewer if a device repeats the headers.
+    /// Payload length in bytes that the headers state. It is smaller than `payload` if a device repeats the headers.
     unit: usize,
     last: bool,
 }
 
-/// Returns the transport header. If the payload is in other slices, the first slice ends with the headers, and the
-/// length fields exceed that slice.
+/// Returns the transport header. The first slice may end with the headers, in which case the length fields exceed this
+/// slice.
 fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
@@ -444,7 +445,8 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoSegments> {
     if ip_levels > IP_LEVELS_MAX { Err(NoSegments::TooManyIpHeaders) } else { Ok(()) }
 }
 
-/// Returns whether a device can complete the innermost checksum: it is present, and not left to the receiver.
+/// Returns whether a device can complete the innermost checksum, which requires that it is present and not left to the
+/// receiver.
 fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
     let is_there = shape.covers.last().is_some_and(|transport| {

@@ -1,8 +1,8 @@
-//! Position of the payload of a superframe, and its consumption piece by piece.
+//! The payload of a superframe, which is consumed piece by piece.
 
 use grosso_checksum::Sum;
 
-/// Part of a superframe's payload that has not been consumed yet.
+/// The part of a superframe's payload that has not been consumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) slices: &'a [&'a [u8]],
@@ -20,7 +20,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Returns the next `len` bytes if they are in one slice, the usual case.
+    /// Returns the next `len` bytes if they are in one slice, which is usually the case.
     #[inline(always)]
     fn take_together(&mut self, len: usize) -> Option<&'a [u8]> {
         let slice = self.slices.get(self.slice)?;
@@ -51,7 +51,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Copies as many of the next bytes as fit.
+    /// Copies the next bytes to `out`, as many as fit.
     pub(super) fn copy(&mut self, out: &mut [u8]) {
         let mut rest = out;
         self.take(rest.len(), |slice| {
@@ -61,7 +61,7 @@ impl<'a> Payload<'a> {
         });
     }
 
-    /// Copies as many of the next bytes as fit, and sums them in the same pass.
+    /// Copies the next bytes to `out`, as many as fit, and sums them in the same pass.
     #[inline]
     pub(super) fn copy_summed(&mut self, out: &mut [u8]) -> Sum {
         match self.take_together(out.len()) {

@@ -51,8 +51,8 @@ fn of_more_packets_than_a_device_can_be_told_it_is_told_no_number() {
     }
 }
 
-/// Returns superframes with packets of 100 bytes whose numbers wrap: identification, sequence number, outer header
-/// checksum.
+/// Returns superframes with packets of 100 bytes in which the identification, the sequence number and the checksum of
+/// the outer header wrap.
 fn stacks(payload_len: usize) -> Vec<Vec<u8>> {
     let ipv4 = |p: Packet| p.ipv4(|ip| ip.id(0xfffd));
     let tcp = |p: Packet| p.tcp(|tcp| tcp.sequence(u32::MAX - 250).cwr().psh().fin());

@@ -1,10 +1,10 @@
-//! Comparison of a packet with the first packet of a train by the laws of equality.
+//! Compares a packet with the first packet of a train according to the laws of equality.
 
 use grosso_wire::{Cover, Ends, Field, Kind, Law, Layer, Role, Stack, tcp};
 
 use super::HEADER_BYTES_MAX;
 
-/// Relaxations of the laws by a profile.
+/// Relaxations of the laws that a profile permits.
 pub(crate) trait Relaxed {
     /// Returns whether a field of this role may vary although its law requires it to be equal.
     fn lets_vary(&self, role: Role) -> bool;
@@ -18,13 +18,13 @@ pub(crate) trait Relaxed {
 pub(crate) enum Difference {
     /// A field of this role differs.
     Field(Role),
-    /// The TCP options differ in nothing but the timestamps.
+    /// The TCP options differ only in the timestamps.
     Timestamps,
     /// The headers differ in type or length rather than in a single field.
     Headers,
 }
 
-/// A mask over all headers of a stack, for one comparison of raw bytes.
+/// A mask over all headers of a stack, with which raw bytes can be compared at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     /// The mask of each byte; zero from `len` on.
@@ -64,14 +64,14 @@ impl Mask {
         mask
     }
 
-    /// Returns whether two frames agree in the bits of the mask; both are at least as long.
+    /// Returns whether two frames agree in the bits of the mask. Both must be at least as long as the mask.
     #[inline(always)]
     pub(crate) fn agrees(&self, first: &[u8], other: &[u8]) -> bool {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
     }
 
-    /// Compares like [`Self::agrees`], for masks that usually have at most `BYTES` bytes, a whole number of blocks. The
-    /// compiler knows that number, so there is no loop.
+    /// Works like [`Self::agrees`], but is faster if the mask has at most `BYTES` bytes, which must be a whole number
+    /// of blocks. The compiler knows the number of blocks, so there is no loop.
     #[inline(always)]
     pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= BYTES
@@ -82,7 +82,7 @@ impl Mask {
         self.agrees_in_all(first, other)
     }
 
-    /// Compares like [`Self::agrees`], for headers of any length, even if less than a block follows them.
+    /// Works like [`Self::agrees`], for headers of any length, even if less than a block follows them.
     #[inline(never)]
     fn agrees_in_all(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= TUNNEL_BYTES
@@ -101,7 +101,8 @@ impl Mask {
         else {
             return false;
         };
-        // The usual headers without payload: acknowledgments with timestamps.
+        // Short frames that have the usual headers and no payload, for example acknowledgments with timestamps, take
+        // this path.
         if self.len <= USUAL_BYTES
             && let Some(agree) = agree_in::<{ USUAL_BYTES - BLOCK }>(mask, first, other)
         {
@@ -136,7 +137,7 @@ impl Mask {
         Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
     }
 
-    /// Adds bits of one byte.
+    /// Adds bits to the mask of one byte.
     pub(crate) fn add(&mut self, at: usize, bits: u8) {
         if let Some(byte) = self.bits.get_mut(at) {
             *byte |= bits;
@@ -155,7 +156,7 @@ impl Mask {
         self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
     }
 
-    /// Sets every bit of `len` bytes, and clears all others.
+    /// Sets every bit of the first `len` bytes, and clears all other bits.
     pub(crate) fn fill(&mut self, len: usize) {
         let len = len.min(HEADER_BYTES_MAX);
         if let Some(behind) = self.bits.get_mut(len..self.len) {
@@ -165,7 +166,7 @@ impl Mask {
         self.len = len;
     }
 
-    /// Clears bits of one byte.
+    /// Clears bits in the mask of one byte.
     pub(crate) fn clear(&mut self, at: usize, bits: u8) {
         if let Some(byte) = self.bits.get_mut(at) {
             *byte &= !bits;
@@ -177,7 +178,7 @@ impl Mask {
         self.bits.iter_mut().zip(other.bits).for_each(|(own, its)| *own |= its);
     }
 
-    /// Clears the bits of one byte.
+    /// Clears all bits in the mask of one byte.
     pub(crate) fn remove(&mut self, at: usize) {
         if let Some(byte) = self.bits.get_mut(at) {
             *byte = 0;
@@ -194,8 +195,8 @@ impl Mask {
     }
 }
 
-/// Returns the mask of the bits of a field that must be equal, starting with the highest bit of the first byte. The
-/// last eight bits apply to all further bytes.
+/// Returns the mask of the bits of a field that must be equal, starting with the highest bit of the first byte. For
+/// longer fields, the last eight bits apply to all further bytes.
 fn equal_bits(field: &Field, rules: &impl Relaxed) -> u64 {
     match field.law {
         Law::Equal if rules.lets_vary(field.role) => field.pinned,
@@ -226,13 +227,15 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
     is_usual.then_some(options + TIMESTAMP_LAYOUT.len()..tcp.end())
 }
 
-/// Bytes compared at once: fewer than an IPv4 header and a UDP header have together.
+/// Number of bytes compared at once. An IPv4 header and a UDP header together have more bytes than this.
 pub(crate) const BLOCK: usize = 16;
 
-/// Length of the usual headers, rounded up to whole blocks: TCP with timestamps over IPv4 and Ethernet has 66 bytes.
+/// Length in bytes of the usual headers, rounded up to whole blocks. The headers of TCP with timestamps over IPv4 and
+/// Ethernet have 66 bytes.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
 
-/// Length of the usual headers with a tunnel, rounded up: TCP with timestamps in VXLAN over IPv4 has 116 bytes.
+/// Length in bytes of the usual headers with a tunnel, rounded up to whole blocks. The headers of TCP with timestamps
+/// in VXLAN over IPv4 have 116 bytes.
 pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
@@ -255,8 +258,8 @@ fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
-/// Returns whether two packets with these headers obey every law of equality, field by field: the definition that the
-/// mask of [`Mask::equality`] implements in one comparison. Timestamps that may vary are skipped.
+/// Returns whether two packets with these headers obey every law of equality. Each field is compared separately;
+/// [`Mask::equality`] gives the same result with a single comparison. Timestamps that may vary are skipped.
 #[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,

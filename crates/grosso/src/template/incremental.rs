@@ -1,7 +1,7 @@
-//! Incremental headers: the headers of a packet derived from the headers of an earlier packet of the same length, for
-//! the packets between the first and the last of a train.
+//! Incremental headers: for the packets between the first and the last of a train, the headers of a packet are derived
+//! from the headers of an earlier packet of the same length.
 //!
-//! Only identifications, the sequence number and two kinds of checksum vary among these packets. A header checksum
+//! Among these packets, only identifications, the sequence number and two kinds of checksums vary. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that
 //! all packets share, the sequence number and the payload. Checksums further inside do not vary: each is absent, or is
 //! a pseudo-header sum that a receiver completes (rule C52). Checksums further outside do not vary either: the last
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// The headers of one packet, from which the headers of later packets are derived.
+/// The headers of one packet, from which the headers of later packets can be derived.
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
     /// Portion of the stored packet. All packets derived from it have the same payload length.
     portion: Portion,
-    /// The innermost checksum that depends on the payload; none if all checksums are the same in all packets.
+    /// The innermost checksum that depends on the payload; `None` if all checksums are the same in all packets.
     summed: Option<Summed>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct IncrementalHeader {
 struct Summed {
     /// Position of the checksum field.
     at: u16,
-    /// Sum of the covered bytes, except sequence number and payload.
+    /// Sum of the covered bytes, except the sequence number and the payload.
     shared: Sum,
     /// Whether a result of zero would mean that there is no checksum.
     is_udp: bool,
@@ -68,8 +68,8 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Returns whether the headers of the packet at `portion`, which does not precede the stored packet, can be
-    /// derived.
+    /// Returns whether the headers of the packet at `portion` can be derived. This packet must not precede the stored
+    /// packet.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last
@@ -114,8 +114,8 @@ impl IncrementalHeader {
     }
 }
 
-/// Returns the part of a checksum that packets share: the sum of the covered headers and of the pseudo-header, without
-/// the checksum and the sequence number.
+/// Returns the part of a checksum that is the same for all packets. This is the sum of the covered headers and of the
+/// pseudo-header, without the checksum and the sequence number.
 fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
     let start = covering.start as usize;
     let whole = sum_of(header, start, header.len());

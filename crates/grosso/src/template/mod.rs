@@ -1,4 +1,4 @@
-//! Trains as a template with laws of variation.
+//! A train as a template, with laws for the fields that vary.
 //!
 //! Packets of one train have the same headers except for a few fields, and each such field varies by a law: a length
 //! field states the packet's length, a sequence number advances by the payload length, and FIN is set only on the last
@@ -13,5 +13,6 @@ pub(crate) mod incremental;
 pub(crate) mod render;
 pub(crate) mod shape;
 
-/// Maximum length in bytes of the headers of a train: six tunnel levels, or one Geneve header with all options.
+/// Maximum length in bytes of the headers of a train: enough for six tunnel levels, or for one Geneve header with all
+/// options.
 pub const HEADER_BYTES_MAX: usize = 512;

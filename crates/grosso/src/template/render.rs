@@ -1,4 +1,4 @@
-//! Application of the laws: the headers of one packet of a train, or of the whole train as one superframe.
+//! Applies the laws to write the headers of one packet of a train, or of the whole train as one superframe.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{ipv4, tcp};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The headers of a train, and the modes of the laws that have more than one.
+/// The headers of a train, and the modes of the laws that have several modes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template<'a> {
     /// Positions of the varying fields.
@@ -21,33 +21,34 @@ pub(crate) struct Template<'a> {
     pub(crate) header: &'a [u8],
     /// The IP levels whose identification is fixed.
     pub(crate) fixed_ids: IpLevels,
-    /// The packets that carry CWR.
+    /// The packets that have CWR.
     pub(crate) cwr: Cwr,
-    /// Whether the transport has a checksum even if its field is zero, which for UDP would mean no checksum: the source
-    /// of the superframe did not even compute the pseudo-header sum.
+    /// Whether the transport has a checksum even if the checksum field is zero, which would normally mean for UDP that
+    /// there is no checksum. This is the case if the source of the superframe did not even compute the pseudo-header
+    /// sum.
     pub(crate) checksum_wanted: bool,
 }
 
-/// Part of the train that a header is written for.
+/// The part of a train that headers are written for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portion {
-    /// Packets of the train before this one.
+    /// Number of packets of the train before this packet.
     pub(crate) index: u32,
-    /// Payload bytes of the train before this packet.
+    /// Number of payload bytes of the train before this packet.
     pub(crate) before: u32,
-    /// Payload bytes of this packet.
+    /// Number of payload bytes in this packet.
     pub(crate) payload: usize,
     /// Whether the train ends with this packet.
     pub(crate) last: bool,
 }
 
-/// Form of the checksums that cover the payload.
+/// Form in which checksums that cover the payload are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checksums {
-    /// All checksums are complete; the sum of the payload is known.
+    /// All checksums are complete. The value is the sum of the payload.
     Complete(Sum),
-    /// The innermost checksum is the pseudo-header sum, which a device completes, and the outer checksums are complete:
-    /// local checksum offload (C40).
+    /// The innermost checksum is the pseudo-header sum, which a device completes, and the outer checksums are complete
+    /// (local checksum offload, C40).
     Partial,
     /// All checksums are pseudo-header sums, as in a superframe (rules G51, T11).
     PseudoHeader,
@@ -94,11 +95,11 @@ impl Template<'_> {
         }
     }
 
-    /// Writes checksums, innermost first, because each checksum covers the inner ones.
+    /// Writes checksums, innermost first, because each checksum covers the checksums inside it.
     #[inline]
     fn render_checksums(&self, end: usize, checksums: Checksums, header: &mut [u8]) {
         let mut from = header.len();
-        // The sum of all bytes from `from` to the end of the packet.
+        // This is the sum of all bytes from `from` to the end of the packet.
         let mut behind = match checksums {
             Checksums::Complete(payload) => payload,
             Checksums::Partial | Checksums::PseudoHeader => Sum::ZERO,

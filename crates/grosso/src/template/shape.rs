@@ -1,4 +1,4 @@
-//! The laws of one header stack, compiled once for all packets that have it.
+//! The laws of a header stack, compiled once for all packets with this stack.
 
 use arrayvec::ArrayVec;
 use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
     pub(crate) has_pppoe: bool,
-    /// Checksum that the receiver completes, if any.
+    /// Checksum that a tunnel header leaves to the receiver; `None` if there is none.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
     /// Position of the sequence number, for TCP only.
     pub(crate) sequence: Option<u16>,
@@ -30,7 +30,8 @@ pub(crate) struct Shape {
     /// Length fields, outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
     pub(crate) identifications: ArrayVec<IdentificationField, LAYERS_MAX>,
-    /// Checksums over a header and everything after it, outermost first; the last is the transport's.
+    /// Checksums over a header and everything after it, outermost first; the last is the checksum of the transport
+    /// header.
     pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Length {
 pub(crate) struct IdentificationField {
     /// Start of the header.
     pub(crate) header: u16,
-    /// Length of the header, options included.
+    /// Length of the header, including options.
     pub(crate) header_len: u16,
     /// IP level, the outermost being 0.
     pub(crate) level: u8,
@@ -61,7 +62,7 @@ pub(crate) struct Covering {
     pub(crate) at: u16,
     /// Positions of the addresses in the pseudo-header.
     pub(crate) ends: Ends,
-    /// Protocol in the pseudo-header; zero without a pseudo-header.
+    /// Protocol in the pseudo-header; zero if there is no pseudo-header.
     pub(crate) protocol: u8,
     /// Whether a field of zero means that there is no checksum (RFC 768).
     pub(crate) zero_means_none: bool,
@@ -97,8 +98,8 @@ impl Shape {
     }
 
     /// Returns the innermost checksum that is present and depends on the payload; a checksum that the receiver
-    /// completes does not (rule C52). `is_wanted` specifies whether the transport's checksum is present even if its
-    /// field is zero.
+    /// completes does not depend on it (rule C52). `is_wanted` specifies whether the checksum of the transport header
+    /// is present even if its field is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {

@@ -1,4 +1,4 @@
-//! Admission of decapsulated packets by a tunnel endpoint.
+//! Checks whether a tunnel endpoint admits a decapsulated packet.
 
 use grosso_wire::Kind;
 
@@ -39,8 +39,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Accepts the packet with this number, unless it is older than expected. Numbers wrap, so a number that is up to
-    /// half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
+    /// Accepts the packet with this number, unless the number is lower than expected. Numbers wrap, so a number that is
+    /// up to half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
     fn take(&mut self, number: u32) -> Result<(), NotAdmitted> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
@@ -68,8 +68,8 @@ impl Endpoint {
         rules
     }
 
-    /// Checks that a packet belongs to this tunnel and comes from the remote endpoint. `expected` keeps the sequence
-    /// number between packets.
+    /// Checks that a packet belongs to this tunnel and comes from the remote endpoint. `expected` stores the next
+    /// sequence number between calls.
     ///
     /// # Errors
     /// Returns the reason why the packet does not belong to the tunnel; `expected` is then unchanged.
@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether this endpoint sends and accepts packets of a tunnel of this type.
+    /// Returns whether the packets of this endpoint have this tunnel type.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,

@@ -1,4 +1,4 @@
-//! Congestion notification across tunnels (RFC 6040): the ECN field of the outer header, and the congestion that a
+//! Congestion notification across tunnels (RFC 6040): the ECN field of the outer header, and the congestion mark that a
 //! decapsulated packet inherits from it.
 
 use grosso_checksum::update;
@@ -10,11 +10,12 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CongestionMode {
-    /// Marking is allowed: the outer header copies the ECN field of the packet, including CE. Linux writes ECT(0)
-    /// around CE, as RFC 3168 section 9.1.1 specified, which hides earlier marks from the tunnel's egress (rule W1).
+    /// Marking is allowed: the outer header copies the ECN field of the packet, including CE. In contrast, Linux writes
+    /// ECT(0) in the outer header of a packet with CE, as RFC 3168 section 9.1.1 specified. This hides earlier marks
+    /// from the tunnel's egress (rule W1).
     #[default]
     Normal,
-    /// Marking is not allowed, because the tunnel's egress would not propagate the mark: the outer header is Not-ECT.
+    /// Marking is not allowed, because the tunnel's egress would not propagate the mark. The outer header is Not-ECT.
     Compatibility,
 }
 
@@ -33,8 +34,8 @@ impl CongestionMode {
 pub enum Congestion {
     /// No change.
     Unchanged,
-    /// No change, although the outer mark is invalid for this inner field. The caller should log it (RFC 6040 section
-    /// 4.2).
+    /// No change, although the outer ECN field is invalid for this inner field. The caller should log it (RFC 6040
+    /// section 4.2).
     Contradicted,
     /// The field becomes ECT(1), which some senders use as a weaker congestion signal.
     Capable1,
@@ -42,8 +43,8 @@ pub enum Congestion {
     Experienced,
 }
 
-/// Congestion that cannot be signaled: the packet's transport does not support ECN, so the packet itself has to be
-/// dropped (RFC 6040 section 4.2).
+/// Error: congestion cannot be signaled, because the packet's transport does not support ECN. The packet has to be
+/// dropped instead (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untold;
 
@@ -60,8 +61,8 @@ impl Congestion {
         }
     }
 
-    /// Writes the field into the IP header of this kind at the front of `packet`. The IPv4 checksum is updated instead
-    /// of recomputed, so that a wrong checksum stays wrong (B27).
+    /// Writes the ECN field into the IP header of kind `kind` at the start of `packet`. The IPv4 checksum is updated
+    /// rather than recomputed, so that a wrong checksum stays wrong (B27).
     pub(crate) fn tell(self, packet: &mut [u8], kind: Kind) {
         let ecn = match self {
             Self::Unchanged | Self::Contradicted => return,
@@ -83,7 +84,7 @@ impl Congestion {
     }
 }
 
-/// Returns DSCP and ECN of the IP header of this kind at the front of `packet`.
+/// Returns the DSCP and ECN field of the IP header of kind `kind` at the start of `packet`.
 pub(crate) fn traffic_class(packet: &[u8], kind: Kind) -> u8 {
     let word = u16_at(packet, 0);
     if kind == Kind::Ipv4 { word as u8 } else { (word >> 4) as u8 }

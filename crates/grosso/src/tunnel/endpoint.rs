@@ -7,8 +7,8 @@ use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
-/// Configuration of a tunnel endpoint: the headers that it adds to sent packets and expects on received ones. Field
-/// names follow `ip link`.
+/// Configuration of a tunnel endpoint: the headers that it adds to sent packets and expects on received ones. The names
+/// of the fields are those of `ip link`.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header};
@@ -24,13 +24,13 @@ use crate::tunnel::CongestionMode;
 pub struct Endpoint {
     /// Address of this endpoint.
     pub local: IpAddr,
-    /// Address of the remote endpoint, of the same family.
+    /// Address of the remote endpoint. It must belong to the same family as `local`.
     pub remote: IpAddr,
     /// Tunnel header.
     pub header: Header,
     /// Protocol that carries the tunnel header.
     pub carrier: Carrier,
-    /// The only IP version to carry, like the `mode` of `ip link`; `None` for both.
+    /// The only IP version that the tunnel carries, like `mode` in `ip link`; `None` for both versions.
     pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
@@ -42,8 +42,8 @@ pub struct Endpoint {
     pub dont_fragment: DontFragment,
     /// IPv6 flow label, 20 bits; `None` derives it from the flow.
     pub flow_label: Option<u32>,
-    /// Number of further tunnels that a packet may enter, written as an IPv6 destination option; only for tunnels
-    /// directly in IPv6 (RFC 2473 section 4.1.1, rule W61).
+    /// Number of further tunnels that a packet may enter, which is sent as an IPv6 destination option. It is available
+    /// only for tunnels directly in IPv6 (RFC 2473 section 4.1.1, rule W61).
     pub encapsulation_limit: Option<u8>,
 }
 
@@ -59,32 +59,32 @@ pub enum IpVersion {
 /// Tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// No tunnel header: IPIP, SIT, IP4IP6 and IP6IP6, depending on each packet.
+    /// No tunnel header: packets are IPIP, SIT, IP4IP6 or IP6IP6, depending on the IP versions.
     Ip,
     /// GRE (RFC 2784, RFC 2890).
     Gre {
-        /// Key, the same in both directions.
+        /// Key, which is the same in both directions.
         key: Option<u32>,
-        /// Whether packets have checksums; received packets without one are then refused (rule W51).
+        /// Whether packets have checksums. If set, received packets without a checksum are refused (rule W51).
         checksum: bool,
-        /// Whether packets have sequence numbers; late packets are then dropped (rule W51). Superframes are segmented
-        /// before they are encapsulated (rule S43).
+        /// Whether packets have sequence numbers. If set, late packets are dropped (rule W51), and superframes must be
+        /// segmented before they are encapsulated (rule S43).
         sequence: bool,
         /// Whether the tunnel carries Ethernet frames, like `gretap`, instead of IP packets.
         ethernet: bool,
     },
     /// VXLAN (RFC 7348).
     Vxlan {
-        /// The network identifier, 24 bits.
+        /// Network identifier of 24 bits.
         identifier: u32,
-        /// Group policy of sent packets (rule W31); with `None`, received packets with a policy are refused.
+        /// Group policy of sent packets (rule W31). With `None`, received packets with a policy are refused.
         policy: Option<u16>,
         /// Whether the header names the payload type and the tunnel carries IP packets (VXLAN-GPE, rule W31).
         generic_protocol: bool,
     },
     /// Geneve (RFC 8926).
     Geneve {
-        /// The network identifier, 24 bits.
+        /// Network identifier of 24 bits.
         identifier: u32,
         /// Encoded options of sent packets, at most 252 bytes.
         options: Vec<u8>,
@@ -96,13 +96,13 @@ pub enum Header {
 /// Protocol that carries a tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// IP, for GRE and for tunnels without a header.
+    /// IP. Possible for GRE and for tunnels without a header.
     Ip,
-    /// UDP, for VXLAN and Geneve; for GRE and tunnels without a header this is FOU.
+    /// UDP. Possible for VXLAN and Geneve; with GRE and tunnels without a header, this is FOU.
     Udp(Udp),
-    /// GUE over UDP, for GRE and for tunnels without a header.
+    /// GUE over UDP. Possible for GRE and for tunnels without a header.
     Gue(Udp),
-    /// GUE variant 1 over UDP, which has no GUE header, for tunnels without a header (rule W22).
+    /// GUE variant 1 over UDP, which has no GUE header (rule W22). Possible for tunnels without a header.
     DirectGue(Udp),
 }
 
@@ -112,14 +112,14 @@ pub struct Udp {
     /// Range of source ports. All packets of a flow use the same port, so that the network can spread flows over paths
     /// without reordering.
     pub source: RangeInclusive<u16>,
-    /// Destination port of both endpoints.
+    /// Destination port, which is the same for both endpoints.
     pub destination: u16,
     /// Whether sent packets have a UDP checksum.
     pub checksum: bool,
-    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32); over IPv4 they always may.
+    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32); over IPv4, they always may.
     pub ipv6_without_checksum: bool,
-    /// Use of remote checksum offload, which leaves an inner checksum to the remote endpoint. For VXLAN and GUE with an
-    /// outer checksum only (rules C50 to C57).
+    /// Use of remote checksum offload, which leaves an inner checksum to the remote endpoint. It is available only for
+    /// VXLAN and GUE with an outer checksum (rules C50 to C57).
     pub remote_checksum: RemoteChecksumUse,
 }
 
@@ -130,7 +130,7 @@ pub struct RemoteChecksumUse {
     pub transmit: bool,
     /// Whether received packets may use remote checksum offload.
     pub receive: bool,
-    /// Whether received checksums are completed instead of left partial (rule C53).
+    /// Whether the checksums of received packets are completed rather than left partial (rule C53).
     pub complete: bool,
 }
 
@@ -139,7 +139,7 @@ pub struct RemoteChecksumUse {
 pub enum TimeToLive {
     /// A fixed value.
     Fixed(u8),
-    /// The value of the inner packet, if it is IP.
+    /// The value of the inner packet, if that is an IP packet.
     Inherit,
 }
 
@@ -148,12 +148,12 @@ pub enum TimeToLive {
 pub enum Dscp {
     /// A fixed value of 6 bits.
     Fixed(u8),
-    /// The value of the inner packet, if it is IP.
+    /// The value of the inner packet, if that is an IP packet.
     Inherit,
 }
 
 /// DF bit of a tunnel's outer packets. Packets longer than the path MTU
-/// ([`Encapsulator::set_mtu`](crate::tunnel::encapsulate::Encapsulator::set_mtu)) are sent without DF in any case.
+/// ([`Encapsulator::set_mtu`](crate::tunnel::encapsulate::Encapsulator::set_mtu)) are always sent without DF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DontFragment {
     /// DF is not set.
@@ -162,13 +162,13 @@ pub enum DontFragment {
     Ignored,
     /// DF is set.
     Set,
-    /// DF is copied from the inner IPv4 packet. For IPv6 packets, VXLAN and Geneve set it and other tunnels do not, as
-    /// in Linux.
+    /// DF is copied from the inner IPv4 packet. For inner IPv6 packets, it is set in VXLAN and Geneve and not in other
+    /// tunnels, as in Linux.
     Inherit,
 }
 
 impl Endpoint {
-    /// Creates an endpoint with the defaults of `ip link`: TTL 64, DSCP of the inner packet, DF set.
+    /// Creates an endpoint with the defaults of `ip link`: a TTL of 64, the DSCP of the inner packet, and DF set.
     #[must_use]
     pub const fn new(local: IpAddr, remote: IpAddr, header: Header, carrier: Carrier) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl Endpoint {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Returns the first contradiction found.
+    /// Returns an error that names the first contradiction.
     pub fn check(&self) -> Result<(), Contradiction> {
         if self.local.is_ipv4() != self.remote.is_ipv4() {
             return Err(Contradiction::Families);
@@ -251,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the UDP settings, if the carrier has any.
+    /// Returns the UDP settings; `None` if the carrier is not UDP.
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match &self.carrier {
@@ -285,7 +285,7 @@ impl Endpoint {
             (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => {
                 Ports::NONE.with(Kind::Gue, udp.destination)
             }
-            // A packet's first bits determine its IP version.
+            // The first bits of a packet determine its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
                 Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_IPV4)
             }
@@ -296,8 +296,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the overhead by header, outermost first: name and length in bytes. A tunnel that carries Ethernet
-    /// includes the inner Ethernet header, because an MTU counts from the IP header.
+    /// Returns the name and length in bytes of each header that the tunnel adds, starting with the outermost. A tunnel
+    /// that carries Ethernet includes the inner Ethernet header, because an MTU counts from the IP header.
     pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };
@@ -337,7 +337,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether a list of Geneve options ends where its last option does (rule W40).
+/// Returns whether a list of Geneve options ends at the end of its last option (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {
@@ -374,7 +374,7 @@ pub enum Contradiction {
     EncapsulationLimit,
     /// The header does not support remote checksum offload.
     RemoteChecksum,
-    /// Remote checksum offload requires an outer checksum; otherwise nothing protects the packet (rule C52).
+    /// Remote checksum offload requires an outer checksum, because nothing else protects the packet (rule C52).
     RemoteChecksumUnprotected,
 }
 
@@ -406,9 +406,10 @@ const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const DSCP_MAX: u8 = 63;
 /// Maximum length in bytes of Geneve options: a 6-bit number of 4-byte words.
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
-/// Destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
+/// Length in bytes of the destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;
-/// Private flags of GUE, and the fields of remote checksum offload (rule C51).
+/// Length in bytes of the private flags of GUE. The next constant is the length of the fields of remote checksum
+/// offload (rule C51).
 const GUE_PRIVATE_BYTES: usize = 4;
 const GUE_REMOTE_BYTES: usize = 4;
 

@@ -4,7 +4,7 @@ use core::fmt;
 
 use grosso_wire::Kind;
 
-/// A tunnel type, as named by `ip link`, with its carrier.
+/// A tunnel type, named as in `ip link`, together with the protocol that carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Tunnel {
@@ -50,12 +50,12 @@ pub enum Tunnel {
     Ip6ip6Fou,
     /// MPLS in FOU.
     MplsFou,
-    /// A tunnel header that `ip link` has no name for; the header's name is used.
+    /// A tunnel header for which `ip link` has no name, so the name of the header is used.
     Header(Kind),
 }
 
 impl Tunnel {
-    /// Returns the name in reports.
+    /// Returns the name of the tunnel type in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -111,8 +111,8 @@ impl Tunnel {
         }
     }
 
-    /// Returns the tunnel inside an IP header of kind `ip` whose next header is `inside`; `None` if no tunnel has these
-    /// headers.
+    /// Returns the tunnel that consists of an IP header of kind `ip` around a header of kind `inside`; `None` if no
+    /// tunnel has these headers.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

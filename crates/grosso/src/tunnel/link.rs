@@ -1,4 +1,4 @@
-//! Changes to the link layer in front of a packet that is replaced by another packet.
+//! Changes to the link layer before a packet when another packet replaces it.
 
 use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
 
@@ -19,8 +19,8 @@ pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
 
-/// Adds `grown` bytes, which may be negative, to the lengths of a link layer; returns `None` if a field cannot hold the
-/// result.
+/// Adds `grown` bytes, which may be negative, to the length fields of a link layer. Returns `None` if a field cannot
+/// hold the result.
 pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
     for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
         let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;

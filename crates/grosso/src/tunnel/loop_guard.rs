@@ -1,11 +1,11 @@
-//! Recognition of a tunnel's own outer packets among the packets that it is about to encapsulate.
+//! Recognizes a tunnel's own outer packets among the packets that the tunnel is about to encapsulate.
 //!
 //! If the route to a tunnel's remote address leads into the tunnel, each packet that the tunnel sends comes back to be
 //! encapsulated again. Counting IP headers does not prevent this: a packet that is fragmented on the way comes back as
-//! a fragment, and a fragment shows one IP header, regardless of its contents.
+//! fragments, and a fragment shows only one IP header, whatever it contains.
 //!
-//! Only the outermost IP header of a packet is compared, so hosts behind the tunnel may have the same addresses as its
-//! endpoints: their packets differ in protocol or port.
+//! Only the outermost IP header of a packet is compared, so hosts behind the tunnel may have the same addresses as the
+//! endpoints of the tunnel, as long as their packets differ in protocol or port.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -17,12 +17,12 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Detector of the outer packets of one tunnel or ESP association, so that a path does not encapsulate them again.
+/// Detects the outer packets of one tunnel or ESP association, so that they are not encapsulated again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
 /// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither the port nor
-/// the SPI: it is recognized by the identification of a first fragment that was recognized at most [`FRAGMENT_AGE_NS`]
-/// ago.
+/// the SPI. It is recognized if a first fragment with the same identification was recognized at most
+/// [`FRAGMENT_AGE_NS`] ago.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header, LoopGuard};
@@ -46,7 +46,7 @@ use crate::bytes::{u16_at, u32_at};
 pub struct LoopGuard {
     ends: OuterAddresses,
     mark: Mark,
-    /// First fragments that were recognized most recently; a ring once it is full.
+    /// First fragments that were recognized most recently. The list is used as a ring once it is full.
     fragments: Vec<FirstFragment>,
     oldest: usize,
 }
@@ -58,14 +58,14 @@ enum OuterAddresses {
     V6 { local: [u8; 16], remotes: Vec<[u8; 16]> },
 }
 
-/// Part of an outer packet after its IP header that identifies the tunnel.
+/// What identifies the tunnel in an outer packet, in addition to the addresses.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
-    /// One of these IP protocols.
+    /// One of these IP protocols identifies the tunnel.
     Protocols([u8; 2]),
-    /// UDP to this port.
+    /// UDP to this port identifies the tunnel.
     Port(u16),
-    /// ESP with this SPI, directly in IP or in UDP to this port.
+    /// ESP with this SPI identifies the tunnel, either directly in IP or in UDP to this port.
     #[cfg(feature = "esp")]
     Spi { spi: u32, port: Option<u16> },
 }
@@ -85,7 +85,7 @@ struct FirstFragment {
     seen_ns: u64,
 }
 
-/// Part of an IP packet that is compared in addition to its addresses.
+/// The parts of an IP packet that are compared in addition to its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OuterPayload<'a> {
     protocol: u8,
@@ -97,13 +97,13 @@ struct OuterPayload<'a> {
 struct FragmentFacts {
     identification: u32,
     is_first: bool,
-    /// Protocol, as stated by every fragment of the packet.
+    /// Protocol, which every fragment of the packet states.
     protocol: u8,
 }
 
 impl LoopGuard {
-    /// Creates a guard for the outer packets of `endpoint`, with `remotes` as remote addresses in addition to
-    /// [`Endpoint::remote`]. Addresses of another family are ignored.
+    /// Creates a guard for the outer packets of `endpoint`, whose remote addresses are [`Endpoint::remote`] and
+    /// `remotes`. Addresses of another family are ignored.
     pub fn new(endpoint: &Endpoint, remotes: impl IntoIterator<Item = IpAddr>) -> Self {
         let mark = match (&endpoint.carrier, &endpoint.header) {
             (Carrier::Udp(udp) | Carrier::Gue(udp) | Carrier::DirectGue(udp), _) => {
@@ -118,8 +118,8 @@ impl LoopGuard {
         Self::with(OuterAddresses::new(endpoint.local, remotes), mark)
     }
 
-    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` in transport mode, which
-    /// cannot loop: fragments are not encrypted, so a packet that returns grows until it is too long.
+    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` in transport mode, where
+    /// no endless loop is possible: fragments are not encrypted, so a packet that returns grows until it is too long.
     #[cfg(feature = "esp")]
     #[must_use]
     pub fn of_esp(association: &SecurityAssociation) -> Option<Self> {
@@ -140,8 +140,8 @@ impl LoopGuard {
         Self { ends, mark, fragments: Vec::with_capacity(FRAGMENTS_MAX), oldest: 0 }
     }
 
-    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of one. `head` must contain all headers;
-    /// `now_ns` is the current time in nanoseconds.
+    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of such a packet. `head` must contain
+    /// all headers; `now_ns` is the current time in nanoseconds.
     #[inline]
     pub fn is_own(&mut self, head: &[u8], link: LinkType, now_ns: u64) -> bool {
         let Some(packet) = network(head, link) else { return false };
@@ -209,7 +209,7 @@ impl OuterAddresses {
     }
 
     /// Returns the index of the remote address of a packet that is sent from the local address to one of the remote
-    /// ones; `None` for other packets.
+    /// addresses; `None` for other packets.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
@@ -350,10 +350,10 @@ fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     head.get(usize::from(ip.offset)..)
 }
 
-/// Maximum number of remembered first fragments, 16 bytes each. The kernel sends the fragments of a packet back to
-/// back, so one entry per sending CPU suffices.
+/// Maximum number of first fragments that are remembered. Each takes 16 bytes. The kernel sends the fragments of a
+/// packet back to back, so one entry per sending CPU suffices.
 pub const FRAGMENTS_MAX: usize = 256;
-/// Time in nanoseconds for which a first fragment is remembered. Its later fragments follow immediately in the same
+/// Time in nanoseconds for which a first fragment is remembered. The later fragments follow immediately in the same
 /// queue, and a 16-bit identification repeats after 65536 packets.
 pub const FRAGMENT_AGE_NS: u64 = 1_000_000_000;
 /// Maximum number of VLAN tags that are read without dissecting the frame.

@@ -10,7 +10,7 @@ use crate::{
     tunnel::congestion,
 };
 
-/// Addresses of both endpoints, of one IP version.
+/// Addresses of both endpoints, which have the same IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OuterEnds {
     V4 { source: [u8; 4], destination: [u8; 4] },
@@ -21,15 +21,15 @@ pub(super) enum OuterEnds {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,
-    /// Flow label of 20 bits; for IPv6 only.
+    /// Flow label of 20 bits, which is used only for IPv6.
     pub(super) flow_label: u32,
     pub(super) hop_limit: u8,
-    /// Identification; for IPv4 only.
+    /// Identification, which is used only for IPv4.
     pub(super) identification: u16,
-    /// DF bit; for IPv4 only.
+    /// DF bit, which is used only for IPv4.
     pub(super) dont_fragment: bool,
     pub(super) protocol: u8,
-    /// Bytes after the header.
+    /// Number of bytes after the header.
     pub(super) payload_len: usize,
 }
 
@@ -55,7 +55,7 @@ impl OuterEnds {
         }
     }
 
-    /// Returns the number of header bytes that its length field counts.
+    /// Returns the number of header bytes that the length field of the header includes.
     pub(super) const fn counted_len(&self) -> usize {
         match self {
             Self::V4 { .. } => ipv4::HEADER_LEN,
@@ -104,7 +104,7 @@ impl OuterEnds {
     }
 }
 
-/// Fields of an inner IP header that the outer one may copy.
+/// Fields of an inner IP header that the outer header may copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner {
     pub(super) traffic_class: u8,
@@ -115,12 +115,12 @@ pub(super) struct Inner {
         expect(dead_code, reason = "only ESP copies the flow label of a packet")
     )]
     pub(super) flow_label: u32,
-    /// The DF bit; `None` for IPv6, which has none because routers never fragment it.
+    /// The DF bit; `None` for IPv6, which has no such bit because routers never fragment IPv6 packets.
     pub(super) dont_fragment: Option<bool>,
 }
 
 impl Inner {
-    /// Returns the fields of the header of this kind at the front of `packet`.
+    /// Returns the fields of the header of this kind at the start of `packet`.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);

@@ -12,10 +12,11 @@ use crate::{
     meta::{GsoSize, Meta},
 };
 
-/// Maximum packet length of a tunnel in bytes from the inner IP header; `usize::MAX` means no limit.
+/// Maximum packet length of a tunnel in bytes, starting with the inner IP header. `usize::MAX` means that there is no
+/// limit.
 ///
-/// VLAN tags before an inner packet do not count for the tunnel's device, as on any Ethernet device, but they do count
-/// on the tunnel's path.
+/// VLAN tags before an inner packet do not count for the limit of the tunnel's device, as on any Ethernet device, but
+/// they do count for the limit of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMtu {
     /// Limit of the tunnel's device in bytes, without VLAN tags.
@@ -25,10 +26,10 @@ pub struct TunnelMtu {
 }
 
 impl TunnelMtu {
-    /// No limit.
+    /// No limits.
     pub const UNLIMITED: Self = Self { device: usize::MAX, path: usize::MAX };
 
-    /// Returns the limit of a path, without a device limit.
+    /// Returns limits with this path limit and no device limit.
     #[must_use]
     pub const fn of_path(path: usize) -> Self {
         Self { path, ..Self::UNLIMITED }
@@ -45,7 +46,7 @@ impl TunnelMtu {
 /// Result of [`fit`]: whether a tunnel can carry a frame unfragmented (rule S49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The packet fits, or all packets of the superframe do.
+    /// The packet fits, or all packets of the superframe fit.
     Fits,
     /// The packet does not fit, but may be fragmented: either the inner IPv4 packet, or the outer packet around an IPv6
     /// packet of up to 1280 bytes, which every link must carry (rule W60, RFC 8200 section 5).
@@ -57,9 +58,9 @@ pub enum Fit {
     Untold,
 }
 
-/// Checks whether a tunnel can carry the frame in `slices`; the first slice must contain all headers.
+/// Checks whether a tunnel can carry the frame in `slices`. The first slice must contain all headers.
 ///
-/// If it cannot and the sender must be notified, writes a complete frame for `link` in the reverse direction to
+/// If it cannot, and the sender must be notified, writes a complete frame for `link` in the reverse direction to
 /// `message`. The message's source address is the destination of the packet, because a bridge has no address of its
 /// own; Linux does the same. The caller must limit the rate of messages (RFC 1812 section 4.3.2.8).
 pub fn fit(
@@ -95,8 +96,8 @@ pub fn fit(
     }
 }
 
-/// Returns whether the frame fits into the path's reported MTU. If it does not, routers must be allowed to fragment the
-/// tunnel's packet (rule W60).
+/// Returns whether the encapsulated frame fits into the reported path MTU. If it does not, routers must be allowed to
+/// fragment the outer packet (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
     // A frame that fits even with its Ethernet header also fits with a VLAN tag from the metadata, which is shorter.
@@ -116,14 +117,14 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
 }
 
-/// The longest packet of a frame.
+/// The longest packet that a frame stands for.
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
-    /// Length of the packet in bytes, from the start of its IP header, or from the end of the link layer if there is no
-    /// IP header.
+    /// Length of the packet in bytes, starting with its IP header, or with the first byte after the link layer if there
+    /// is no IP header.
     len: usize,
-    /// Bytes of the link layer before the packet that exceed an Ethernet header.
+    /// Number of bytes of the link layer before the packet that exceed an Ethernet header.
     tags: usize,
 }
 
@@ -171,7 +172,7 @@ fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &M
             let first = slices.first().map_or(0, |head| head.len().saturating_sub(headers));
             slices.iter().skip(1).map(|slice| slice.len()).fold(first, usize::max)
         }
-        // Packets of unknown size count as the smallest possible ones.
+        // Packets of unknown size are treated as the smallest possible packets.
         GsoSize::Unknown => 0,
         // Fragments share only the IP header.
         GsoSize::Fragments(size) => return ip.end() - start + usize::from(size.get()),
@@ -179,7 +180,7 @@ fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &M
     (headers + payload).saturating_sub(start).min(rest)
 }
 
-/// Writes the message; returns `None` if no message may be sent.
+/// Writes the message. Returns `None` if no message may be sent.
 fn write(
     head: &[u8],
     stack: &Stack,
@@ -220,7 +221,8 @@ fn write(
     Some(())
 }
 
-/// Returns the addresses of a message about a packet: from its destination to its source.
+/// Returns the addresses of a message about a packet. The message goes from the destination of the packet to its
+/// source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -248,14 +250,14 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {
-        // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+        // These are destination unreachable, source quench, redirect, time exceeded, and parameter problem.
         matches!(kind, 3 | 4 | 5 | 11 | 12)
     } else {
         kind < icmp::V6_ECHO_REQUEST || kind == V6_REDIRECT
     }
 }
 
-/// Writes the link layer of the packet in the reverse direction; returns `None` if it lacks addresses or has a group
+/// Writes the link layer of the packet in the reverse direction. Returns `None` if it has no addresses or a group
 /// address.
 fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> Option<()> {
     for layer in stack.layers().iter().take_while(|layer| layer.offset < ip.offset) {
@@ -296,7 +298,7 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Maximum length of an ICMPv6 error in bytes: every link carries packets of this length (RFC 4443 section 2.4).
+/// Maximum length of an ICMPv6 error in bytes: this is the length that every link carries (RFC 4443 section 2.4).
 const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
 /// Maximum length in bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;

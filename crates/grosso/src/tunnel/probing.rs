@@ -1,4 +1,4 @@
-//! Path MTU discovery by probes (RFC 8899): the maximum length of packets that reach one remote endpoint.
+//! Path MTU discovery by probes (RFC 8899), which finds the maximum length of packets that reach one remote endpoint.
 //!
 //! ```text
 //!               a message, or long packets are sent
@@ -10,22 +10,22 @@
 //! ```
 //!
 //! Each probe is sent together with a packet of the base length, which distinguishes a lost probe from a host that
-//! never answers (section 4.3). The prober has neither clock nor socket: times are arguments in monotonic nanoseconds,
-//! lengths are in bytes and include the IP header, and the caller sends echo requests with DF set and reports the
-//! numbers of the answers.
+//! never answers (section 4.3). The prober has neither a clock nor a socket. Times are passed as monotonic nanoseconds,
+//! and lengths are in bytes including the IP header. The caller sends echo requests with DF set and reports the numbers
+//! of the replies.
 
 /// Path MTU discovery for one remote endpoint.
 #[derive(Debug)]
 pub struct Prober {
     base: usize,
-    /// The longest packet that leaves this host.
+    /// Length of the longest packet that leaves this host.
     top: usize,
     known: Measured,
-    /// The longest packet that was known to arrive when the last search ended.
+    /// Length of the longest packet that was known to arrive when the last search ended.
     settled: Option<usize>,
-    /// The length that an ICMP message reported, and the number of the first packet sent after it.
+    /// Length that an ICMP message reported, and the number of the first packet sent after the message.
     said: Option<(usize, u64)>,
-    /// The shortest length that is known to be lost.
+    /// Shortest length whose packets are known to be lost.
     lost: usize,
     round: Option<ProbeRound>,
     number: u64,
@@ -54,12 +54,12 @@ pub enum Finding {
 /// Packet sizes that a path is known to carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
-    /// Unknown: the remote endpoint has not been probed or does not answer.
+    /// Nothing is known: the remote endpoint has not been probed or does not answer.
     #[default]
     Nothing,
     /// The longest packets arrive.
     Whole,
-    /// Packets of this length in bytes arrive, and the longest do not.
+    /// Packets of this length in bytes arrive, and the longest packets do not arrive.
     Narrow(usize),
 }
 
@@ -80,11 +80,11 @@ struct ProbeRound {
 /// Reason for the length of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// The probed size is the longest, or lies between a size that arrives and a size that is lost.
+    /// The length is the maximum, or lies between a length that arrives and a length that is lost.
     Search,
-    /// An earlier search found the size.
+    /// An earlier search found the length.
     Earlier,
-    /// An ICMP message named the size; longer packets are tried when the path is probed again.
+    /// An ICMP message named the length. Longer packets are tried when the path is probed again.
     Named,
 }
 
@@ -128,7 +128,7 @@ impl Prober {
         self.round.is_some()
     }
 
-    /// Returns the time of the next probe of a narrow path, which needs no traffic.
+    /// Returns the time of the next probe of a narrow path. This probe does not depend on traffic.
     pub fn raises_ns(&self) -> Option<u64> {
         matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
     }
@@ -138,16 +138,16 @@ impl Prober {
         self.finding.take()
     }
 
-    /// Handles an ICMP message that reports `said` bytes as the longest packet that arrives: starts a probe and does
-    /// not change anything else (section 4.6.2).
+    /// Handles an ICMP message according to which packets of `said` bytes are the longest that arrive. The message only
+    /// causes a probe (section 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
             self.said = Some((said.max(self.base), self.number));
         }
     }
 
-    /// Returns the echo requests to send now. `top` is the length of the longest sent packets in bytes; `sends_long`
-    /// specifies whether packets that routers must not fragment were sent recently.
+    /// Returns the echo requests to send now. `top` is the length in bytes of the longest packets that are sent.
+    /// `sends_long` specifies whether packets that routers cannot fragment were sent recently.
     pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
@@ -204,7 +204,7 @@ impl Prober {
     }
 
     fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
-        // A path whose limit does not exceed the base needs no search.
+        // If the limit does not exceed the base length, no search is needed.
         let is_wanted =
             sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
@@ -250,7 +250,7 @@ impl Prober {
         }
     }
 
-    /// Ends a round without any answer. Silence proves nothing, but the known length expires soon.
+    /// Ends a round in which nothing was answered. Silence proves nothing, but the known length will expire.
     fn silent(&mut self, now_ns: u64) {
         self.said = None;
         self.finding = Some(Finding::Silent);
@@ -261,7 +261,8 @@ impl Prober {
         }
     }
 
-    /// Returns the length halfway between one that arrives and one that is lost, unless they are close to each other.
+    /// Returns the length halfway between a length that arrives and one that is lost, unless these are close to each
+    /// other.
     fn between(&self, carried: usize) -> Option<usize> {
         let gap = self.lost.saturating_sub(carried);
         (gap > SEARCH_STEP).then_some(carried + gap / 2)
@@ -282,14 +283,14 @@ impl Prober {
 
 /// Number of lost probes of one length until the length counts as lost (`MAX_PROBES`, section 5.1.2).
 const PROBES_MAX: u8 = 3;
-/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). Answers to earlier
-/// probes of the same length count while the last one is awaited.
+/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). While the answer to
+/// the last probe is awaited, answers to earlier probes of the same length also count.
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
 /// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time the
 /// path is found to be as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths
-/// that become narrower still; here the same probes detect both.
+/// that become narrower still; here, the same probes detect both cases.
 const RAISE_TIMER_NS: u64 = 5_000_000_000;
 const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
 /// Interval until a host that never answered is probed again.

@@ -392,7 +392,8 @@ fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_ins
 
 #[test]
 fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
-    // As in a capture on the host: the inner checksum is left to the receiver, and the outer one to the device.
+    // This is as in a capture on the host, where the inner checksum is left to the receiver and the outer checksum to
+    // the device.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let frame = packet.payload_len(3000).build_superframe().0;

@@ -1,4 +1,4 @@
-//! Raw IP sockets as a port, for tunnels without UDP.
+//! A port that uses raw IP sockets, for tunnels that do not use UDP.
 
 mod receiving;
 
@@ -29,18 +29,18 @@ pub struct IpOptions {
     /// Address of this host for sending and receiving.
     pub local: IpAddr,
     /// Addresses of the remote endpoints, all of the same family. The smallest of their path MTUs applies. If there is
-    /// exactly one, packets from other addresses are not received.
+    /// exactly one remote endpoint, packets from other addresses are not received.
     pub remotes: Vec<IpAddr>,
-    /// IP protocols of packets, at most [`grosso_sys::packet::PROTOCOLS_MAX`].
+    /// IP protocols of the packets. There may be at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
-    /// TTL or hop limit of most frames.
+    /// TTL or hop limit that most frames have.
     pub hop_limit: u8,
-    /// Size of each socket's buffer in bytes, limited to what the system permits. The receiving socket uses the buffer
-    /// for packets longer than a slot.
+    /// Size of each socket's buffer in bytes. The system limits the size. The receiving socket uses the buffer for
+    /// packets longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Notification that the route to a remote endpoint now uses another link.
+    /// Callback for the event that the route to a remote endpoint now uses another link.
     pub route_notice: Option<Notice>,
     /// Layout of the receive ring.
     pub layout: RingLayout,
@@ -79,35 +79,35 @@ impl IpOptions {
     }
 }
 
-/// A port on raw IP sockets: one packet socket to receive, and one raw socket per protocol to send. Requires
+/// A port that receives through a packet socket and sends through one raw IP socket per protocol. Requires
 /// `CAP_NET_RAW`.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header. Packets are received
-/// as they arrived, from any interface. For transmitted IPv4 packets the kernel builds the header and copies
-/// destination, protocol, traffic class, TTL and DF from the frame; IPv6 headers are sent unchanged.
+/// as they arrived, from any interface. The kernel builds the header of a transmitted IPv4 packet, with the
+/// destination, protocol, traffic class, TTL and DF bit of the frame. IPv6 headers are sent unchanged.
 ///
 /// Packets that the kernel merged on arrival (GRO) are received as superframes; a raw socket would receive them without
 /// the segment size. A packet socket also receives packets that this host's firewall drops later, and fragments, which
-/// [`Fragmentation`](crate::stage::Fragmentation) reassembles. The raw sockets receive nothing, but while they are open
-/// the kernel does not report the protocol as unreachable.
+/// [`Fragmentation`](crate::stage::Fragmentation) reassembles. The raw sockets receive nothing, but as long as they are
+/// open, the kernel does not report the protocol as unreachable.
 ///
 /// The port accepts superframes with any inner headers, and partial checksums. The kernel does not segment superframes
 /// for raw sockets, so the packets are sent as a batch: headers and checksums are computed here, and the payload stays
 /// in place until the kernel copies it.
 ///
-/// The MTU of the link decides which packets are too long; ICMP messages do not. IPv4 packets that are too long are
-/// sent in fragments. For IPv6 the kernel does not fragment raw packets; use
+/// The MTU of the link decides which packets are too long. ICMP messages have no influence on this. IPv4 packets that
+/// are too long are sent in fragments. For IPv6 the kernel does not fragment raw packets; use
 /// [`FragmentationOptions::follows_path`](crate::stage::FragmentationOptions::follows_path).
 #[derive(Debug)]
 pub struct IpPort {
     port: DatagramPort<IpSockets>,
 }
 
-/// The packet socket that receives, and the raw sockets that send.
+/// The packet socket for receiving, and the raw sockets for sending.
 #[derive(Debug)]
 struct IpSockets {
     receiving: IpReceiver,
-    /// Sending sockets with their protocols.
+    /// The sending sockets, each with its protocol.
     senders: Vec<(u8, DatagramSocket)>,
     /// Sockets that send nothing. Through them, the kernel learns about IPv6 paths and can be queried.
     _witnesses: Vec<DatagramSocket>,
@@ -117,23 +117,23 @@ impl IpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::open`] and from
-    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip);
-    /// [`io::ErrorKind::InvalidInput`] without a protocol.
+    /// Returns any error from [`DatagramSocketBuilder::open`] or from
+    /// [`bind_receive_ring_of_ip`](grosso_sys::packet::PacketSocketBuilder::bind_receive_ring_of_ip), and
+    /// [`io::ErrorKind::InvalidInput`] if no protocol is configured.
     pub fn open(options: &IpOptions) -> io::Result<Self> {
         Self::with_fanout(options, None)
     }
 
-    /// Opens `queues` ports at the same address, which share the flows.
+    /// Opens `queues` ports at the same address. The kernel distributes the flows among them.
     ///
     /// # Errors
-    /// See [`IpPort::open`].
+    /// Returns the same errors as [`IpPort::open`].
     pub fn open_queues(options: &IpOptions, queues: usize) -> io::Result<Vec<Self>> {
         if queues <= 1 {
             return Ok(vec![Self::open(options)?]);
         }
-        // Fragments of one packet must reach one port; the kernel reassembles IPv4 fragments before the fanout, but not
-        // IPv6 fragments.
+        // All fragments of a packet must reach the same port. The kernel reassembles IPv4 fragments before the fanout,
+        // but not IPv6 fragments.
         let fanout = Fanout::new(FanoutRule::FlowHash).defragment(options.local.is_ipv4());
         let first = Self::with_fanout(options, Some(fanout))?;
         let group = first.port.sockets.receiving.fanout_group()?;
@@ -169,7 +169,7 @@ impl IpPort {
         Ok(Self { port })
     }
 
-    /// Returns the port's name for messages: `ip 192.0.2.1`.
+    /// Returns the name of the port for messages, for example `ip 192.0.2.1`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()

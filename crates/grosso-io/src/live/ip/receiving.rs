@@ -1,4 +1,4 @@
-//! Receiving from a packet socket: packets from their IP header on, with the kernel's metadata.
+//! Receiving from a packet socket: packets that start with the IP header, with metadata from the kernel.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use crate::{
     live::socket::{SocketEvent, SocketStats},
 };
 
-/// The receive ring, the buffers for packets longer than a slot, and the counters of both.
+/// The receive ring, the buffers for packets longer than a slot, and the counters for both.
 #[derive(Debug)]
 pub(super) struct IpReceiver {
     ring: ReceiveRing,
@@ -49,7 +49,7 @@ impl IpReceiver {
         self.ring.fanout_group()
     }
 
-    /// Passes on at most `max` frames, and returns the number of slots read.
+    /// Passes at most `max` frames to `each`, and returns the number of slots read.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -133,7 +133,7 @@ impl IpReceiver {
     }
 }
 
-/// Returns the metadata of a packet, or counts a contradiction and returns `None`.
+/// Returns the metadata of a packet. If the metadata is contradictory, counts this and returns `None`.
 fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta> {
     stats.count(SocketEvent::ReceiveContradictory, meta.is_err().into());
     meta.ok()
@@ -167,6 +167,5 @@ impl AsFd for IpReceiver {
 
 /// Length of the virtio header before a packet read from the socket's queue, in bytes.
 const VIRTIO_LEN: usize = Form::Short.len();
-/// Buffer size for a virtio header, the link header, and the longest IP packet without a jumbo
-/// length.
+/// Size in bytes of a buffer for a virtio header, the link header, and the longest IP packet that is not a jumbogram.
 const LONG_BYTES: usize = VIRTIO_LEN + 256 + (64 << 10) + 40;

@@ -1,4 +1,4 @@
-//! Parts shared by ports on the sockets of a tunnel, whether in UDP or directly in IP.
+//! Code shared by the ports for tunnels over UDP and for tunnels directly over IP.
 
 mod outer;
 mod path;
@@ -15,10 +15,10 @@ pub(super) use self::{
     sending::SocketSender,
 };
 
-/// Number of messages queued for a socket before they are sent, which one call sends.
+/// Maximum number of messages that are queued for a socket before one call sends them all.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
-/// Packet length in bytes that every IPv6 path carries (RFC 8200 section 5).
+/// Packet length in bytes that every IPv6 path supports (RFC 8200 section 5).
 const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
-/// Packet length in bytes that probing assumes every IPv4 path carries: the length that every host accepts (RFC 791
-/// section 3.1).
+/// Packet length in bytes that probing assumes every IPv4 path to support. Every host accepts packets of this length
+/// (RFC 791 section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -1,4 +1,4 @@
-//! Outer headers that a socket builds and removes: IP and UDP, or only IP.
+//! Outer headers that a socket builds and removes: IP and UDP headers, or only an IP header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use grosso_wire::{ipv4, ipv6, udp};
 pub(in crate::live) enum BuiltHeaders {
     /// IP and UDP.
     Udp,
-    /// The IPv4 header; for IPv6 none, because extension headers cannot be passed to a socket.
+    /// The IPv4 header. For IPv6, the socket builds no headers, because extension headers could not be passed to it.
     Ip,
 }
 
@@ -18,21 +18,21 @@ pub(in crate::live) enum BuiltHeaders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Outer {
     pub(in crate::live) built: BuiltHeaders,
-    /// Source port of UDP; 0 without UDP.
+    /// Source port of UDP; 0 for other protocols.
     pub(in crate::live) source_port: u16,
     pub(in crate::live) destination: SocketAddr,
     pub(in crate::live) protocol: u8,
     pub(in crate::live) traffic_class: u8,
     pub(in crate::live) hop_limit: u8,
-    /// Whether IPv4 forbids fragments; IPv6 has no such bit.
+    /// Whether DF is set in the IPv4 header. IPv6 has no such bit.
     pub(in crate::live) dont_fragment: bool,
     /// Length of the headers that the socket builds, in bytes.
     pub(in crate::live) len: usize,
 }
 
 impl Outer {
-    /// Parses the headers at the start of a frame; `None` if a socket cannot build them: another
-    /// protocol, a fragment, options or extension headers.
+    /// Parses the headers at the start of a frame. Returns `None` if a socket cannot build them, because the protocol
+    /// is another one, the packet is a fragment, or there are options or extension headers.
     pub(in crate::live) fn parse(frame: &[u8], built: BuiltHeaders) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         let ip = match frame.first()? {
@@ -101,8 +101,8 @@ pub(in crate::live) struct Arrived {
 
 impl Arrived {
     /// Writes the headers of a datagram of `payload` bytes into `header`, whose length is [`Outer::len_over`]. The UDP
-    /// checksum is zero, because the kernel does not report it. The packet was not fragmented on arrival, so DF is set
-    /// and the identification is zero (RFC 6864 section 4.1).
+    /// checksum is zero, because the kernel does not report it. The packet was not fragmented when it arrived, so DF is
+    /// set and the identification is zero (RFC 6864 section 4.1).
     pub(in crate::live) fn write(&self, header: &mut [u8], payload: usize) {
         let udp_len = (udp::HEADER_LEN + payload) as u16;
         let Self { source, destination, traffic_class, hop_limit } = self;
@@ -129,7 +129,7 @@ impl Arrived {
                 ip[8..24].copy_from_slice(&source.octets());
                 ip[24..40].copy_from_slice(&destination.octets());
             }
-            // The socket has one address family, as do all datagrams that it receives.
+            // All datagrams that the socket receives have the same address family as the socket.
             _ => return,
         }
         udp[0..2].copy_from_slice(&source.port().to_be_bytes());

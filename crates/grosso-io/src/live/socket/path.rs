@@ -20,16 +20,17 @@ pub(in crate::live) struct Paths {
     paths: PathMtu,
     remotes: Vec<PathTo>,
     mtu: Option<usize>,
-    /// Time of the next query, and of the next check for messages and answers, in nanoseconds.
+    /// Time of the next query in nanoseconds, and time of the next check for messages and replies.
     look_ns: u64,
     read_ns: u64,
-    /// ICMPv6 messages; only for IPv6, where the sender has to fragment packets that are longer than the path MTU.
+    /// Socket for ICMPv6 messages. It is needed only for IPv6, where the sender has to fragment packets that exceed the
+    /// path MTU.
     messages: Option<Messages>,
-    /// Socket for echo requests; without the permission to open it, nothing is probed.
+    /// Socket for echo requests. If this process may not open it, nothing is probed.
     echoes: Option<EchoSocket>,
     /// Whether packets that routers cannot fragment were sent since the last check.
     sends_long: bool,
-    /// Notification that the route to a remote endpoint now uses another link.
+    /// Callback for the event that the route to a remote endpoint now uses another link.
     route_notice: Option<Notice>,
 }
 
@@ -37,9 +38,9 @@ pub(in crate::live) struct Paths {
 #[derive(Debug)]
 struct PathTo {
     address: IpAddr,
-    /// Index of the link of its route; `None` before the first query.
+    /// Index of the link that the route uses; `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that was set in the kernel, if any.
+    /// Path MTU that was set in the kernel; `None` if none was set.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
@@ -52,17 +53,17 @@ struct Messages {
     buffer: Box<[u8; MESSAGE_BYTES]>,
 }
 
-/// Knowledge about a path from ICMP messages. Times are in nanoseconds.
+/// Information about a path from ICMP messages. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
-    /// Time until which long packets are recorded, because a message quoted no recorded packet.
+    /// Time until which long packets are recorded. Recording starts when a message quotes no recorded packet.
     questioned_until_ns: u64,
     /// Path MTU from a message that quoted a sent packet, and the time at which it expires.
     proven: Option<(usize, u64)>,
 }
 
 impl Paths {
-    /// Creates the paths from an address of this host to these addresses, all of one family; `probes` enables probing.
+    /// Creates the paths from an address of this host to remote addresses of the same family. `probes` enables probing.
     pub(in crate::live) fn new(
         local: IpAddr,
         remotes: &[IpAddr],
@@ -97,15 +98,16 @@ impl Paths {
         Ok(known)
     }
 
-    /// Returns the longest packet that this host can send towards every remote endpoint, in bytes from the IP header
-    /// on, according to the links of the routes.
+    /// Returns the length of the longest packet that the links of the routes to all remote endpoints can carry, in
+    /// bytes including the IP header.
     pub(in crate::live) fn mtu(&self) -> Option<usize> {
         self.mtu
     }
 
-    /// Returns the longest packet that reaches every remote endpoint, according to this host and ICMP, unless a probe
-    /// has shown that longer packets arrive. Over IPv6, a message is used only if it quoted a sent packet; otherwise
-    /// the kernel's path MTU is used. The value expires after ten minutes (`net.ipv4.route.mtu_expires`).
+    /// Returns the length of the longest packet that reaches every remote endpoint according to this host's routes and
+    /// to ICMP. If a probe has shown that longer packets arrive, ICMP is ignored. Over IPv6, a message is used only if
+    /// it quoted a sent packet; otherwise the kernel's path MTU is used. The value expires after ten minutes
+    /// (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let hint = |remote: &PathTo| match &self.messages {
             Some(_) => remote.carries(),
@@ -114,8 +116,8 @@ impl Paths {
         self.remotes.iter().filter_map(hint).chain(self.mtu).min()
     }
 
-    /// Returns the longest packet that reaches every remote endpoint, if it is proven that longer packets do not
-    /// arrive.
+    /// Returns the length of the longest packet that reaches every remote endpoint, if it is proven that longer packets
+    /// do not arrive.
     pub(in crate::live) fn proven(&self) -> Option<usize> {
         self.remotes.iter().filter_map(PathTo::proven).min()
     }
@@ -125,12 +127,13 @@ impl Paths {
         self.messages.is_none() || self.remotes.iter().any(|remote| remote.carries().is_some())
     }
 
-    /// Returns whether long packets must be recorded, because a message reported that the path does not carry them.
+    /// Returns whether long packets must be recorded, because an ICMP message reported that the path does not carry
+    /// them.
     pub(in crate::live) fn is_questioned(&self) -> bool {
         self.remotes.iter().any(|remote| remote.belief.questioned_until_ns > 0)
     }
 
-    /// Returns the time of the next check that cannot wait for traffic, in nanoseconds.
+    /// Returns the time of the next check that must happen even if there is no traffic, in nanoseconds.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.echoes.as_ref()?;
         let of_remote = |remote: &PathTo| match remote.prober.is_waiting() {
@@ -140,9 +143,9 @@ impl Paths {
         self.remotes.iter().filter_map(of_remote).min()
     }
 
-    /// Queries the path MTU again, reads messages and sends probes, if the intervals have passed. Returns whether
-    /// [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` returns whether a quoted packet was sent, and
-    /// `sends_long` means that packets were sent that routers cannot fragment.
+    /// Queries the path MTU again, reads messages and sends probes, if the intervals for these actions have passed.
+    /// Returns whether [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` returns whether a quoted
+    /// packet was sent, and `sends_long` means that packets were sent that routers cannot fragment.
     pub(in crate::live) fn look(
         &mut self,
         now_ns: u64,
@@ -168,7 +171,7 @@ impl Paths {
         before != (self.is_narrow(), self.is_questioned())
     }
 
-    /// Queries the path MTU again at once, because a packet was too long for the last known one.
+    /// Queries the path MTU immediately, because a packet was too long for the last known path MTU.
     pub(in crate::live) fn look_now(&mut self) {
         let Self { paths, remotes, echoes, route_notice, .. } = self;
         let (mut mtu, mut has_moved) = (None, false);
@@ -188,7 +191,8 @@ impl Paths {
                 told.into_iter().for_each(|told| remote.prober.hear(told));
             }
             remote.told = told;
-            // A path MTU that was found without a message must be set in the kernel, which creates the IPv6 fragments.
+            // If a path MTU was found without an ICMP message, the kernel does not know it. It must be set there,
+            // because the kernel creates the IPv6 fragments.
             if remote.address.is_ipv6()
                 && let (Some(carries), Some(echoes)) = (remote.carries(), &*echoes)
                 && told.is_some_and(|told| told > carries)
@@ -200,7 +204,7 @@ impl Paths {
         }
     }
 
-    /// Handles answers to probes, and sends the probes that are due.
+    /// Handles replies to probes, and sends the probes that are due.
     fn probe(&mut self, now_ns: u64, stats: &mut SocketStats) {
         let sends_long = core::mem::take(&mut self.sends_long);
         let Self { remotes, echoes: Some(echoes), .. } = self else { return };
@@ -210,7 +214,7 @@ impl Paths {
                 asked.for_each(|remote| remote.prober.answered(now_ns, number));
             });
         }
-        // Upper bound of the length of sent packets.
+        // No packet longer than this is sent.
         let top = self.mtu.unwrap_or_default().min(u16::MAX.into());
         for remote in remotes {
             for (number, len) in remote.prober.poll(now_ns, top, sends_long).into_iter().flatten() {
@@ -238,8 +242,8 @@ impl From<Finding> for SocketEvent {
 }
 
 impl PathTo {
-    /// Returns the longest packet that reaches the endpoint, if a probe or a proven message shows that longer packets
-    /// do not.
+    /// Returns the length of the longest packet that reaches the endpoint, if a probe or a proven message shows that
+    /// longer packets do not reach it.
     fn carries(&self) -> Option<usize> {
         let proven = self.belief.proven.map(|(mtu, _)| mtu);
         let probed = match self.prober.known() {
@@ -249,7 +253,8 @@ impl PathTo {
         [proven, probed].into_iter().flatten().min()
     }
 
-    /// Returns the minimum of [`Self::carries`] and the kernel's path MTU, unless a probe has refuted the latter.
+    /// Returns the minimum of [`Self::carries`] and the kernel's path MTU, unless a probe has refuted the kernel's
+    /// value.
     fn hint(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Narrow(len) => Some(self.told.map_or(len, |told| told.min(len))),
@@ -258,8 +263,9 @@ impl PathTo {
         }
     }
 
-    /// Returns the longest packet that reaches the endpoint, if that is certain enough to make senders send shorter
-    /// packets: the end of a search, or a proven message if the endpoint answers no probes.
+    /// Returns the length of the longest packet that reaches the endpoint, if this is certain enough to make senders
+    /// send shorter packets. It is certain after a completed search, or after a proven message if the endpoint answers
+    /// no probes.
     fn proven(&self) -> Option<usize> {
         match self.prober.known() {
             Measured::Nothing => self.belief.proven.map(|(mtu, _)| mtu),
@@ -306,7 +312,8 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// Handles a message that reports `said` bytes as the longest packet that reaches a remote endpoint.
+    /// Handles a message according to which `said` bytes is the length of the longest packet that reaches a remote
+    /// endpoint.
     fn hear(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {
@@ -316,8 +323,8 @@ impl Belief {
     }
 }
 
-/// Parses a message: returns the destination of the quoted packet, the reported MTU, and the quoted packet from its IP
-/// header on.
+/// Parses a message. Returns the destination of the quoted packet, the reported MTU, and the quoted packet, starting
+/// with its IP header.
 fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     let (destination, said, quoted) = path_mtu::read_v6(message)?;
     Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))
@@ -325,14 +332,15 @@ fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
 
 /// Interval between queries of the path MTU, in nanoseconds. A query takes about ten system calls per path.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
-/// Interval between checks for messages and answers, in nanoseconds. A check takes one system call if there is nothing
+/// Interval between checks for messages and replies, in nanoseconds. A check takes one system call if there is nothing
 /// to read.
 const READ_AGAIN_NS: u64 = 10_000_000;
 /// Maximum number of messages read at once. The kernel keeps further messages in the socket's buffer.
 const MESSAGES_MAX: usize = 64;
 /// Number of bytes of a message that are read: its header, the headers of the quoted packet and the compared bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Time in nanoseconds for which long packets are recorded after a message; long enough for several retransmissions.
+/// Time in nanoseconds for which long packets are recorded after a message. It is long enough for several
+/// retransmissions.
 const QUESTIONED_NS: u64 = 10_000_000_000;
 /// Time in nanoseconds for which a proven message remains valid; the same as in the kernel
 /// (`net.ipv6.route.mtu_expires`).

@@ -1,4 +1,4 @@
-//! A port on the sockets of a tunnel, the same for UDP and raw IP: paths, egress and counters around [`Sockets`].
+//! The common part of the ports for UDP and raw IP sockets: it adds paths, egress and counters to [`Sockets`].
 
 use std::{
     fmt, io,
@@ -30,7 +30,7 @@ pub(in crate::live) trait Sockets: fmt::Debug {
     /// Headers that the kernel builds for sent packets.
     const BUILT: BuiltHeaders;
 
-    /// Passes on at most `max` frames, and returns the number of frames or slots read.
+    /// Passes at most `max` frames to `each`, and returns the number of frames or slots read.
     fn receive(
         &mut self,
         max: usize,
@@ -38,7 +38,7 @@ pub(in crate::live) trait Sockets: fmt::Debug {
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> io::Result<usize>;
 
-    /// Returns whether frames that were read are not passed on yet.
+    /// Returns whether frames have been read but not passed on.
     fn has_more(&self) -> bool {
         false
     }
@@ -52,16 +52,16 @@ pub(in crate::live) trait Sockets: fmt::Debug {
     /// Returns the descriptor that becomes readable when there are packets.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Returns the index of the sending socket for a frame; `None` if no socket can send it.
+    /// Returns the index of the sending socket for a frame, or `None` if no socket can send the frame.
     fn index(&self, outer: &Outer) -> Option<usize>;
 
-    /// Returns the sending socket `index`.
+    /// Returns the sending socket with this index.
     fn sender(&self, index: usize) -> &DatagramSocket;
 
-    /// Returns the sending socket `index` for sending.
+    /// Returns mutable access to the sending socket with this index.
     fn sender_mut(&mut self, index: usize) -> &mut DatagramSocket;
 
-    /// Makes the sockets follow the kernel's path MTU, or stop doing so.
+    /// Sets whether the sockets follow the kernel's path MTU.
     fn heed_path(&mut self, _is_narrow: bool) -> io::Result<()> {
         Ok(())
     }
@@ -73,14 +73,14 @@ pub(in crate::live) struct DatagramPort<S> {
     name: String,
     is_ipv4: bool,
     pub(in crate::live) sockets: S,
-    /// Egress of each sending socket; not empty.
+    /// Egress of each sending socket. There is at least one.
     pub(in crate::live) sending: Vec<SocketSender>,
     paths: Paths,
     stats: SocketStats,
 }
 
 impl<S: Sockets> DatagramPort<S> {
-    /// Creates a port whose frames leave `local` through the sockets, each with its egress.
+    /// Creates a port that sends frames from the address `local` through the sockets, each of which has its egress.
     pub(in crate::live) fn new(
         name: String,
         local: IpAddr,
@@ -121,7 +121,7 @@ impl<S: Sockets> DatagramPort<S> {
         self.sockets.heed_path(self.paths.is_narrow())
     }
 
-    /// Queries the path MTU again if a packet has been too long since `before`.
+    /// Queries the path MTU again if the counter of packets that were too long has increased from `before`.
     fn look_if_too_long(&mut self, before: u64) {
         if self.stats.too_long() > before {
             self.paths.look_now();
@@ -189,8 +189,8 @@ impl<S: Sockets> Port for DatagramPort<S> {
         Ok(flushed)
     }
 
-    /// Returns 0 (immediately) while frames that were read are still queued, because the descriptor does not become
-    /// readable again for them; otherwise the time of the next path MTU check.
+    /// Returns 0, which means immediately, while frames that were read are still queued, because the descriptor does
+    /// not become readable again for them. Otherwise returns the time of the next path MTU check.
     fn deadline(&self) -> Option<u64> {
         if self.sockets.has_more() { Some(0) } else { self.paths.deadline() }
     }

@@ -1,14 +1,15 @@
-//! Record of the long packets sent recently, to distinguish a genuine ICMP message about one of them from a forged one.
+//! Record of the long packets sent recently, which makes it possible to distinguish a genuine ICMP message about such a
+//! packet from a forged one.
 
 use grosso_wire::{ipv6, udp};
 
 use super::{CARRIED_IPV6, outer::BuiltHeaders};
 
-/// Starts of long packets over IPv6, after their outer IP and UDP headers. They contain values that an outsider who
-/// does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
+/// The first bytes of long IPv6 packets, after the outer IP and UDP headers. These bytes contain values that an
+/// outsider who does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub(in crate::live) struct RecentPackets {
-    /// Starts of the recorded packets; empty while recording is off.
+    /// First bytes of the recorded packets; empty if recording is off.
     beginnings: Vec<Beginning>,
     next: usize,
 }
@@ -20,7 +21,7 @@ struct Beginning {
 }
 
 impl RecentPackets {
-    /// Starts or stops recording packets. Recorded packets are kept for the next start.
+    /// Starts or stops recording packets. Packets that were already recorded are kept when recording starts again.
     pub(super) fn remember(&mut self, on: bool) {
         if !on {
             *self = Self::default();
@@ -33,13 +34,13 @@ impl RecentPackets {
         !self.beginnings.is_empty()
     }
 
-    /// Records a packet that is sent in these parts, if recording is on and the packet is long.
+    /// Records a packet that consists of these parts, if recording is on and the packet is long.
     pub(super) fn sent<'a>(
         &mut self,
         built: BuiltHeaders,
         parts: impl Iterator<Item = &'a [u8]> + Clone,
     ) {
-        // A raw socket gets the whole packet, whose IP header routers change.
+        // A raw socket gets the whole packet. Its IP header is not recorded, because routers change it.
         let (built, skipped) = match built {
             BuiltHeaders::Udp => (ipv6::HEADER_LEN + udp::HEADER_LEN, 0),
             BuiltHeaders::Ip => (0, ipv6::HEADER_LEN),
@@ -55,7 +56,7 @@ impl RecentPackets {
         self.next = (next + 1) % PACKETS_MAX;
     }
 
-    /// Returns whether the packet that a message quotes, from its IP header on, was recorded.
+    /// Returns whether the packet that an ICMP message quotes was recorded. `quoted` starts with the IP header.
     pub(super) fn has(&self, quoted: &[u8]) -> bool {
         let next_header = quoted.get(ipv6::field::NEXT_HEADER).unwrap_or_default();
         let is_udp = *next_header == [grosso_wire::ipv4::PROTOCOL_UDP];
@@ -72,11 +73,11 @@ impl Beginning {
     }
 }
 
-/// Maximum number of recorded packets: the packets of four superframes.
+/// Maximum number of recorded packets: enough for the packets of four superframes.
 const PACKETS_MAX: usize = 256;
-/// Number of recorded bytes per packet: the headers of an Ethernet frame with TCP, after the tunnel header.
+/// Number of recorded bytes per packet, enough for a tunnel header and the inner Ethernet, IP and TCP headers.
 const BEGINNING_BYTES: usize = 96;
-/// Minimum number of quoted bytes that prove anything: the headers of an IPv4 packet with UDP.
+/// Minimum number of quoted bytes that count as proof: the IP and UDP headers of an IPv4 packet.
 const PROOF_BYTES_MIN: usize = 28;
 
 #[cfg(test)]

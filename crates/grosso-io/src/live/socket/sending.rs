@@ -1,5 +1,4 @@
-//! Sending datagrams: a superframe as one message if the kernel segments it, other frames in
-//! batches.
+//! Sends datagrams. A superframe is sent as one message if the kernel can segment it; other frames are sent in batches.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +26,7 @@ use super::{
 };
 use crate::{live::tx_offload::reused, port::Transmitted};
 
-/// Queue of one socket, and scratch space for building messages.
+/// Queue of messages for one socket, with scratch space for building messages.
 #[derive(Debug)]
 pub(in crate::live) struct SocketSender {
     ports: Ports,
@@ -37,8 +36,8 @@ pub(in crate::live) struct SocketSender {
     suspects_segments: bool,
     queue: VecDeque<Message>,
     spare: Vec<Vec<u8>>,
-    /// The first slice of a superframe, and the headers of its packets, [`HEADER_BYTES_MAX`] bytes
-    /// each.
+    /// The first slice of a superframe, and the headers of its packets, with [`HEADER_BYTES_MAX`] bytes for the headers
+    /// of each packet.
     head: Vec<u8>,
     headers: Vec<u8>,
     groups: Vec<DatagramGroup>,
@@ -46,8 +45,8 @@ pub(in crate::live) struct SocketSender {
     slices: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
     parts: Vec<IoSlice<'static>>,
-    /// For each packet: the end of its payload slices in their list, the length of its headers, and
-    /// its own length without the outer headers.
+    /// For each packet: the index after its last payload slice, the length of its headers, and the length of the packet
+    /// without the outer headers.
     packets: Vec<(usize, usize, usize)>,
     recent: RecentPackets,
     sends_long: bool,
@@ -58,7 +57,7 @@ pub(in crate::live) struct SocketSender {
 struct Message {
     bytes: Vec<u8>,
     outer: Outer,
-    /// Length of each datagram but the last; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last; `None` for a single datagram.
     segment_bytes: Option<u16>,
 }
 
@@ -111,8 +110,8 @@ impl SocketSender {
         self.recent.has(quoted)
     }
 
-    /// Returns whether, since the last call, a packet was sent that routers cannot fragment and that is too long for
-    /// some paths.
+    /// Returns whether a packet that routers cannot fragment and that is too long for some paths was sent since the
+    /// last call.
     pub(in crate::live) fn take_sends_long(&mut self) -> bool {
         core::mem::take(&mut self.sends_long)
     }
@@ -166,7 +165,7 @@ impl SocketSender {
         if let Checksum::Partial { start, offset } = meta.checksum
             && let Some(start) = usize::from(start).checked_sub(outer.len)
         {
-            // A checksum that cannot be completed stays unchanged, and the receiver finds it wrong.
+            // If the checksum cannot be completed, it stays wrong, and the receiver drops the packet.
             let _ = checksum::complete(&mut bytes, start as u16, offset);
         }
         self.note(&outer, bytes.len());
@@ -174,7 +173,7 @@ impl SocketSender {
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
-    /// Sends the packets of a superframe, with the payload left in place. Returns `None` for a frame that cannot be
+    /// Sends the packets of a superframe without copying the payload. Returns `None` for a frame that cannot be
     /// segmented, which is not accepted.
     fn send_superframe(
         &mut self,
@@ -190,7 +189,7 @@ impl SocketSender {
         let mut head = core::mem::take(&mut self.head);
         let mut headers = core::mem::take(&mut self.headers);
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
-        // Slices that contain one packet each are copied as a whole.
+        // If each slice contains one packet, the slices are copied as a whole.
         let is_slice = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_slice { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (first, behind) = first.split_at(copied);
@@ -248,7 +247,7 @@ impl SocketSender {
         sent
     }
 
-    /// Groups packets into messages: packets of equal length, up to the kernel's limits.
+    /// Groups packets of equal length into messages, up to the kernel's limits.
     fn group<'a>(
         &mut self,
         headers: &'a [u8],
@@ -321,7 +320,7 @@ impl SocketSender {
         if sent == 0 && ErrorClass::of(&refused) == ErrorClass::Later {
             return Ok(Transmitted::NoRoom);
         }
-        // The rest is queued, and `flush` sends it or drops it with a counter.
+        // The remaining messages are queued; `flush` sends them, or drops and counts them.
         for group in self.groups.get(sent..).unwrap_or_default() {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
@@ -334,8 +333,8 @@ impl SocketSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped with a counter, and
-    /// does not stop the messages after it.
+    /// Sends queued messages. A message that the kernel refuses is split into datagrams, or dropped and counted; the
+    /// messages after it are still sent.
     pub(in crate::live) fn flush(
         &mut self,
         socket: &mut DatagramSocket,
@@ -393,8 +392,9 @@ impl SocketSender {
         let Some(message) = self.queue.pop_front() else { return Ok(()) };
         let datagrams = message.datagrams();
         let Message { bytes, outer, segment_bytes } = message;
-        // `EIO` means a device without checksums, `EINVAL` a kernel that accepts fewer datagrams or none (rule S22),
-        // and `EMSGSIZE` datagrams that need fragments. An interface that is down (`ENETDOWN`) may come up again.
+        // `EIO` means a device without checksums, `EINVAL` means a kernel that accepts fewer datagrams or none (rule
+        // S22), and `EMSGSIZE` means datagrams that need fragments. An interface that is down (`ENETDOWN`) may come up
+        // again.
         let suspects = matches!(class, ErrorClass::Malformed | ErrorClass::Unsupported)
             || is_device_failure(&error);
         let is_too_long = class == ErrorClass::TooLong;
@@ -424,7 +424,7 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether a datagram of `len` bytes can be added, if the parts then end at `end`.
+    /// Returns whether the group can take another datagram of `len` bytes, after which its parts would end at `end`.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

@@ -84,7 +84,7 @@ impl SocketStats {
         self.0[event as usize]
     }
 
-    /// Returns the number of datagrams that were longer than the link carries.
+    /// Returns the number of datagrams that were longer than the link MTU.
     pub(in crate::live) fn too_long(&self) -> u64 {
         self.events(SocketEvent::TransmitFragmented) + self.events(SocketEvent::TransmitTooLong)
     }

@@ -1,4 +1,4 @@
-//! Tests of the egress with a fake kernel, because the real one refuses too little (B31).
+//! Tests of the transmission with a fake kernel, because a real kernel accepts nearly every frame (B31).
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! UDP sockets as a port. The frames are the packets on the wire, from the IP header on.
+//! A port that uses UDP sockets. The frames are the packets on the wire, starting with the IP header.
 
 mod receiving;
 
@@ -30,37 +30,37 @@ use crate::{buffer::PortBuffer, delegate_port, notice::Notice, port::Port};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpOptions {
-    /// Address and port for receiving, also the source address of sent datagrams.
+    /// Address and port for receiving. The address is also the source address of sent datagrams.
     pub local: SocketAddr,
     /// Addresses of the remote endpoints. The smallest of their path MTUs applies.
     pub remotes: Vec<IpAddr>,
     /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
-    /// binds a free port of its part, preferably the first. If the range is only the receiving port, the receiving
-    /// socket sends.
+    /// binds a free port in its part of the range, preferably the first one. If the range is only the receiving port,
+    /// the receiving socket sends.
     pub source_ports: RangeInclusive<u16>,
     /// Maximum number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams of different sockets may be reordered.
     pub senders_max: usize,
-    /// Whether sent datagrams have a checksum, computed by the kernel.
+    /// Whether sent datagrams have a checksum, which the kernel computes.
     pub sends_checksum: bool,
-    /// Whether to receive datagrams without a checksum over IPv6. Over IPv4 they are always received.
+    /// Whether to receive datagrams without a checksum over IPv6. Over IPv4, such datagrams are always received.
     pub takes_no_checksum: bool,
-    /// Whether to drop datagrams without a checksum, so that the kernel has verified every received one.
+    /// Whether to drop datagrams without a checksum, so that the kernel has verified every received datagram.
     pub wants_checksum: bool,
-    /// TTL or hop limit of most frames.
+    /// TTL or hop limit that most frames have.
     pub hop_limit: u8,
     /// Flow label of all frames over IPv6; `None` lets the kernel derive it from the flow.
     pub flow_label: Option<u32>,
     /// Whether several ports receive at the same address and share the flows.
     pub shared: bool,
-    /// Size of each socket's send and receive buffer in bytes, limited to what the system permits.
+    /// Size of each socket's send and receive buffer in bytes. The system limits the size.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Notification that the route to a remote endpoint now uses another link.
+    /// Callback for the event that the route to a remote endpoint now uses another link.
     pub route_notice: Option<Notice>,
-    /// Whether the kernel segments superframes (`UDP_SEGMENT`), if it can.
+    /// Whether to let the kernel segment superframes if it can (`UDP_SEGMENT`).
     pub segmentation: bool,
-    /// Whether the kernel merges datagrams of a flow (`UDP_GRO`).
+    /// Whether to let the kernel merge datagrams of a flow (`UDP_GRO`).
     pub coalescing: bool,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -113,25 +113,25 @@ impl UdpOptions {
     }
 }
 
-/// A port on UDP sockets: one to receive, and several to send from different source ports, which the network uses to
-/// distinguish flows.
+/// A port that receives through one UDP socket and sends through several. Each sending socket has another source port,
+/// so that the network can distinguish flows.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header, which the kernel
-/// builds. The kernel uses destination, ports, traffic class, hop limit and DF of a transmitted frame; it chooses the
-/// identification, and without [`UdpOptions::flow_label`] also the flow label. The outer headers of a received frame
-/// have no UDP checksum, even if the datagram had one.
+/// builds. The kernel copies the destination, ports, traffic class, hop limit and DF bit of a transmitted frame. It
+/// chooses the identification and, without [`UdpOptions::flow_label`], also the flow label. The outer headers of a
+/// received frame have no UDP checksum, even if the datagram had one.
 ///
-/// Datagrams of a kernel on the same host may contain a superframe. A UDP superframe is reported as such; a TCP
-/// superframe is received as a long packet, because sockets do not report its segment size.
+/// A datagram that a kernel on the same host has sent may contain a superframe. A UDP superframe is reported as such; a
+/// TCP superframe is received as a long packet, because sockets do not report its segment size.
 ///
 /// The port accepts superframes with any inner headers, and partial checksums. Inner headers and checksums are computed
 /// here while the payload stays in place; the kernel copies it once, segments it into datagrams and computes the outer
-/// checksums (`UDP_SEGMENT`). Without outer checksums the kernel cannot segment, and the datagrams are sent as a batch.
-/// The port also switches to batches permanently, and counts that, once the kernel has rejected a superframe.
+/// checksums (`UDP_SEGMENT`). The kernel cannot segment datagrams without outer checksums, so these are sent as a
+/// batch. If the kernel rejects a superframe, the port counts this and permanently switches to batches.
 ///
-/// The MTU of the link decides which datagrams are too long; they are sent in fragments. Two sources can lower it: an
-/// ICMPv6 message that quotes a datagram of this port, and probing with echo requests (RFC 8899), when long ones are
-/// lost and short ones answered. Both require `CAP_NET_RAW`; without it the port follows the kernel's path MTU.
+/// Datagrams that exceed the MTU of the link are sent in fragments. This limit becomes lower in two cases: if an ICMPv6
+/// message quotes a datagram of this port, or if long echo requests are lost while short ones are answered (RFC 8899).
+/// Without `CAP_NET_RAW` the port can do neither check, and follows the kernel's path MTU.
 #[derive(Debug)]
 pub struct UdpPort {
     port: DatagramPort<UdpSockets>,
@@ -144,7 +144,7 @@ struct UdpSockets {
     /// Sending sockets; empty if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
-    /// Whether the kernel has verified the checksum of every received datagram.
+    /// Whether every received datagram has a checksum that the kernel has verified.
     is_verified: bool,
     receiving: UdpReceiver,
     /// The kernel's drop count at the last query.
@@ -155,16 +155,16 @@ impl UdpPort {
     /// Opens the sockets in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::open`].
+    /// Returns any error from [`DatagramSocketBuilder::open`].
     pub fn open(options: &UdpOptions) -> io::Result<Self> {
         let receiver = receiver(options).open()?;
         Self::new(receiver, options)
     }
 
-    /// Receives with a UDP socket that another program bound, for example a service manager.
+    /// Opens a port that receives through a UDP socket that another program, for example a service manager, has bound.
     ///
     /// # Errors
-    /// Errors from [`DatagramSocketBuilder::adopt`].
+    /// Returns any error from [`DatagramSocketBuilder::adopt`].
     pub fn adopt(file: std::os::fd::OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         Self::new(receiver(options).adopt(file)?, options)
     }
@@ -180,8 +180,7 @@ impl UdpPort {
             receiver,
             senders,
             source_ports: options.source_ports.clone(),
-            // Over IPv6 no datagram without a checksum is received unless requested (RFC 8200
-            // section 8.1).
+            // Over IPv6, datagrams without a checksum are received only if requested (RFC 8200 section 8.1).
             is_verified: options.wants_checksum || !local.is_ipv4() && !options.takes_no_checksum,
             receiving: UdpReceiver::new(options.ports),
             drops: 0,
@@ -192,7 +191,7 @@ impl UdpPort {
         Ok(Self { port })
     }
 
-    /// Returns the port's name for messages: `udp 192.0.2.1:4789`.
+    /// Returns the name of the port for messages, for example `udp 192.0.2.1:4789`.
     #[must_use]
     pub fn name(&self) -> &str {
         self.port.name()
@@ -204,8 +203,8 @@ impl UdpPort {
         self.port.sockets.receiver.local()
     }
 
-    /// Returns the visibility of the UDP checksum of received datagrams: [`OuterChecksum::VerifiedBelow`] if the kernel
-    /// drops datagrams without a checksum, and so has verified every one.
+    /// Returns the visibility of the UDP checksum of received datagrams: it is [`OuterChecksum::VerifiedBelow`] if the
+    /// kernel drops datagrams without a checksum and therefore has verified every received datagram.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
         let is_verified = self.port.sockets.is_verified;
@@ -266,7 +265,7 @@ impl Sockets for UdpSockets {
         self.receiver.as_fd()
     }
 
-    /// Returns the socket whose part of the range contains the source port.
+    /// Returns the index of the socket whose part of the port range contains the source port.
     fn index(&self, outer: &Outer) -> Option<usize> {
         let (first, last) = (*self.source_ports.start(), *self.source_ports.end());
         let width = usize::from(last.saturating_sub(first)) + 1;
@@ -300,7 +299,7 @@ fn receiver(options: &UdpOptions) -> DatagramSocketBuilder {
         .buffer_bytes(options.buffer_bytes)
 }
 
-/// Opens the sending sockets, each at a free port of its part of the range.
+/// Opens the sending sockets, and binds each to a free port in its part of the range.
 fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<DatagramSocket>> {
     let (first, last) = (*options.source_ports.start(), *options.source_ports.end());
     if (first, last) == (local.port(), local.port()) {
@@ -336,15 +335,17 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the offsets of the ports to try: the first port, and then the ports from a random one on. Each queue of a
-/// host has its own ports; queues that tried them in order would try all ports of the queues before them.
+/// Returns the offsets of the ports to try: the first port, and then all ports starting with a random one. The ports
+/// that other queues of this host have bound are not free; a queue that tried all ports in order would try each of
+/// those first.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;
     iter::once(share.start).chain(from..share.end).chain(share.start..from).take(TRIES_MAX)
 }
 
-/// Maximum number of sending sockets, and therefore the number of flows that the network can distinguish for certain.
+/// Maximum number of sending sockets. This is also the maximum number of flows that the network is certain to
+/// distinguish.
 pub const SOURCE_PORTS_MAX: usize = 16;
 /// Number of ports tried for a socket before giving up.
 const TRIES_MAX: usize = 64;

@@ -1,5 +1,4 @@
-//! Receiving datagrams: read in batches, split where the kernel merged several, with their headers
-//! rebuilt.
+//! Receives datagrams in batches, splits messages that the kernel merged, and rebuilds the headers.
 
 use std::io::{self, IoSliceMut};
 
@@ -12,13 +11,13 @@ use crate::{
     live::socket::{Arrived, Outer, SocketEvent, SocketStats},
 };
 
-/// Datagrams that were read but not passed on yet.
+/// Datagrams that have been read but not passed on.
 #[derive(Debug)]
 pub(super) struct UdpReceiver {
     /// Slots for the messages of one call.
     slots: Vec<u8>,
     received: Vec<ReceivedMessage>,
-    /// Index of the next message, and the number of its bytes already passed on.
+    /// Index of the next message, and the number of its bytes that have been passed on.
     message: usize,
     offset: usize,
     buffers: Buffers,
@@ -40,7 +39,7 @@ impl UdpReceiver {
         }
     }
 
-    /// Passes on at most `max` frames, and returns their number.
+    /// Passes at most `max` frames to `each`, and returns the number of frames.
     pub(super) fn receive(
         &mut self,
         socket: &mut DatagramSocket,
@@ -63,7 +62,7 @@ impl UdpReceiver {
         Ok(given)
     }
 
-    /// Returns whether datagrams that were read are not passed on yet.
+    /// Returns whether datagrams have been read but not passed on.
     pub(super) fn has_more(&self) -> bool {
         self.message < self.received.len()
     }
@@ -72,7 +71,7 @@ impl UdpReceiver {
         self.buffers.recycle(buffer);
     }
 
-    /// Reads messages into the slots; returns whether there were any.
+    /// Reads messages into the slots, and returns whether any arrived.
     fn read(&mut self, socket: &mut DatagramSocket, stats: &mut SocketStats) -> io::Result<bool> {
         let mut slots = self.slots.chunks_exact_mut(SLOT_BYTES);
         let mut parts: [[IoSliceMut<'_>; 1]; MESSAGES_MAX] = core::array::from_fn(|_| {
@@ -130,7 +129,7 @@ impl UdpReceiver {
 
     /// Returns the segmentation of a message of this length if it is one datagram that contains a UDP superframe, which
     /// a kernel on this host left for a device to segment. The kernel reports a segment size in this case too, as for
-    /// merged datagrams. But merged datagrams have separate inner lengths (B29).
+    /// merged datagrams, but merged datagrams each have their own inner length (B29).
     fn inside(&mut self, length: usize, arrived: &Arrived, bytes: u16) -> Option<Gso> {
         let headers = Outer::len_over(arrived.destination.is_ipv4());
         let start = self.message * SLOT_BYTES + HEADERS_MAX - headers;
@@ -145,11 +144,11 @@ impl UdpReceiver {
     }
 }
 
-/// Number of messages read in one call, each with up to a superframe of datagrams.
+/// Number of messages read in one call, each of which may contain as many datagrams as a superframe.
 const MESSAGES_MAX: usize = 16;
-/// Size of a slot in bytes: the headers, and more than the longest message, which is shorter than 64 KiB.
+/// Size of a slot in bytes. It suffices for the headers and the longest message, which is shorter than 64 KiB.
 const SLOT_BYTES: usize = HEADERS_MAX + (64 << 10);
 /// Length of the longest rebuilt headers in bytes.
 const HEADERS_MAX: usize = Outer::len_over(false);
-/// Initial size of a buffer in bytes, for datagrams of Ethernet's usual MTU; buffers grow.
+/// Initial size of a buffer in bytes, for datagrams of the usual Ethernet MTU. Buffers grow when necessary.
 const FRAME_BYTES: usize = 2048;

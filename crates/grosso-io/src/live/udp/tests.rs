@@ -33,7 +33,7 @@ impl Ends {
         Self { near, far }
     }
 
-    /// Returns a frame from the near to the far port: VXLAN, if the far port is configured for it.
+    /// Returns a frame from the near port to the far port. It is a VXLAN frame if the far port is configured for VXLAN.
     fn frame(&self, source_port: u16, payload: usize) -> Vec<u8> {
         let (near, far) = (self.near.local(), self.far.local());
         let outer = match (near.ip(), far.ip()) {
@@ -56,7 +56,7 @@ impl Ends {
         Ports::NONE.with(Kind::Vxlan, self.far.local().port())
     }
 
-    /// Returns all frames that have arrived, at least `count`.
+    /// Receives until at least `count` frames have arrived, and returns them.
     fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -134,8 +134,8 @@ fn a_superframe_is_two_messages_and_arrives_as_its_packets() {
     }
 }
 
-/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports its segment size
-/// like that of merged datagrams.
+/// Checks a datagram from a kernel on the same host that contains a UDP superframe: a socket reports the segment size
+/// of the superframe as if the datagram consisted of merged datagrams.
 #[test]
 fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() {
     for place in [0, 1] {
@@ -171,7 +171,7 @@ fn a_superframe_inside_a_datagram_arrives_as_one_and_merged_datagrams_as_many() 
     }
 }
 
-/// Returns whether anything was received.
+/// Receives frames and returns whether there were any.
 fn received_so_far(port: &mut UdpPort, each: &mut dyn FnMut(Frame<PortBuffer>)) -> bool {
     port.receive(0, 64, each).unwrap() > 0
 }
@@ -240,7 +240,7 @@ fn packets_go_by_the_batch_with_their_checksums_made_and_flows_keep_their_ports(
 #[test]
 fn a_message_that_the_kernel_does_not_cut_is_sent_as_its_datagrams_and_then_no_more_are_made() {
     let mut ends = Ends::new(0, |options| options.sends_checksum = false);
-    // The port is configured as if it did not know that the kernel cannot segment without a checksum.
+    // The port is configured to let the kernel segment datagrams without a checksum, which the kernel cannot do.
     let ports = ends.ports();
     ends.near.port.sending.iter_mut().for_each(|lane| *lane = SocketSender::new(ports, true));
     let meta = Meta { gso: Gso::every(1000), ..Meta::default() };

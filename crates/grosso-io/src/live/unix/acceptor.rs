@@ -1,4 +1,4 @@
-//! Connects two programs at a Unix socket: accepts a peer, or connects to one that listens.
+//! Connects a port to its peer through a Unix socket: accepts a connection, or connects to a listening peer.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use grosso_sys::{
 
 use super::{TRY_AGAIN_NS, UnixRole};
 
-/// Source of the peer's connection for a stream, which has one peer at a time.
+/// Origin of connections to the peer of a stream. A stream has one peer at a time.
 #[derive(Debug)]
 pub(in crate::live) struct Acceptor {
     origin: Origin,
@@ -21,7 +21,7 @@ pub(in crate::live) struct Acceptor {
     nobody: UnixSocket,
     /// Whether the peer may pass descriptors.
     passing: bool,
-    /// Earliest time of the next attempt to accept or connect, if attempts have to wait.
+    /// Earliest time of the next attempt to accept or connect; `None` if an attempt may be made at once.
     again_ns: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ enum Origin {
 }
 
 impl Acceptor {
-    /// Opens the socket at which the peer is awaited, without connecting. If `passing` is set, the peer may pass
+    /// Opens the socket, without waiting for the peer or connecting to it. If `passing` is set, the peer may pass
     /// descriptors.
     pub(in crate::live) fn open(
         address: UnixAddress,
@@ -51,19 +51,19 @@ impl Acceptor {
         Ok(Self { origin, nobody: UnixSocket::new(UnixKind::Datagram)?, passing, again_ns })
     }
 
-    /// Returns the peer's connection, if there is one and an attempt is due.
+    /// Returns a connection to the peer, if an attempt is due and succeeds.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] before the time of the next attempt; errors from `accept(2)`, `socket(2)` and
-    /// `connect(2)`.
+    /// Returns [`io::ErrorKind::WouldBlock`] before the time of the next attempt, or any error from `accept(2)`,
+    /// `socket(2)` or `connect(2)`.
     pub(in crate::live) fn connect(&mut self, now_ns: u64) -> io::Result<UnixSocket> {
         if self.again_ns.is_some_and(|again_ns| now_ns < again_ns) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
         if self.passing && closer::is_full() {
-            // The next peer could pass more descriptors that have to be closed, and it is unknown when the closing
-            // ends.
+            // Another peer could pass more descriptors that have to be closed. It is unknown how long closing the
+            // current ones takes.
             self.again_ns = again_ns;
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -86,7 +86,7 @@ impl Acceptor {
         }
     }
 
-    /// Returns the descriptor that signals a connecting peer, while one is accepted.
+    /// Returns the descriptor that becomes readable when a peer connects, if the port listens.
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),
@@ -99,7 +99,7 @@ impl Acceptor {
         self.nobody.as_fd()
     }
 
-    /// Returns the time of the next attempt, if no descriptor signals it.
+    /// Returns the time of the next attempt to connect, if no descriptor signals that it can succeed.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.again_ns
     }
@@ -113,7 +113,7 @@ fn stream(passing: bool) -> io::Result<UnixSocket> {
     }
 }
 
-/// Returns whether the connection failed because this system has no descriptors or no memory left.
+/// Returns whether connecting failed because this system has no descriptors or no memory left.
 pub(in crate::live) fn is_own_failure(error: &io::Error) -> bool {
     ErrorClass::of(error) == ErrorClass::Exhausted
 }
@@ -137,7 +137,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // A socket that does not listen fails, like a connection without a free descriptor.
+        // Accepting on a socket that does not listen fails, as it does if no descriptor is free.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -31,7 +31,7 @@ pub(super) struct DatagramEnd {
 /// The peer program.
 #[derive(Debug)]
 enum Other {
-    /// Unknown: the first program that sends becomes the peer.
+    /// The peer is not known: the first program that sends becomes the peer.
     Unknown,
     /// The program that sent first.
     Learned(Sender),
@@ -79,7 +79,7 @@ impl DatagramEnd {
                 buffers.put_back(buffer);
                 match ErrorClass::of(&error) {
                     ErrorClass::Later => Ok(None),
-                    // The peer disappeared while it had unread frames from this side.
+                    // The peer disappeared before it had read all frames from this port.
                     _ if is_absence(&error) => Ok(None),
                     _ => Err(error),
                 }
@@ -87,12 +87,13 @@ impl DatagramEnd {
         }
     }
 
-    /// Returns the descriptor that becomes ready for frames and for room.
+    /// Returns the descriptor that signals both frames and room.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Returns the time of the next check that the peer still exists: the kernel does not report when it ends.
+    /// Returns the time of the next check whether the peer still exists. The check is necessary because the kernel does
+    /// not report when a peer ends.
     pub(super) fn deadline(&self) -> Option<u64> {
         (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }
@@ -129,7 +130,7 @@ impl DatagramEnd {
         }
     }
 
-    /// Records that the peer is gone, and accepts others.
+    /// Records that the peer is gone, so that another program can become the peer.
     fn lose(&mut self) {
         if !self.is_met() {
             return;

@@ -1,4 +1,4 @@
-//! Unix sockets as a port: the network device of a VM, or of another program.
+//! Ports that use Unix sockets, for the network device of a VM or of another program.
 
 pub(super) mod acceptor;
 mod datagram;
@@ -41,14 +41,14 @@ use crate::{
 pub struct UnixOptions {
     /// Path of the socket.
     pub path: PathBuf,
-    /// Whether frames are sent in a [stream](crate::framing), or each in a datagram.
+    /// Whether frames are sent in a [stream](crate::framing), or each frame in a datagram.
     pub kind: UnixKind,
     /// Whether the port listens or connects.
     pub role: UnixRole,
-    /// Virtio header before every frame; both programs must be configured alike.
+    /// Virtio header before every frame. Both programs must use the same format.
     pub header: Option<Form>,
-    /// Offloads that the peer accepts, which it cannot report. Offloads that the header cannot express are ignored:
-    /// without a header, the peer gets packets with complete checksums only.
+    /// Offloads that the peer accepts; the protocol gives the peer no means to report them. Offloads that the header
+    /// cannot express are ignored. Without a header, the peer gets only packets with complete checksums.
     pub transmit: Features,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -57,22 +57,22 @@ pub struct UnixOptions {
 /// Role of the port in the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixRole {
-    /// The port listens: the peer connects, or sends the first datagram.
+    /// The port listens. The peer connects, or sends the first datagram.
     Listen {
         /// Permissions of the socket file.
         mode: u32,
     },
-    /// The port connects: the peer listens.
+    /// The port connects to a peer that listens.
     Connect {
-        /// Path of a socket for the peer's datagrams; not used for a stream.
+        /// Path of the socket to which the peer sends datagrams. It is not used for a stream.
         local: Option<PathBuf>,
-        /// Permissions of that socket's file.
+        /// Permissions of the file of the socket at `local`.
         mode: u32,
     },
 }
 
 impl UnixOptions {
-    /// Creates options for a listening stream socket at `path`, to which only the same user may connect. Frames have no
+    /// Creates options for a listening stream socket at `path`, to which only this user may connect. Frames have no
     /// virtio header.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -121,9 +121,9 @@ impl UnixPort {
     /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an invalid socket path, and for datagrams to connect without a local path;
-    /// [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; otherwise errors
-    /// of the system calls.
+    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path, and for datagrams to connect without a local
+    /// path; [`io::ErrorKind::AddrInUse`] if another program uses the socket, or the file is not a socket; otherwise
+    /// any error from the system calls.
     pub fn open(options: &UnixOptions) -> io::Result<Self> {
         let features = (possible(options.header) & options.transmit).active();
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);
@@ -142,7 +142,7 @@ impl UnixPort {
         })
     }
 
-    /// Returns the path of the socket after `unix:`.
+    /// Returns the path of the socket with the prefix `unix:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -164,7 +164,7 @@ impl UnixPort {
     }
 
     /// Returns whether to copy a frame into a batch. A system call for each short frame of a stream costs more than a
-    /// copy; a datagram needs a system call in any case.
+    /// copy; a datagram always needs a system call.
     fn is_batched(&self, slices: &[&[u8]]) -> bool {
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         matches!(self.end, AnyEnd::Stream(_)) && len <= COPIED_BYTES_MAX
@@ -283,8 +283,8 @@ fn possible(form: Option<Form>) -> Features {
     if form >= Form::Tunnel { plain | tunnels } else { plain }
 }
 
-/// Converts the result of connecting when the port is opened: a peer that is not running yet may start later, while
-/// other errors are permanent.
+/// Converts the result of the first attempt to connect. It is not an error if the peer is not running yet, because it
+/// may start later; other errors are permanent.
 pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| match ErrorClass::of(&error) {
         ErrorClass::Later => Ok(()),
@@ -295,13 +295,13 @@ pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
 
 /// Default permissions of a socket file: access for its owner only.
 pub const MODE: u32 = 0o600;
-/// Maximum number of packets in the frames of one call; the frame that reaches it is the last. A guest could declare
-/// that each superframe has 60000 packets, and the segments are queued for a port without room, so the limit is low.
+/// Number of packets after which a call returns no further frames. The limit is low because a guest could declare that
+/// each superframe has 60000 packets, all of which would be queued while the other port has no room.
 pub(super) const PACKETS_MAX: usize = 4096;
 /// Maximum frame length in bytes without the virtio header.
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;
-/// Socket buffer size in bytes for each direction, limited to what the system permits: a batch of packets, or a few
-/// superframes.
+/// Socket buffer size in bytes for each direction, unless the system's limit is lower. It suffices for a batch of
+/// packets or a few superframes.
 const SOCKET_BYTES: usize = 1 << 20;
 /// Interval in nanoseconds between attempts to reach a peer that is not running, cannot be connected or is silent.
 const TRY_AGAIN_NS: u64 = 100_000_000;

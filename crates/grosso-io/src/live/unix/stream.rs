@@ -1,4 +1,4 @@
-//! Frames after their lengths, in a stream between two programs.
+//! Frames in a stream between two programs, each preceded by its length.
 
 use std::{
     collections::VecDeque,
@@ -23,13 +23,13 @@ use crate::{
     live::tx_offload::{Queued, Wire, reused},
 };
 
-/// One endpoint of a stream. There is one peer at a time.
+/// One endpoint of a stream. It has one peer at a time.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Rest of a frame that the peer has received in part.
+    /// The rest of a frame of which the peer has received only a part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -54,8 +54,8 @@ impl StreamEnd {
         Ok(end)
     }
 
-    /// Returns the next complete frame: a buffer and its length. Returns `None` also when the peer disconnects, so that
-    /// a peer that reconnects repeatedly cannot monopolize the loop.
+    /// Returns the next complete frame: a buffer and its length. Returns `None` if there is none, and also when the
+    /// peer disconnects, so that a peer that reconnects repeatedly cannot monopolize the loop.
     pub(super) fn receive(
         &mut self,
         now_ns: u64,
@@ -103,12 +103,12 @@ impl StreamEnd {
         Ok(true)
     }
 
-    /// Returns the descriptor that signals frames, or a connecting peer.
+    /// Returns the descriptor that becomes readable when frames arrive or a peer connects.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.acceptor.descriptor(), AsFd::as_fd)
     }
 
-    /// Returns the descriptor that signals room.
+    /// Returns the descriptor that becomes writable when there is room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
         self.peer.as_ref().map_or_else(|| self.acceptor.nobody(), AsFd::as_fd)
     }
@@ -146,7 +146,7 @@ impl StreamEnd {
         *sent = 0;
     }
 
-    /// Writes as many bytes of a stream's frames as there is room for. Without a peer they are dropped.
+    /// Writes as many bytes of the frames as the stream has room for. If no peer is connected, the frames are dropped.
     fn write(&mut self, parts: &[IoSlice<'_>], frames: usize) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -163,7 +163,7 @@ impl StreamEnd {
         Ok(parts.iter().map(|part| part.len()).sum())
     }
 
-    /// Queues the bytes of a frame's parts that were not written.
+    /// Queues the bytes of a frame that were not written.
     fn keep(&mut self, parts: &[IoSlice<'_>], written: usize) {
         self.unsent.clear();
         self.sent = 0;

@@ -1,4 +1,4 @@
-//! The connection of a port to its peer: the socket, and the shared rings.
+//! The connection of a port to its peer, which consists of a socket and shared rings.
 
 use std::{
     io::{self, IoSlice},
@@ -27,7 +27,7 @@ use crate::live::{
     },
 };
 
-/// The peer, if connected, and the negotiated state.
+/// The connection to the peer, and the state negotiated with it.
 #[derive(Debug)]
 pub(super) struct VhostDevice {
     acceptor: Acceptor,
@@ -41,9 +41,9 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory that the peer has not been notified about.
     untold: usize,
-    /// Whether notifications of frames, or of room, are enabled, so that their descriptor may be ready.
+    /// For frames and for room: whether notifications are enabled, so that the descriptor may be ready.
     asked: [bool; 2],
-    /// Whether notifications of frames are enabled and no frame has arrived since.
+    /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,
     patience: Patience,
     flows: Flows,
@@ -57,7 +57,7 @@ struct VhostPeer {
 }
 
 impl VhostDevice {
-    /// Creates the endpoint of a port that offers or requests these features.
+    /// Opens the connection of a port. A device offers these features; a driver requests them.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let mut device = Self {
             acceptor: Acceptor::open(UnixAddress::new(&options.path)?, &options.role, true)?,
@@ -77,7 +77,8 @@ impl VhostDevice {
         Ok(device)
     }
 
-    /// Copies the next frame for the port, and returns its length including its header; `None` if there is no frame.
+    /// Copies the next frame from the shared memory, and returns its length including its header; `None` if there is no
+    /// frame.
     ///
     /// # Errors
     /// Returns the fault of a skipped entry.
@@ -95,7 +96,8 @@ impl VhostDevice {
         self.role.turn();
     }
 
-    /// Enables notifications of frames, unless another poll is worthwhile. Returns whether notifications are enabled.
+    /// Prepares to sleep: enables notifications of frames, unless polling again is worthwhile. Returns whether
+    /// notifications are enabled.
     pub(super) fn rests(&mut self) -> bool {
         let way = self.role.incoming();
         if self.role.has_ring(way) && self.patience.looks_again(self.will_be_told) {
@@ -106,7 +108,7 @@ impl VhostDevice {
         true
     }
 
-    /// Returns whether to poll for frames again before sleeping, because notifications are disabled.
+    /// Returns whether the caller must poll for frames again before sleeping, because notifications are disabled.
     pub(super) fn looks_again(&self) -> bool {
         !self.will_be_told && self.role.has_ring(self.role.incoming())
     }
@@ -190,7 +192,7 @@ impl VhostDevice {
         meets.into_iter().chain(short).min()
     }
 
-    /// Enables notifications of an empty ring; returns whether it has entries now.
+    /// Enables notifications for an empty ring, and returns whether entries have been added in the meantime.
     fn ask(&mut self, way: Way) -> bool {
         let Self { role, asked, .. } = self;
         // The descriptor is cleared once per sleep, not each time that the ring is empty.
@@ -202,8 +204,8 @@ impl VhostDevice {
         has_more == Some(true)
     }
 
-    /// Makes a frame wait for more buffers, or drops it if there have been too few for a long time: the driver may have
-    /// no more.
+    /// Makes a frame wait for more buffers. If there have been too few for a long time, drops the frame, because the
+    /// driver may have no more buffers.
     fn wait_for_room(&mut self) -> io::Result<()> {
         let is_short = self.role.is_short();
         self.short_since = is_short.then(|| self.short_since.unwrap_or(self.now_ns));
@@ -258,14 +260,14 @@ enum Ended {
 }
 
 impl Ended {
-    /// Returns the event to count; `None` if the peer disconnected by itself.
+    /// Returns the event to count; `None` if the peer closed the connection.
     fn event(&self) -> Option<VhostEvent> {
         match self {
             Self::Refused(Refused::Message) => Some(VhostEvent::PeerCutOff),
             Self::Refused(Refused::System) => Some(VhostEvent::SetUpFailed),
             Self::Socket(error) => match error.kind() {
                 io::ErrorKind::UnexpectedEof => None,
-                // The peer sent an invalid message, or reads no messages.
+                // The peer sent an invalid message, or it does not read the messages sent to it.
                 io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock => {
                     Some(VhostEvent::PeerCutOff)
                 }
@@ -277,7 +279,7 @@ impl Ended {
 }
 
 impl VhostPeer {
-    /// Handles a message and answers it; returns whether there was one.
+    /// Handles a message and answers it. Returns whether a message had arrived.
     fn serve(&mut self, role: &mut VhostRole) -> Result<bool, Ended> {
         let message = self.inbox.next(&self.socket).map_err(Ended::Socket)?;
         let Some(message) = message else { return Ok(false) };
@@ -289,7 +291,7 @@ impl VhostPeer {
     fn send(&self, letter: &Letter) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = letter.files.iter().map(AsFd::as_fd).collect();
         let sent = self.socket.send_passing(&letter.bytes, &files)?;
-        // A message this short fits, unless the peer reads nothing.
+        // There is room for such a short message, unless the peer does not read its messages.
         if sent < letter.bytes.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
@@ -339,17 +341,17 @@ impl Wire for VhostDevice {
     }
 }
 
-/// Polling of an empty ring before notifications are enabled.
+/// Decides how often an empty ring is polled before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
 /// CPU and soon has more entries. If the peer shares this CPU, every poll is wasted. Therefore, some sleeps are delayed
-/// as a trial, and the others only while such delays help.
+/// by polls as a trial. The other sleeps are delayed only while the trials are successful.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Number of polls to make, and number of polls made.
+    /// Number of polls to make before a sleep, and number of polls made so far.
     looks: u16,
     made: u16,
-    /// Sleeps so far, modulo 2^16.
+    /// Number of sleeps so far, modulo 2^16.
     sleeps: u16,
 }
 
@@ -378,9 +380,10 @@ impl Patience {
     }
 }
 
-/// Maximum number of polls of an empty ring: about 20 microseconds of a path, in which a running driver sends a batch.
+/// Maximum number of polls of an empty ring. They take about 20 microseconds, in which a running driver can send a
+/// batch.
 const LOOKS_MAX: u16 = 128;
-/// Interval between trials: one of this many sleeps is delayed as a trial.
+/// Number of sleeps per trial: one sleep out of this many is delayed as a trial.
 const SLEEPS_OF_A_TRIAL: u16 = 16;
 /// `EMSGSIZE` on Linux.
 const EMSGSIZE: i32 = 90;
@@ -388,14 +391,13 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: the descriptors of the longest ring plus the descriptors of a
-/// frame.
+/// Maximum number of descriptors read for one frame: those of the longest ring, plus those of a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
-/// Time in nanoseconds that a frame waits for more buffers while some are available: much longer than a running driver
-/// needs.
+/// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
+/// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Maximum number of times that more entries are found for one frame while waiting for the driver. By then, an honest
-/// driver that adds entries one by one has added the maximum for a frame.
+/// Maximum number of times that a frame can go on waiting because the driver has added entries. Even if an honest
+/// driver adds entries one by one, there are then enough for the longest frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNTOLD_MAX: usize = 32;
@@ -404,7 +406,7 @@ const UNTOLD_MAX: usize = 32;
 mod tests {
     use super::{LOOKS_MAX, Patience, SLEEPS_OF_A_TRIAL};
 
-    /// Returns the number of polls before a sleep.
+    /// Counts the polls before a sleep.
     fn looks(patience: &mut Patience) -> u16 {
         (0..).take_while(|_| patience.looks_again(false)).count() as u16
     }

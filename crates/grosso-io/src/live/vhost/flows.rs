@@ -1,14 +1,14 @@
-//! Choice of the queue pair for a frame: all frames of a flow use one pair, so that they are not reordered.
+//! Selects the queue pair for a frame. All frames of a flow use the same pair, so that they are not reordered.
 
 use std::io::IoSlice;
 
 use grosso::{Meta, steering::Steering};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-/// Flows of frames, determined by their headers.
+/// Maps the flow of a frame, which its headers determine, to a queue pair.
 ///
-/// No state is kept per flow. The hash that a device reports may differ between directions and types of packets, so it
-/// is not requested.
+/// No state is kept per flow. The hash that a device can report is not used, because it may differ between the
+/// directions of a flow and between types of packets.
 #[derive(Debug)]
 pub(super) struct Flows {
     ports: Ports,
@@ -43,5 +43,5 @@ impl Flows {
     }
 }
 
-/// Number of bytes of a frame that contain its headers, including those inside a tunnel.
+/// Number of bytes of a frame that contain its headers, including headers inside a tunnel.
 const HEADERS_BYTES: usize = 256;

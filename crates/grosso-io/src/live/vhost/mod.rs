@@ -1,4 +1,4 @@
-//! The network device of a VM as a port, or the driver of one: a back end of vhost-user, or a front end.
+//! Ports that are the network device of a VM (a vhost-user back end), or the driver of such a device (a front end).
 
 mod device;
 mod flows;
@@ -34,26 +34,27 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VhostOptions {
-    /// Path of the socket.
+    /// Path of the socket file.
     pub path: PathBuf,
-    /// Whether the port listens or connects. The path for datagrams is ignored.
+    /// Whether the port listens or connects. The path of the socket for datagrams is ignored.
     pub role: UnixRole,
     /// Role of the port: the device of a virtual machine (back end), or the driver of a device that another program
     /// implements, for example a switch (front end).
     pub side: VhostSide,
-    /// Offloads in both directions. A back end offers them to the guest; a front end uses those that the device
+    /// Offloads in both directions. A back end offers them to the guest; a front end uses the ones that the device
     /// supports.
     pub features: Features,
-    /// Maximum size in bytes of the memory that a front end may share, if the port is a device. A guest that names
-    /// untouched pages makes this process grow by at most this amount. The default is [`MAPPED_BYTES_MAX`].
+    /// If the port is a device, maximum size in bytes of the memory that the front end may share. A guest that refers
+    /// to pages that were never used makes this process grow by at most this amount. The default is
+    /// [`MAPPED_BYTES_MAX`].
     pub memory_bytes_max: u64,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
 }
 
 impl VhostOptions {
-    /// Creates options for a listening socket at `path`, to which only the same user may connect. The port is a device
-    /// that offers all features to its guest.
+    /// Creates options for a listening socket at `path`, to which only this user may connect. The port is a device that
+    /// offers all features to its guest.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -69,20 +70,20 @@ impl VhostOptions {
 
 /// A vhost-user port: the device of a VM, or the driver of a device. Frames start with an Ethernet header.
 ///
-/// Every frame is copied once per direction, out of the shared memory or into it. While no peer is connected, or its
-/// rings are not started, frames are dropped and counted. A peer may connect and disconnect at any time. Until features
-/// are negotiated, the port reports those that it may have.
+/// Every frame is copied once per direction, out of the shared memory or into it. Frames are dropped and counted while
+/// no peer is connected or the rings of the peer are not started. A peer may connect and disconnect at any time. Until
+/// features are negotiated, the port reports the maximum features.
 #[derive(Debug)]
 pub struct VhostPort {
     name: String,
     vhost: VhostDevice,
     side: VhostSide,
-    /// Maximum features of the port's frames, which apply until others are negotiated.
+    /// Maximum features of the port's frames, which apply until features are negotiated.
     possible: Features,
     device: Device,
     receiver: FrameReceiver,
     tx_offload: TxOffload,
-    /// Calls since the last check for messages.
+    /// Number of calls since messages were last checked.
     calls: u32,
     chosen: Option<u64>,
 }
@@ -91,8 +92,8 @@ impl VhostPort {
     /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an invalid socket path; [`io::ErrorKind::AddrInUse`] if another program uses
-    /// the socket, or the file is not a socket; otherwise errors from the system calls.
+    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path; [`io::ErrorKind::AddrInUse`] if another
+    /// program uses the socket, or the file is not a socket; otherwise any error from the system calls.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let wanted = (options.features | Features::SCATTER_GATHER).active();
         let offered = offered_bits(wanted, options.side);
@@ -116,7 +117,7 @@ impl VhostPort {
         })
     }
 
-    /// Returns the path of the socket after `vhost-user:`.
+    /// Returns the path of the socket with the prefix `vhost-user:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -134,7 +135,7 @@ impl VhostPort {
         &self.vhost.stats
     }
 
-    /// Handles messages, and applies their changes. Returns whether there were any.
+    /// Handles messages, and applies the changes that they request. Returns whether anything may have changed.
     fn serve(&mut self) -> bool {
         self.calls = 0;
         if !self.vhost.serve() {
@@ -263,7 +264,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port, and the virtio feature bits for both directions: to and from the guest.
+/// Features of the port, each with the virtio feature bits for frames to the guest and for frames from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
@@ -271,7 +272,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// Returns the bits that a guest is offered for these features, or that are requested from a device.
+/// Returns the feature bits that are offered to a guest, or requested from a device, for these features.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
@@ -287,7 +288,7 @@ fn offered_bits(features: Features, side: VhostSide) -> u64 {
     offered
 }
 
-/// Returns the features of frames that the port may send with these negotiated features.
+/// Returns the features that frames from the port may use with these negotiated feature bits.
 fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
     let of_side = |to_guest, from_guest| match side {
@@ -309,5 +310,5 @@ fn device_features(chosen: u64, side: VhostSide) -> Features {
     features.active()
 }
 
-/// Number of calls with frames after which messages are checked too.
+/// Number of calls after which messages are checked even if there are frames.
 const CALLS_MAX: u32 = 64;

@@ -1,4 +1,4 @@
-//! The two roles of a port: the device, which uses a guest's rings, and the driver, which has its own.
+//! The two roles of a port: the device, which uses the rings of a guest, and the driver, which has rings of its own.
 
 use std::{
     io::{self, IoSlice},
@@ -21,7 +21,7 @@ pub(super) enum VhostRole {
     Driver(FrontEnd),
 }
 
-/// Evaluates an expression for either role.
+/// Evaluates an expression for the role, whichever it is.
 macro_rules! with {
     ($self:expr, $side:ident => $result:expr) => {
         match $self {
@@ -43,7 +43,8 @@ macro_rules! asked {
 }
 
 impl VhostRole {
-    /// Creates a role that offers or requests these features. A device maps at most `memory_bytes_max` bytes.
+    /// Creates a role. A device offers these features; a driver requests them. A device maps at most `memory_bytes_max`
+    /// bytes.
     pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
             Side::Device => {
@@ -79,8 +80,8 @@ impl VhostRole {
         }
     }
 
-    /// Copies the next frame for the port from the current ring, or from the next ring that has one; returns `None` if
-    /// there is none.
+    /// Copies the next frame for the port from the current ring or, if that is empty, from the next ring with a frame.
+    /// Returns `None` if there is no frame.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let way = self.incoming();
         for _ in 1..self.pairs() {
@@ -97,14 +98,14 @@ impl VhostRole {
         with!(self, side => side.ring(way).map_or(Ok(None), |ring| ring.receive(into)))
     }
 
-    /// Starts the next search for received frames at the ring of the next pair.
+    /// Makes the next search for received frames start at the ring of the next pair.
     pub(super) fn turn(&mut self) {
         if let Self::Device(back) = self {
             back.turn(Way::FromGuest);
         }
     }
 
-    /// Returns the number of queue pairs, including unused ones.
+    /// Returns the number of queue pairs, including pairs that are not in use.
     pub(super) fn pairs(&self) -> usize {
         match self {
             Self::Device(back) => back.pairs(),
@@ -119,7 +120,8 @@ impl VhostRole {
         }
     }
 
-    /// Copies a frame of the port into the selected ring. Also returns the number of descriptors read for it.
+    /// Copies a frame of the port into the selected ring. Returns the result, and the number of descriptors read for
+    /// the frame.
     pub(super) fn send(&mut self, frame: &[IoSlice<'_>], header_bytes: usize) -> (Sent, usize) {
         match self {
             Self::Device(back) => {
@@ -136,7 +138,7 @@ impl VhostRole {
     }
 
     /// Enables notifications of frames in every ring, or of room in the selected ring. Returns whether there are
-    /// entries now; `None` without a ring.
+    /// entries now, or `None` if there is no ring.
     pub(super) fn ask(&mut self, way: Way) -> Option<bool> {
         let is_for_frames = way == self.incoming();
         with!(self, side => {
@@ -172,7 +174,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the reason why a memory table was refused since the last call.
+    /// Returns the reason if a memory table was refused since the last call.
     pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
         match self {
             Self::Device(back) => back.refused_memory(),
@@ -223,7 +225,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns whether the peer must reconnect before the port can continue.
+    /// Returns whether the connection is unusable until the peer reconnects.
     pub(super) fn is_broken(&self) -> bool {
         match self {
             Self::Device(back) => back.has_lost_memory(),

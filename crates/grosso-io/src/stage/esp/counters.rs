@@ -14,19 +14,19 @@ pub struct EspStageStats {
     pub encrypted: EspStats,
     /// Counters of decrypted packets.
     pub decrypted: EspStats,
-    /// Frames sent unencrypted.
+    /// Number of frames sent unencrypted.
     pub sent_clear: u64,
-    /// Unencrypted frames received and accepted.
+    /// Number of unencrypted frames received and accepted.
     pub received_clear: u64,
-    /// Frames not sent because the sequence number file could not be written in time.
+    /// Number of frames not sent because the sequence number file could not be written in time.
     pub unreserved: u64,
-    /// Frames decrypted and dropped because the sequence number file could not be written in time.
+    /// Number of frames decrypted and then dropped because the sequence number file could not be written in time.
     pub in_unreserved: u64,
-    /// Frames not sent because they were already encrypted here, or are fragments of such frames.
+    /// Number of frames not sent because they had already been encrypted here, or were fragments of such frames.
     pub looped: u64,
-    /// Frames not sent, by reason.
+    /// Number of frames not sent, by reason.
     pub out_dropped: Drops,
-    /// Frames received and dropped, by reason.
+    /// Number of frames received and dropped, by reason.
     pub in_dropped: Drops,
 }
 
@@ -41,13 +41,13 @@ impl Default for Drops {
 }
 
 impl Drops {
-    /// Returns the number of frames dropped for this reason.
+    /// Returns the number of frames dropped for a reason.
     #[must_use]
     pub const fn of(&self, reason: Refusal) -> u64 {
         self.0[reason.index()]
     }
 
-    /// Returns the number of frames dropped.
+    /// Returns the total number of frames dropped.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -109,8 +109,8 @@ static DROPS: LazyLock<[Vec<(PortCounter, Refusal)>; 2]> = LazyLock::new(|| {
         let reasons = Refusal::ALL.iter().copied().filter(|reason| happens(*reason));
         reasons.map(|reason| (counter(reason), reason)).collect()
     };
-    // The list starts with the reasons of both directions, followed by the reasons for packets to encrypt, and then the
-    // others.
+    // The list starts with the reasons that apply to both directions. These are followed by the reasons that apply to
+    // packets to encrypt, and then by the reasons that apply to packets to decrypt.
     let out =
         |reason: Refusal| reason <= Refusal::SequenceExhausted || reason == Refusal::Selectors;
     [

@@ -15,8 +15,8 @@ pub enum Level {
     /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
     #[default]
     Required,
-    /// Unencrypted frames are received as well, and frames without an IP packet pass in both directions. An IP packet
-    /// that cannot be encrypted is still dropped.
+    /// Unencrypted frames are received too, and frames without an IP packet pass in both directions. An IP packet that
+    /// cannot be encrypted is still dropped.
     Use,
 }
 
@@ -28,21 +28,21 @@ pub struct EspOptions {
     pub outbound: SecurityAssociation,
     /// Association for received packets.
     pub inbound: SecurityAssociation,
-    /// Recorder of the sequence numbers. `None` starts with the first number, so use it only for keys that no other
-    /// stage has used or will use.
+    /// Recorder of the sequence numbers. With `None`, the numbers start with the first one, so use this only for keys
+    /// that no other stage has used or will use.
     pub sequences: Option<SequenceRecorder>,
     /// Treatment of unencrypted frames.
     pub level: Level,
     /// UDP ports that identify tunnels inside encrypted packets.
     pub ports: Ports,
-    /// Random number, new after each start, that is combined with the sequence numbers into initialization vectors; see
-    /// [`Encryptor::new`](grosso::tunnel::esp::Encryptor::new).
+    /// Random number, chosen anew at each start, which is combined with the sequence numbers to form initialization
+    /// vectors; see [`Encryptor::new`](grosso::tunnel::esp::Encryptor::new).
     pub vector_salt: u64,
     /// Lock files that stay open as long as the keys are used.
     pub claims: Vec<File>,
-    /// Notification of the first packet that was encrypted here and returns to be encrypted again.
+    /// Callback for the first packet that was encrypted here and arrives here again to be encrypted.
     pub loop_notice: Option<Notice>,
-    /// Callback when sequence numbers become scarce, and when none are left.
+    /// Callback for the events that sequence numbers become scarce and that none are left.
     pub scarcity: Option<ScarcityNotice>,
 }
 
@@ -51,7 +51,7 @@ pub struct EspOptions {
 pub enum Scarcity {
     /// At least 90 % of the numbers are used.
     Scarce,
-    /// All numbers are used: nothing more can be sent with these keys.
+    /// All numbers are used, so nothing more can be sent with these keys.
     Exhausted,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for ScarcityNotice {
 }
 
 impl EspOptions {
-    /// Creates options for associations with new keys that receive no unencrypted frames.
+    /// Creates options for associations with new keys. Unencrypted frames are not received.
     #[must_use]
     pub const fn new(
         outbound: SecurityAssociation,

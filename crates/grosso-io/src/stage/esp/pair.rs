@@ -16,14 +16,14 @@ pub(super) struct Pair {
     pub(super) encryptor: Encryptor,
     pub(super) decryptor: Decryptor,
     pub(super) recorder: Option<SequenceRecorder>,
-    /// Whether the receiver has a replay window.
+    /// Whether the association for received packets has a replay window.
     has_window: bool,
     /// Number of packets that arrived since the file last contained exactly the received numbers.
     unsettled: u64,
-    /// Maximum number of packets that have arrived during one request to the recorder.
+    /// Maximum number of packets that have arrived while one request to the recorder was pending.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
-    /// State that was last reported.
+    /// State of the sequence numbers that was last reported.
     reported: Option<Scarcity>,
     _claims: Vec<File>,
 }
@@ -49,7 +49,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Reports that sequence numbers to send are scarce or used up, once.
+    /// Reports once that sequence numbers for sending are scarce, and once that they are used up.
     #[cold]
     pub(super) fn look_for_scarcity(&mut self) {
         let left = self.encryptor.sequences_left();
@@ -67,8 +67,8 @@ impl Pair {
         }
     }
 
-    /// Returns whether a genuine packet may be delivered: once the file records its number as received, so that it is
-    /// not accepted again after a crash.
+    /// Returns whether an authenticated packet may be delivered. It may be delivered once the file records its number
+    /// as received, so that the packet is not accepted again after a crash.
     #[inline]
     pub(super) fn admits(&self, sequence: u64) -> bool {
         let Some(recorder) = self.recorder.as_ref().filter(|_| self.has_window) else {
@@ -77,10 +77,11 @@ impl Pair {
         sequence <= recorder.recorded().received
     }
 
-    /// Requests that the numbers of received packets are recorded. If that takes time, further numbers are recorded
-    /// ahead, so that a steady stream does not wait: a multiple of the packets that arrive in that time, or as many as
-    /// have arrived so far, up to the default number. After a crash, the numbers recorded ahead are rejected and must
-    /// be retransmitted, so only a few are recorded for a quiet peer.
+    /// Requests that the numbers of received packets are recorded. If recording takes time, further numbers are
+    /// recorded ahead of their packets, so that a steady stream does not have to wait. Their number is a multiple of
+    /// the number of packets that arrive during a request, or the number of packets that have arrived so far, up to the
+    /// default. After a crash, packets with the numbers recorded ahead are rejected and their content must be
+    /// retransmitted, so only a few are recorded for a quiet peer.
     pub(super) fn record_received(&mut self, came: usize, held: usize) -> RecordState {
         self.unsettled += came as u64;
         let Some(recorder) = self.recorder.as_mut().filter(|_| self.has_window) else {
@@ -101,7 +102,7 @@ impl Pair {
         recorder.ask(Numbers { sent, received })
     }
 
-    /// Returns whether more numbers are recorded as received than have arrived, and this can be corrected now.
+    /// Returns whether more numbers are recorded as received than have arrived, and whether this can be corrected now.
     pub(super) fn is_ahead(&self) -> bool {
         let recorder = self.recorder.as_ref().filter(|_| self.has_window);
         recorder.is_some_and(|recorder| {
@@ -109,8 +110,8 @@ impl Pair {
         })
     }
 
-    /// Records exactly the received numbers, because no further packet arrived: after a crash a quiet peer must not
-    /// lose packets whose numbers were only reserved.
+    /// Records exactly the received numbers, because no further packet has arrived. Otherwise a quiet peer would lose
+    /// packets after a crash, because their numbers were recorded ahead.
     pub(super) fn settle(&mut self) {
         (self.unsettled, self.came_meanwhile) = (0, 0);
         let received = self.decryptor.last_sequence();
@@ -121,7 +122,7 @@ impl Pair {
         }
     }
 
-    /// Returns whether `packets` sequence numbers may be used, which requires that the file records them as used.
+    /// Returns whether `packets` sequence numbers may be used, which is the case once the file records them as used.
     pub(super) fn reserve(&mut self, packets: u32) -> bool {
         let Some(recorder) = &mut self.recorder else { return true };
         let last = self.encryptor.last_sequence().saturating_add(packets.into());
@@ -148,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Records the exact numbers, which frees reserved numbers that were not used.
+/// Records the exact numbers, so that reserved numbers that were not used can be used later.
 impl Drop for Pair {
     fn drop(&mut self) {
         let numbers = Numbers {
@@ -161,8 +162,9 @@ impl Drop for Pair {
     }
 }
 
-/// Default number of sequence numbers that are recorded as received ahead of their packets, if few packets arrive
+/// Default maximum of the sequence numbers that are recorded as received ahead of their packets, if few packets arrive
 /// during a request.
 const AHEAD_USUAL: u64 = 64;
-/// Maximum number of packets that are assumed to arrive during a request; 16 times as many numbers are recorded ahead.
+/// Maximum number of packets that are assumed to arrive during a request. The number of sequence numbers recorded ahead
+/// is 16 times as high.
 const AHEAD_MAX: u64 = HELD_MAX as u64;

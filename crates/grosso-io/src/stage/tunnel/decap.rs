@@ -14,7 +14,7 @@ use grosso_wire::{Kind, LinkType, Stack, dissect_into, ethernet};
 use super::{TunnelOptions, TunnelStageStats, forwarding::Unlearnable, peers::Peers};
 use crate::buffer::{PortBuffer, Spare};
 
-/// Decapsulation of the frames of a port.
+/// Decapsulates the frames of a port.
 #[derive(Debug)]
 pub(super) struct Decap {
     /// Link type of the outer frames.
@@ -23,12 +23,12 @@ pub(super) struct Decap {
     address: Option<[u8; 6]>,
     stack: Stack,
     pub(super) spare: Spare,
-    /// Buffers to return to the port after its current call.
+    /// Buffers to return to the port after its current call has returned.
     pub(super) returned: Vec<PortBuffer>,
     pub(super) stats: TunnelStageStats,
 }
 
-/// Reason that a received frame is dropped.
+/// Reason why a received frame is dropped.
 enum Dropped {
     Refused(Refusal),
     NotAdmitted(NotAdmitted),
@@ -53,9 +53,9 @@ impl Decap {
         }
     }
 
-    /// Decapsulates a frame, and passes on the inner packet unless it is dropped. A superframe of the tunnel's
-    /// datagrams contains several packets (B29): it is segmented, and each is decapsulated. `mtu` is the length of the
-    /// longest packet that the tunnel carries, if known.
+    /// Decapsulates a frame, and passes on the inner packet unless it is dropped. A superframe made of several outer
+    /// datagrams (B29) is segmented, and each datagram is decapsulated. `mtu` is the length of the longest packet that
+    /// the tunnel carries, if it is known.
     pub(super) fn take(
         &mut self,
         frame: Frame<PortBuffer>,
@@ -84,7 +84,7 @@ impl Decap {
         }
     }
 
-    /// Decapsulates the packets of a superframe one by one; false if it cannot be segmented.
+    /// Decapsulates the packets of a superframe one by one. Returns false if the superframe cannot be segmented.
     fn take_cut(
         &mut self,
         frame: &[u8],
@@ -120,8 +120,8 @@ impl Decap {
         }
     }
 
-    /// Returns the segmentation of a TCP superframe whose segmentation and checksum a kernel on this host left for a
-    /// nonexistent device. Sockets do not report the segment size; a superframe that exceeds the tunnel's MTU is
+    /// Returns the segmentation of a TCP superframe that a kernel on this host left for a device to segment, although
+    /// no device did so. Sockets do not report the segment size; a superframe that exceeds the tunnel's MTU is
     /// segmented to that MTU.
     fn left_whole(&self, frame: &[u8], plan: &Decapsulation, mtu: Option<usize>) -> Option<Gso> {
         if !plan.details.left_open || plan.meta.gso.is_some() {
@@ -136,7 +136,7 @@ impl Decap {
         Gso::every(size).filter(|_| transport.kind == Kind::Tcp && is_long)
     }
 
-    /// Decapsulates the packet, in place unless the packet must be changed.
+    /// Decapsulates a packet. The packet stays in its buffer, unless it must be changed.
     fn open(&mut self, buffer: PortBuffer, plan: &Decapsulation) -> Frame<PortBuffer> {
         self.stats.taken_out.count(&Ok(*plan));
         self.stats.left_open += u64::from(plan.details.left_open);
@@ -162,12 +162,12 @@ impl Decap {
         }
     }
 
-    /// Keeps a buffer that was created here, and returns any other to the port after its current call.
+    /// Keeps a buffer that was created here. Any other buffer returns to the port after its current call has returned.
     fn give_back(&mut self, buffer: PortBuffer) {
         self.returned.extend(self.spare.give(buffer));
     }
 
-    /// Plans the decapsulation of a frame, if it came through this tunnel.
+    /// Plans the decapsulation of a frame if the frame came through this tunnel.
     fn plan(
         &mut self,
         frame: &[u8],
@@ -190,6 +190,6 @@ impl Decap {
     }
 }
 
-/// Maximum number of datagrams of a superframe that is segmented, because all of them are stored until they are
-/// received. This is the maximum that Linux sends at once (`UDP_MAX_SEGMENTS` since 6.10).
+/// Maximum number of datagrams in a superframe that is segmented. The number is limited because all datagrams are
+/// stored until the caller receives them. Linux sends at most this many at once (`UDP_MAX_SEGMENTS` since 6.10).
 const DATAGRAMS_MAX: u32 = 128;

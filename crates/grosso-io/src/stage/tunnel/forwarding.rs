@@ -1,5 +1,5 @@
-//! Forwarding table of a tunnel with several remote endpoints: learned or configured Ethernet addresses, and the
-//! endpoint of each.
+//! Forwarding table of a tunnel with several remote endpoints. It contains learned and configured Ethernet addresses,
+//! and the endpoint for each address.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,8 +8,8 @@ use std::{
 
 use grosso_wire::ethernet;
 
-/// Remote endpoints of a tunnel that carries Ethernet, besides [`Endpoint::remote`](grosso::tunnel::Endpoint::remote),
-/// and the Ethernet addresses behind them.
+/// Further remote endpoints of a tunnel that carries Ethernet, in addition to
+/// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses that can be reached through them.
 ///
 /// A frame is sent to the endpoint behind which its destination is located. If that endpoint is unknown, or the
 /// destination is a group address, the frame is sent to all endpoints. Frames received from one endpoint are not
@@ -17,21 +17,21 @@ use grosso_wire::ethernet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
-    /// Further endpoints, at most [`REMOTES_MAX`] including the endpoint's own.
+    /// Further remote endpoints. Together with the one in the endpoint, there may be at most [`REMOTES_MAX`].
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses, each with the endpoint behind which it is located. The assignments are never relearned.
+    /// Ethernet addresses, each with the endpoint behind which it is located. Learning never changes these entries.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
-    /// Maximum number of learned addresses. Packets from further addresses are accepted, and frames to them are sent to
-    /// all endpoints.
+    /// Maximum number of learned addresses. Packets from further addresses are still accepted, but frames to such
+    /// addresses are sent to all endpoints.
     pub addresses_max: usize,
 }
 
 /// A further remote endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// IP address, of the same family as the endpoint's.
+    /// IP address. It must have the same family as the address of the endpoint.
     pub address: IpAddr,
     /// Ethernet address of the next hop, if it differs from
     /// [`EthernetLink::destination`](super::EthernetLink::destination).
@@ -56,7 +56,7 @@ impl Forwarding {
 /// Map from Ethernet addresses to remote endpoints.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The hash has a random key, so that an attacker cannot choose colliding addresses.
+    /// Entries by Ethernet address. The hash has a random key, so that an attacker cannot choose colliding addresses.
     entries: HashMap<[u8; 6], ForwardingEntry>,
     configured: usize,
     age_ns: Option<u64>,
@@ -66,11 +66,11 @@ pub(super) struct Table {
     pub(super) unlearned: u64,
 }
 
-/// The endpoint that an address is behind.
+/// The endpoint through which an address can be reached.
 #[derive(Clone, Copy, Debug)]
 struct ForwardingEntry {
     end: usize,
-    /// Time of the last packet from the address, in nanoseconds; `None` for a configured one.
+    /// Time of the last packet from the address, in nanoseconds; `None` for a configured address.
     seen_ns: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Recipients {
     All,
 }
 
-/// Reason that packets from a source are dropped.
+/// Reason why packets from a source are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unlearnable {
     /// The source is not a unicast address.
@@ -91,7 +91,8 @@ pub(super) enum Unlearnable {
 }
 
 impl Table {
-    /// Creates the table for these endpoints, in order, or returns a message about an invalid configuration.
+    /// Creates the table for `ends`, which are numbered in this order. Returns a message if the configuration is
+    /// invalid.
     pub(super) fn new(options: &Forwarding, ends: &[IpAddr]) -> Result<Self, String> {
         let mut entries = HashMap::new();
         for (address, remote) in &options.configured {
@@ -184,15 +185,16 @@ fn is_young(entry: &ForwardingEntry, age_ns: Option<u64>, now_ns: u64) -> bool {
     }
 }
 
-/// Returns whether an address belongs to one device. A group address as a source is not learned, because all frames to
-/// the group would be sent to one endpoint.
+/// Returns whether an address belongs to one device. Group addresses are not learned, because all frames to the group
+/// would then be sent to one endpoint.
 fn is_one_device(address: &[u8; 6]) -> bool {
     address[0] & 1 == 0 && *address != [0; 6]
 }
 
-/// Maximum number of remote endpoints of a tunnel. A frame for all of them is sent once per endpoint.
+/// Maximum number of remote endpoints of a tunnel. The number is limited because a frame to all endpoints is sent once
+/// per endpoint.
 pub const REMOTES_MAX: usize = 64;
-/// Default lifetime of addresses learned by Linux's `vxlan`.
+/// Lifetime of learned addresses in nanoseconds, which is the default of Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Default limit of learned addresses, which take about 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!((table.entries.len(), table.unlearned), (4, 196));
         assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
         assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
-        // The one remaining address is used again; the others have expired.
+        // Only one address is used again; the other addresses have expired.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.entries.len(), 2);

@@ -1,4 +1,4 @@
-//! A tunnel as a port, whose frames are the inner frames.
+//! A tunnel as a port. The frames of the port are the inner frames of the tunnel.
 
 mod decap;
 mod forwarding;
@@ -46,36 +46,36 @@ pub struct TunnelOptions {
     pub endpoint: Endpoint,
     /// Link header of transmitted frames, for an Ethernet port.
     pub link: Option<EthernetLink>,
-    /// Address of the tunnel's own device, if the tunnel carries Ethernet: received frames with this source are dropped
-    /// (rule W30).
+    /// Ethernet address of the tunnel's own device, if the tunnel carries Ethernet. Received frames with this source
+    /// address are dropped (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Visibility of the UDP checksum of received frames, see
+    /// Visibility of the UDP checksum of received frames; see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
-    /// Maximum packet length of the tunnel in bytes from the inner IP header on, without VLAN tags. `None` sets no
-    /// limit. If the path MTU of the inner port is known, it limits the length too: to the path MTU minus tunnel
-    /// headers and VLAN tags.
+    /// Maximum packet length of the tunnel in bytes, starting with the inner IP header and not counting VLAN tags.
+    /// `None` sets no limit. If the path MTU of the inner port is known, the length is also limited to the path MTU
+    /// minus tunnel headers and VLAN tags.
     pub mtu: Option<usize>,
-    /// Minimum path MTU in bytes from the outer IP header on. A lower [`Port::path_proven`] limits the tunnel only down
-    /// to this value; longer outer packets are then fragmented. With `None` only this host's routes count. Never below
-    /// [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
+    /// Minimum path MTU in bytes, starting with the outer IP header. A lower [`Port::path_proven`] limits the tunnel
+    /// only down to this value; longer outer packets are then fragmented. With `None`, only the routes of this host
+    /// limit the tunnel. The minimum is never below [`MTU_MIN_IPV4`] or [`MTU_MIN_IPV6`].
     pub mtu_min: Option<usize>,
-    /// UDP ports that identify tunnels within the tunnel's packets.
+    /// UDP ports that identify tunnels inside the packets of this tunnel.
     pub ports: Ports,
-    /// Key of the hash that selects a flow's source port; should be random.
+    /// Key of the hash that selects the source port of a flow. It should be random.
     pub seed: u64,
     /// Further remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
-    /// Notification when one of the tunnel's own outer packets first comes back to it.
+    /// Callback for the first outer packet of this tunnel that enters the tunnel again.
     pub loop_notice: Option<Notice>,
 }
 
 /// Addresses of an Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetLink {
-    /// Address of this host.
+    /// Ethernet address of this host.
     pub source: [u8; 6],
-    /// Address of the next hop towards the remote endpoint.
+    /// Ethernet address of the next hop on the way to the remote endpoint.
     pub destination: [u8; 6],
 }
 
@@ -100,14 +100,14 @@ impl TunnelOptions {
 
 /// A port that encapsulates transmitted frames and decapsulates received ones.
 ///
-/// The frames of this port are the inner ones: Ethernet frames or IP packets, depending on the [`Endpoint`]. The inner
-/// port carries the outer frames: Ethernet with the addresses of [`TunnelOptions::link`], or frames that start with the
-/// IP header.
+/// The frames of this port are the inner frames. They are Ethernet frames or IP packets, depending on the [`Endpoint`].
+/// The inner port carries the outer frames: either Ethernet frames with the addresses of [`TunnelOptions::link`], or
+/// frames that start with the IP header.
 ///
 /// The port accepts all superframes and partial checksums. A superframe stays whole in the tunnel and is segmented only
 /// if the inner port does not accept it; its payload is not copied here. Received frames are not copied either, unless
-/// an ECN mark or a checksum must be written into the packet, or they are superframes of the tunnel's own datagrams,
-/// which are segmented first. Frames of other tunnels are dropped and counted by reason.
+/// an ECN mark or a checksum must be written into the packet, or the frame is a superframe made of several outer
+/// datagrams, which is segmented first. Frames of other tunnels are dropped and counted by reason.
 ///
 /// The sender of a packet with DF that is too long for the tunnel gets an ICMP error (rule S49), within the limits of
 /// [`ICMP_PER_SECOND`] and [`ICMP_BURST`]. A proven path MTU takes effect, but only down to [`TunnelOptions::mtu_min`].
@@ -115,8 +115,8 @@ impl TunnelOptions {
 ///
 /// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelOptions::forwarding`]).
 ///
-/// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets return to it. They are
-/// dropped and counted, including fragments of them ([`LoopGuard`]).
+/// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets enter the tunnel again.
+/// Such packets and fragments of them are dropped and counted ([`LoopGuard`]).
 ///
 /// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
@@ -128,35 +128,35 @@ pub struct TunnelStage<P: Port> {
     peers: Peers,
     decap: Decap,
     egress: Egress,
-    /// The configured MTU, the minimum of the path MTU, and the effective MTU.
+    /// The configured MTU; the following fields are the minimum path MTU and the effective MTU.
     mtu_wanted: Option<usize>,
     mtu_min: Option<usize>,
     mtu: TunnelMtu,
     /// Path MTUs of the inner port from which the effective MTU was derived.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
-    /// The headers of a frame to send, a packet segmented before encapsulation, and an empty vector
-    /// kept for its capacity.
+    /// The headers of a frame to send. The following fields are a packet that was segmented before encapsulation, and
+    /// an empty vector kept for its capacity.
     head: Vec<u8>,
     packet: Vec<u8>,
     slices: Vec<&'static [u8]>,
-    /// Packets beyond the number requested, of superframes that had to be segmented.
+    /// Packets of segmented superframes that exceed the number of frames requested.
     ready: VecDeque<Frame<PortBuffer>>,
     /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
-    /// Superframes that the encapsulator refused and that were then segmented, by reason.
+    /// Number of superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
-    /// Frames sent to all remote endpoints.
+    /// Number of frames sent to all remote endpoints.
     flooded: u64,
     own: OwnPackets,
 }
 
 impl<P: Port> TunnelStage<P> {
-    /// Wraps a port in the tunnel.
+    /// Wraps a port in a tunnel stage.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames are
-    /// neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
+    /// Returns [`io::ErrorKind::InvalidInput`] if the endpoint's configuration is contradictory, if the port's frames
+    /// are neither IP packets nor Ethernet with known addresses, or if there are too many remote endpoints.
     pub fn new(port: P, options: TunnelOptions) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let peers = Peers::new(&options, port.link()).map_err(invalid)?;
@@ -198,7 +198,7 @@ impl<P: Port> TunnelStage<P> {
         &self.port
     }
 
-    /// Returns the inner port, for requests that need `&mut`.
+    /// Returns mutable access to the inner port.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -234,14 +234,15 @@ impl<P: Port> TunnelStage<P> {
         }
     }
 
-    /// Returns the tunnel's MTU in bytes from the inner IP header on, for frames without a VLAN tag; `None` if unknown.
+    /// Returns the tunnel's MTU in bytes, starting with the inner IP header, for frames without a VLAN tag; `None` if
+    /// it is unknown.
     #[must_use]
     pub fn mtu(&self) -> Option<usize> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)
     }
 
-    /// Updates the MTU from the path: the links of this host limit the accepted packets, proven path MTUs limit them
-    /// down to the configured minimum, and ICMP messages decide which packets may leave in fragments.
+    /// Updates the MTU from the path: the links of this host limit the length of accepted packets, proven path MTUs
+    /// reduce this limit down to the configured minimum, and ICMP messages decide which packets may be fragmented.
     fn learn_mtu(&mut self) {
         let path = [self.port.path_mtu(), self.port.path_hint(), self.port.path_proven()];
         if self.path == Some(path) {
@@ -273,14 +274,14 @@ impl<P: Port> TunnelStage<P> {
         let (link, mtu) = (self.link, self.mtu);
         let write = |message: &mut Vec<u8>| fit(slices, meta, link, mtu, message);
         match self.replies.write(write) {
-            // The inner port decides, because the outer packet may be fragmented.
+            // The outer packet may be fragmented, so the inner port decides.
             Fit::Fits | Fit::MayBeFragmented => false,
             Fit::Told | Fit::Untold => true,
         }
     }
 
-    /// Encapsulates a frame for remote endpoint number `to`, and sends or queues it. Frames that the tunnel cannot
-    /// carry are dropped and counted by reason.
+    /// Encapsulates a frame for the remote endpoint with number `to`, and sends or queues it. Frames that the tunnel
+    /// cannot carry are dropped and counted by reason.
     fn put_in(&mut self, to: usize, slices: &[&[u8]], meta: &Meta) -> Result<(), PortError> {
         let Some(peer) = self.peers.peer(to) else { return Ok(()) };
         let put_in = match peer.encapsulator.encapsulate(slices, meta, self.link) {
@@ -295,7 +296,7 @@ impl<P: Port> TunnelStage<P> {
         };
         let (first, rest) = slices.split_first().map_or((&[][..], slices), |(f, r)| (*f, r));
         let first = first.get(put_in.replaced..).unwrap_or_default();
-        // All headers must be in one slice; slices that are one packet each stay whole.
+        // All headers must be in one slice. If each slice is one packet, the slices stay whole.
         let is_packet = meta.gso.is_some_and(|gso| gso.size == GsoSize::Parts);
         let copied = if is_packet { first.len() } else { first.len().min(HEADER_BYTES_MAX) };
         let (copied, first) = first.split_at(copied);
@@ -346,7 +347,7 @@ impl<P: Port> TunnelStage<P> {
     }
 }
 
-/// Returns the minimum path MTU of these options, if proven path MTUs count at all.
+/// Returns the minimum path MTU of these options, if proven path MTUs have any effect.
 fn mtu_min(options: &TunnelOptions) -> Option<usize> {
     let is_ipv4 = options.endpoint.local.is_ipv4();
     let least = if is_ipv4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };
@@ -367,8 +368,8 @@ impl<P: Port> Port for TunnelStage<P> {
         self.link
     }
 
-    /// Returns all superframes and partial checksums: the egress segments and completes what the inner port does not
-    /// accept, including outer headers.
+    /// Returns the features for all superframes and partial checksums. If the inner port does not accept them, the
+    /// egress segments the encapsulated superframes and completes the checksums.
     fn device(&self) -> Device {
         Device::new(Features::ALL.without(Features::GSO_PARTIAL))
     }
@@ -441,8 +442,8 @@ impl<P: Port> Port for TunnelStage<P> {
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// Returns 0 (immediately) while a packet or an ICMP message is queued, or the port may have more frames, because
-    /// its descriptor may not become readable again for them.
+    /// Returns 0, which means immediately, while a packet or an ICMP message is queued, or the port may have more
+    /// frames, because its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
         let has_more = self.more || !self.ready.is_empty() || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }

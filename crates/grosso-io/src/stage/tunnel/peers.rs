@@ -16,7 +16,7 @@ use super::{
 /// All remote endpoints. Most tunnels have one.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// The remote endpoints; the configured endpoint's own is the first.
+    /// The remote endpoints. The first is the remote address of the configured endpoint.
     peers: Vec<Peer>,
     /// Forwarding table of Ethernet addresses; `None` with a single remote endpoint.
     table: Option<Table>,
@@ -33,8 +33,8 @@ pub(super) struct Peer {
 }
 
 impl Peers {
-    /// Creates the remote endpoints for these options, over a port with this link type; or returns a message about an
-    /// invalid option.
+    /// Creates the remote endpoints for these options, over a port with this link type. Returns a message if an option
+    /// is invalid.
     pub(super) fn new(options: &TunnelOptions, link: LinkType) -> Result<Self, String> {
         let endpoint = &options.endpoint;
         let mut peers = vec![Peer::new(options, link, endpoint.remote, None)?];
@@ -58,7 +58,7 @@ impl Peers {
         self.now_ns
     }
 
-    /// Sets the reported path MTU.
+    /// Sets the path MTU for all remote endpoints.
     pub(super) fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.peers.iter_mut().for_each(|peer| peer.encapsulator.set_mtu(mtu));
     }
@@ -90,14 +90,14 @@ impl Peers {
     /// Checks that a packet arrived through this tunnel, and returns the number of the endpoint that sent it.
     pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, NotAdmitted> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
-        // A packet that comes from none of the endpoints does not belong to any of them.
+        // If the packet comes from none of the endpoints, it belongs to none of them, so any of them can refuse it.
         let number = self.peers.iter().position(is_from).unwrap_or(0);
         let Peer { encapsulator, expected, .. } = &mut self.peers[number];
         encapsulator.endpoint().admit(plan, expected)?;
         Ok(number)
     }
 
-    /// Learns that the source address of a packet is behind this endpoint.
+    /// Learns that the source address of a packet can be reached through this endpoint.
     pub(super) fn learn(&mut self, packet: &[u8], number: usize) -> Result<(), Unlearnable> {
         match &mut self.table {
             Some(table) => table.learn(packet, number, self.now_ns),

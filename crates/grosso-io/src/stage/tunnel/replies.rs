@@ -6,12 +6,12 @@ use grosso::tunnel::path_mtu::Fit;
 
 use crate::buffer::{PortBuffer, Spare};
 
-/// Queue of messages to senders.
+/// Queue of ICMP messages to senders.
 #[derive(Debug)]
 pub(super) struct Replies {
     waiting: VecDeque<Vec<u8>>,
     spare: Spare,
-    /// Messages that may be sent now, and the time of the last refill: a token bucket.
+    /// Number of messages that may be sent now. Together with the time of the last refill, this is a token bucket.
     allowed: u32,
     refilled_ns: u64,
     pub(super) told: u64,

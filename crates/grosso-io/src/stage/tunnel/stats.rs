@@ -14,36 +14,36 @@ use crate::port::PortCounter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunnelStageStats {
-    /// Encapsulated frames and packets, and refusals by reason.
+    /// Counters of encapsulated frames and packets, and of refusals by reason.
     pub put_in: EncapsulateStats,
-    /// Decapsulated packets, and refusals by reason.
+    /// Counters of decapsulated packets, and of refusals by reason.
     pub taken_out: DecapsulateStats,
-    /// Packets of another tunnel, by reason.
+    /// Number of packets of another tunnel, by reason.
     pub foreign: [u64; NotAdmitted::COUNT],
-    /// Packets with the tunnel device's own Ethernet address as source (rule W30).
+    /// Number of packets with the tunnel device's own Ethernet address as the source (rule W30).
     pub own_address: u64,
-    /// Superframes segmented before encapsulation, because outer headers cannot describe their packets.
+    /// Number of superframes segmented before encapsulation, because outer headers cannot describe their packets.
     pub cut_before: u64,
-    /// Superframes segmented before decapsulation, because they contain several of the tunnel's datagrams.
+    /// Number of superframes segmented before decapsulation, because they were made of several outer datagrams.
     pub cut_inbound: u64,
-    /// Packets too long for the tunnel whose sender got an ICMP error.
+    /// Number of packets too long for the tunnel whose sender got an ICMP error.
     pub told: u64,
-    /// Packets too long for the tunnel whose sender got no ICMP error.
+    /// Number of packets too long for the tunnel whose sender got no ICMP error.
     pub untold: u64,
-    /// Outer packets of the tunnel itself, and fragments of them, that returned to be encapsulated.
+    /// Number of outer packets of the tunnel itself, or fragments of them, that entered the tunnel again.
     pub looped: u64,
-    /// Frames sent to all remote endpoints of a tunnel with several.
+    /// Number of frames sent to all remote endpoints of a tunnel with several of them.
     pub flooded: u64,
-    /// Packets whose source was not learned because the table was full.
+    /// Number of packets whose source was not learned because the table was full.
     pub unlearned: u64,
-    /// Packets whose source is not a unicast Ethernet address, in a tunnel that learns addresses.
+    /// Number of packets whose source is not a unicast Ethernet address, in a tunnel that learns addresses.
     pub no_device: u64,
-    /// Packets whose source is configured to be behind another endpoint.
+    /// Number of packets whose source is configured to be behind another endpoint.
     pub moved: u64,
-    /// Packets whose checksum no device had completed; it was completed here.
+    /// Number of packets whose checksum had not been completed by a device and was completed here.
     pub left_open: u64,
-    /// TCP superframes whose segmentation was left for a device that does not exist; they are segmented to the tunnel's
-    /// MTU.
+    /// Number of TCP superframes that were left for a device to segment, although no device did so. They are segmented
+    /// to the tunnel's MTU.
     pub left_whole: u64,
 }
 

@@ -15,17 +15,17 @@ use crate::abi;
 use crate::filter::attach;
 use crate::interface::{Control, InterfaceName};
 
-/// Protocol of a socket, which determines the headers in its messages.
+/// Protocol of a socket, which determines which headers its messages contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP. Messages have no headers: the kernel adds and removes UDP and IP headers.
     Udp,
-    /// Raw packets of this IP protocol. Sent messages have no IPv4 header, as with UDP, but complete IPv6 headers,
-    /// which are sent unchanged. Received messages have their IPv4 header, but no IPv6 headers.
+    /// Raw packets of this IP protocol. A sent message has no IPv4 header, as with UDP, but it has all IPv6 headers,
+    /// which the kernel sends unchanged. A received message has its IPv4 header, but no IPv6 headers.
     Raw(u8),
 }
 
-/// Options for opening a socket, which is always nonblocking.
+/// Options for opening a socket. The socket is always nonblocking.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramSocketBuilder {
     pub(super) protocol: Protocol,
@@ -46,7 +46,8 @@ pub struct DatagramSocketBuilder {
 }
 
 impl DatagramSocketBuilder {
-    /// Creates options for a socket bound to this address. Use port 0 for raw IP; for UDP it lets the kernel choose.
+    /// Creates options for a socket bound to this address. Use port 0 for raw IP. For UDP, port 0 lets the kernel
+    /// choose a port.
     #[must_use]
     pub const fn new(protocol: Protocol, local: SocketAddr) -> Self {
         Self {
@@ -68,14 +69,15 @@ impl DatagramSocketBuilder {
         }
     }
 
-    /// Sets whether other sockets may share address and port; the kernel then distributes flows (`SO_REUSEPORT`).
+    /// Sets whether other sockets may use the same address and port; the kernel then distributes flows
+    /// (`SO_REUSEPORT`).
     #[must_use]
     pub const fn shared(mut self, on: bool) -> Self {
         self.shared = on;
         self
     }
 
-    /// Sets whether sent UDP datagrams have a checksum, which is the default (`SO_NO_CHECK`, `UDP_NO_CHECK6_TX`).
+    /// Sets whether sent UDP datagrams have a checksum, which they have by default (`SO_NO_CHECK`, `UDP_NO_CHECK6_TX`).
     #[must_use]
     pub const fn sends_checksum(mut self, on: bool) -> Self {
         self.sends_checksum = on;
@@ -91,15 +93,15 @@ impl DatagramSocketBuilder {
     }
 
     /// Sets whether to receive only UDP datagrams with a checksum (`SO_ATTACH_FILTER`), so that the kernel has verified
-    /// all of them.
+    /// the checksums of all received datagrams.
     #[must_use]
     pub const fn wants_checksum(mut self, on: bool) -> Self {
         self.wants_checksum = on;
         self
     }
 
-    /// Sets whether the socket only sends. For raw IP, the open socket still prevents the kernel from reporting the
-    /// protocol as unreachable.
+    /// Sets whether the socket only sends. Even then, a raw IP socket prevents the kernel from reporting the protocol
+    /// as unreachable while the socket is open.
     #[must_use]
     pub const fn send_only(mut self, on: bool) -> Self {
         self.send_only = on;
@@ -113,7 +115,7 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets the TTL or hop limit of messages without their own; the default is the system's.
+    /// Sets the TTL or hop limit of messages that do not specify one. By default, the system's value applies.
     #[must_use]
     pub const fn hop_limit(mut self, hop_limit: u8) -> Self {
         self.hop_limit = Some(hop_limit);
@@ -128,7 +130,8 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets the size of the send buffer and of the receive buffer in bytes, above the system's limit if permitted.
+    /// Sets the size in bytes of the send buffer and of the receive buffer. If the process has the privilege, the size
+    /// may exceed the system's limit.
     #[must_use]
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = Some(bytes);
@@ -157,7 +160,7 @@ impl DatagramSocketBuilder {
         self
     }
 
-    /// Sets whether received UDP messages have the local address to which they were sent (`IP_PKTINFO`,
+    /// Sets whether received UDP messages report the local address to which they were sent (`IP_PKTINFO`,
     /// `IPV6_RECVPKTINFO`).
     #[must_use]
     pub const fn reports_local(mut self, on: bool) -> Self {
@@ -169,8 +172,8 @@ impl DatagramSocketBuilder {
     ///
     /// # Errors
     ///
-    /// `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM` for raw
-    /// IP without `CAP_NET_RAW`, and `ENOPROTOOPT` if the kernel lacks a requested option.
+    /// Returns `ENODEV` for an interface that does not exist, `EADDRINUSE` and `EADDRNOTAVAIL` for the address, `EPERM`
+    /// for raw IP without `CAP_NET_RAW`, and `ENOPROTOOPT` if the kernel lacks a requested option.
     pub fn open(self) -> io::Result<DatagramSocket> {
         let family = if self.local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -196,11 +199,13 @@ impl DatagramSocketBuilder {
         DatagramSocket::new(file, &self, bound)
     }
 
-    /// Adopts a socket that another program bound. Its protocol must match; its address is kept.
+    /// Adopts a socket that another program bound. The protocol of the socket must match these options; its address is
+    /// kept.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] for a socket of another type; see [`DatagramSocketBuilder::open`].
+    /// Returns [`io::ErrorKind::InvalidInput`] for a socket of another type, or any error from
+    /// [`DatagramSocketBuilder::open`].
     pub fn adopt(self, file: OwnedFd) -> io::Result<DatagramSocket> {
         let kind = match self.protocol {
             Protocol::Udp => SocketType::DGRAM,
@@ -273,7 +278,7 @@ impl DatagramSocketBuilder {
         self.set_buffers(file)
     }
 
-    /// Returns whether the socket supports both IPv4 and IPv6, and the caller wants IPv4 addresses unmapped.
+    /// Returns whether the socket supports both IPv4 and IPv6 and the caller wants IPv4 peers to have IPv4 addresses.
     pub(super) fn has_both(&self, file: &OwnedFd) -> io::Result<bool> {
         let may_have = self.dual_stack && !self.local.is_ipv4() && self.protocol == Protocol::Udp;
         Ok(may_have && !sockopt::ipv6_v6only(file)?)

@@ -13,7 +13,7 @@ fn builder(address: &str) -> DatagramSocketBuilder {
     DatagramSocketBuilder::new(Protocol::Udp, address.parse().unwrap())
 }
 
-/// Returns everything that is waiting, message by message.
+/// Receives all available messages.
 fn receive(socket: &mut DatagramSocket) -> Vec<(ReceivedMessage, Vec<u8>)> {
     wait_for(&[(socket.as_fd(), Interest::READ)], Some(Duration::from_secs(6))).unwrap();
     let (mut first, mut second) = (vec![0; 20_000], vec![0; 20_000]);

@@ -1,4 +1,4 @@
-//! Tests of the sending side with a port that fails at any frame, or has no room for it.
+//! Tests of the sending side with a port that fails or has no room at any chosen frame.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use grosso_testkit::Packet;
 
 use super::*;
 
-/// A port that accepts a number of frames, and then fails or is full.
+/// A port that accepts a chosen number of frames, and then fails or is full.
 struct Mock {
     features: Features,
     /// Packets that the port accepted; a superframe is segmented.

@@ -1,4 +1,4 @@
-//! utun devices of macOS and WinTUN devices of Windows, through `tun-rs`.
+//! utun devices on macOS and WinTUN devices on Windows, through `tun-rs`.
 
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ pub(crate) type Writer = PlainWriter<PlainQueue>;
 /// Network interface.
 pub(crate) type Link = DeviceLink;
 
-/// Opens a device, see [`Tun::open`](crate::Tun::open).
+/// Opens a device; see [`Tun::open`](crate::Tun::open).
 pub(crate) fn open(name: &str, options: &TunOptions) -> io::Result<Opened> {
     check(options)?;
     let mut builder = DeviceBuilder::new().enable(true);
@@ -54,7 +54,7 @@ pub(crate) fn open(name: &str, options: &TunOptions) -> io::Result<Opened> {
     })
 }
 
-/// Returns `Unsupported`: a safe function cannot adopt a descriptor of this system.
+/// Returns `Unsupported`, because a safe function cannot adopt a descriptor on this system.
 #[cfg(unix)]
 pub(crate) fn adopt(_: OwnedFd, _: &TunOptions) -> io::Result<Opened> {
     Err(unsupported("cannot use a queue that another program opened: not supported on this system"))
@@ -102,7 +102,7 @@ pub(crate) const fn is_refused(_: &Writer) -> bool {
 /// An open device.
 pub(crate) struct PlainQueue {
     device: SyncDevice,
-    /// An event that never occurs: the wait for packets requires an event.
+    /// An event that never occurs. The function that waits for packets requires one.
     never: InterruptEvent,
 }
 

@@ -1,4 +1,4 @@
-//! One queue of a device without offloads, which carries one IP packet per call: utun on macOS and WinTUN on Windows.
+//! One queue of a device without offloads, for utun on macOS and WinTUN on Windows. Each call transfers one IP packet.
 //!
 //! A superframe is written as one long IP packet with a complete checksum, as [`Joiner`](crate::Joiner) does.
 
@@ -17,9 +17,9 @@ use grosso_io::{PortBuffer, PortError, Transmitted, port::Transmit};
 /// Maximum length of a packet in bytes.
 const PACKET_BYTES_MAX: usize = 65_535;
 
-/// A device that carries one packet per call.
+/// A device that transfers one packet per call.
 pub(crate) trait PacketDevice {
-    /// Waits for a packet and returns its length.
+    /// Waits for a packet, receives it, and returns its length.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Receives a packet and returns its length, or `WouldBlock` if there is none.
@@ -60,7 +60,7 @@ impl<D: PacketDevice> PlainReader<D> {
         Ok(())
     }
 
-    /// Passes at most `max` packets to `each` without waiting, and returns their number.
+    /// Passes at most `max` packets to `each` without waiting, and returns the number of packets.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -101,8 +101,8 @@ pub(crate) struct PlainWriter<D> {
 impl<D: PacketDevice> PlainWriter<D> {
     /// Creates the sending half. `wanted` limits the kinds of superframes that are written as long packets.
     pub(super) fn new(device: Arc<D>, name: String, wanted: Features) -> Self {
-        // To a receiver, a long TCP segment is equivalent to its packets, but merged UDP datagrams would become one
-        // different datagram.
+        // To a receiver, a long TCP segment is equivalent to the packets that it was merged from, whereas merged UDP
+        // datagrams would become one different datagram.
         let possible = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
             | Features::TCP_SEGMENTATION

@@ -1,4 +1,4 @@
-//! Tests of a device without offloads, which accepts a number of packets and then fails.
+//! Tests of a device without offloads, which accepts a chosen number of packets and then fails.
 
 use std::{collections::VecDeque, sync::Mutex};
 

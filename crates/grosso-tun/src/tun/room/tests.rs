@@ -1,4 +1,4 @@
-//! Tests of the caller's buffers, which must match the packets that `recv` passes.
+//! Tests that the caller's buffers contain the packets that `recv` would pass to its callback.
 
 use grosso::{features::Features, meta::Gso};
 use grosso_testkit::Packet;
@@ -8,7 +8,8 @@ use super::*;
 const HEAD: usize = 16;
 const TAIL: usize = 24;
 
-/// Returns a superframe with packets of 1000 bytes of payload, the last shorter, as the kernel passes it.
+/// Returns a superframe as the kernel passes it. The packets have 1000 bytes of payload, except that the last may be
+/// shorter.
 fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     let mut frame = Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload_len).build();
     let stack = grosso_wire::dissect(&frame, LinkType::Raw, &Ports::ASSIGNED);

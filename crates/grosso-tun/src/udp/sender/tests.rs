@@ -1,4 +1,4 @@
-//! Tests of the sending side with a kernel that rejects messages and fails in the middle of a list.
+//! Tests of the sending side with a mock kernel that rejects messages and fails in the middle of a list.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 const ECONNREFUSED: i32 = 111;
 
-/// A kernel with one answer per call: the maximum number of messages to accept, or an error.
+/// A mock kernel with one answer per call: the maximum number of messages to accept, or an error.
 #[derive(Default)]
 struct Mock {
     answers: VecDeque<Result<usize, i32>>,

@@ -9,7 +9,7 @@ use crate::{
     meta::Meta,
 };
 
-/// Receiver of a coalescer's output, in order. Any `FnMut(Delivery<'_, B>)` implements it.
+/// Receiver of a coalescer's output, in order. Every `FnMut(Delivery<'_, B>)` implements this trait.
 pub trait Sink<B> {
     /// Receives one frame: a superframe or an unchanged packet.
     fn deliver(&mut self, delivery: Delivery<'_, B>);
@@ -25,7 +25,7 @@ pub trait Sink<B> {
         }
     }
 
-    /// Receives the buffer of a dropped acknowledgment, which a later one made redundant.
+    /// Receives the buffer of an acknowledgment that was dropped because a later one made it redundant.
     fn discard(&mut self, buffer: B) {
         drop(buffer);
     }
@@ -64,7 +64,7 @@ pub struct Delivery<'a, B> {
     summary: Option<&'a Summary>,
     /// Metadata of the frame. A superframe has [`Meta::gso`] and a partial checksum.
     pub meta: Meta,
-    /// Number of wire packets in the frame.
+    /// Number of packets on the wire that the frame stands for.
     pub packets: u32,
     /// Length of the frame in bytes.
     pub len: usize,
@@ -105,7 +105,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         Self { header, first: Some(first), rest, pool, summary, meta, packets, len, closed }
     }
 
-    /// Returns true for a superframe; otherwise the only part is the unchanged packet.
+    /// Returns true for a superframe; otherwise the delivery has only one part, which is the unchanged packet.
     #[must_use]
     pub fn is_joined(&self) -> bool {
         !self.header.is_empty()
@@ -124,13 +124,13 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         self.summary
     }
 
-    /// Returns the frame as slices, headers first, for a vectored write.
+    /// Returns the slices of the frame in order, starting with the headers, for a vectored write.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let header = Some(self.header).filter(|header| !header.is_empty());
         header.into_iter().chain(self.parts().map(Part::bytes))
     }
 
-    /// Returns the parts after the header, in order. The payload of every packet is one part.
+    /// Returns the parts after the header, in order. Each part is the payload of one packet.
     pub fn parts(&self) -> impl Iterator<Item = &Part<B>> {
         self.first.iter().chain(self.pool.iter(self.rest))
     }
@@ -217,7 +217,7 @@ impl<B> Drop for Vector<'_, B> {
     }
 }
 
-/// Facts about a train when it is delivered, other than its bytes.
+/// Properties of a train at the time of its delivery, other than its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

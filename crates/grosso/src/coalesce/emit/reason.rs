@@ -1,8 +1,8 @@
 //! Names for every decision of a coalescer.
 //!
-//! Each of the four lists answers one question: why a packet cannot be merged at all ([`Pass`]), why it did not fit the
-//! train of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for reordering repair
-//! were released ([`Release`]).
+//! Each of the four lists explains one decision: why a packet cannot be merged at all ([`Pass`]), why it did not fit
+//! the train of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for reordering
+//! repair were released ([`Release`]).
 
 use grosso_wire::Role;
 
@@ -224,7 +224,7 @@ reasons! {
 
 impl NoMerge {
     /// Returns the reason for a difference in a field of this role, in any header. Lengths and sequence numbers have
-    /// their own laws, which are checked before any field is compared.
+    /// laws of their own, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

@@ -1,4 +1,4 @@
-//! Counters of a coalescer, by name and by reason. Counters only increase; the caller formats them.
+//! Counters of a coalescer, by name and by reason. They only increase.
 
 use crate::{
     acknowledge::Kept,
@@ -10,38 +10,40 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalesceStats {
-    /// Frames pushed.
+    /// Number of frames pushed.
     pub frames_in: u64,
-    /// Length of the pushed frames in bytes.
+    /// Total length of the pushed frames in bytes.
     pub bytes_in: u64,
-    /// Wire packets in the pushed frames: a superframe counts as its segments.
+    /// Number of packets on the wire that the pushed frames stand for. Each segment of a superframe counts as one
+    /// packet.
     pub packets_in: u64,
-    /// Frames delivered, including single packets.
+    /// Number of frames delivered, including single packets.
     pub frames_out: u64,
-    /// Length of the delivered frames in bytes.
+    /// Total length of the delivered frames in bytes.
     pub bytes_out: u64,
-    /// Wire packets in the delivered frames.
+    /// Number of packets on the wire that the delivered frames stand for.
     pub packets_out: u64,
-    /// Delivered superframes, that is, trains of at least two packets.
+    /// Number of delivered superframes, that is, trains of at least two packets.
     pub superframes: u64,
-    /// Wire packets in the delivered superframes.
+    /// Number of packets on the wire that the delivered superframes stand for.
     pub superframe_packets: u64,
-    /// Packets that cannot be in a train, by reason.
+    /// Number of packets that cannot be in a train, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Packets that did not fit the train of their flow, by reason.
+    /// Number of packets that did not fit the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],
-    /// Trains delivered, by reason; [`Close::Never`] stays zero.
+    /// Number of trains delivered, by reason. [`Close::Never`] stays zero.
     pub closed: [u64; Close::COUNT],
-    /// Acknowledgments dropped because a later one made them redundant.
+    /// Number of acknowledgments dropped because a later one made them redundant.
     pub filtered: u64,
-    /// Queued acknowledgments that were not dropped, by reason.
+    /// Number of queued acknowledgments that were not dropped, by reason.
     pub kept: [u64; Kept::COUNT],
-    /// Delivered vectors of acknowledgments: unmerged acknowledgments of one flow that are delivered together.
+    /// Number of delivered vectors of acknowledgments. A vector consists of unmerged acknowledgments of one flow that
+    /// are delivered together.
     pub vectors: u64,
-    /// Acknowledgments in the delivered vectors, including vectors of one.
+    /// Number of acknowledgments in the delivered vectors, including vectors of a single acknowledgment.
     pub vector_packets: u64,
-    /// Delivered frames by their number of wire packets. Bucket `i` counts frames of up to [`SEGMENT_BUCKETS`]`[i]`
-    /// packets; the last bucket counts all larger frames.
+    /// Number of delivered frames by the number of wire packets in the frame. Bucket `i` counts frames of up to
+    /// [`SEGMENT_BUCKETS`]`[i]` packets; the last bucket counts all larger frames.
     pub segments: [u64; SEGMENT_BUCKETS.len() + 1],
     /// Counters of reordering repair.
     pub reorder: ReorderStats,
@@ -52,11 +54,12 @@ pub struct CoalesceStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReorderStats {
-    /// Wire packets queued because an earlier packet of their flow was missing or the start of the flow was unknown.
+    /// Number of wire packets queued because an earlier packet of their flow was missing or the start of the flow was
+    /// unknown.
     pub waited: u64,
-    /// Wire packets released from the queue, by reason.
+    /// Number of wire packets released from the queue, by reason.
     pub released: [u64; Release::COUNT],
-    /// High-water mark of queued memory in bytes.
+    /// Maximum size so far of the queued memory in bytes.
     pub bytes_max: u64,
 }
 
@@ -102,7 +105,7 @@ impl CoalesceStats {
         self.packets_in - self.packets_out - self.filtered
     }
 
-    /// Returns the counters that inet_lro would show (rule L4).
+    /// Returns the counters as inet_lro would report them (rule L4).
     #[must_use]
     pub fn lro(&self) -> LroStats {
         let flushed = self.closed.iter().sum::<u64>();
@@ -116,8 +119,8 @@ impl CoalesceStats {
         }
     }
 
-    /// Returns the counters without a reason, each with its name. The histogram of frame sizes and the high-water mark
-    /// are omitted, because they are not plain counters.
+    /// Returns the counters without a reason, each with its name. Omits the histogram of frame sizes and the maximum of
+    /// queued memory, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("frames_in", self.frames_in),
@@ -136,8 +139,8 @@ impl CoalesceStats {
         .into_iter()
     }
 
-    /// Returns the counters by reason as (event, name of the reason, count). Different events may have reasons of the
-    /// same name.
+    /// Returns the counters by reason, each as the event, the name of the reason, and the count. Reasons of different
+    /// events may have the same name.
     pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let passed = Pass::ALL.iter().map(|why| ("passed", why.name(), self.passed[why.index()]));
         let refused =
@@ -177,12 +180,12 @@ impl CoalesceStats {
 /// Counters as inet_lro defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LroStats {
-    /// Packets in trains, including the first of each.
+    /// Number of packets in trains, including the first packet of each train.
     pub aggregated: u64,
-    /// Trains delivered, including trains of one packet.
+    /// Number of trains delivered, including trains of one packet.
     pub flushed: u64,
-    /// Packets that found the table full. Depending on the profile, the packet was delivered alone or a train was
-    /// evicted.
+    /// Number of packets that arrived when the flow table was full. Depending on the profile, the packet was delivered
+    /// alone or a train was evicted.
     pub no_descriptor: u64,
 }
 

@@ -9,13 +9,13 @@ pub enum Verdict {
     Held,
     /// The packet was appended to the train of its flow. The train may have been delivered immediately.
     Joined,
-    /// The packet did not fit the held train of its flow. The train was delivered; the packet starts the next one or
-    /// was delivered after it.
+    /// The packet did not fit the held train of its flow. The train was delivered, and the packet then started the next
+    /// train or was delivered too.
     Refused(NoMerge),
     /// The packet cannot be merged and was delivered unchanged.
     Passed(Pass),
-    /// The packet is queued in a [`Batch`] or by reordering repair ([`Reorder`]). Its later fate appears only in the
-    /// counters.
+    /// The packet is queued in a [`Batch`] or by reordering repair ([`Reorder`]). What happens to it later appears only
+    /// in the counters.
     ///
     /// [`Batch`]: crate::coalesce::Batch
     /// [`Reorder`]: crate::coalesce::Reorder

@@ -5,13 +5,13 @@ use crate::{
     flow::{FlowHash, Found},
 };
 
-/// Headers and flow of a packet, and the result of the table lookup.
+/// Headers and flow of a packet, and the result of looking up the flow in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMatch {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) found: Found<TrainId>,
-    /// Whether the packet is known to obey the equality laws of the train that was found.
+    /// Whether it has already been established that the packet obeys the equality laws of the train that was found.
     pub(crate) agrees: bool,
     /// Prediction of the flow, if the packet resembles earlier packets of the flow and need not be examined.
     pub(crate) resembled: PredictionId,

@@ -15,7 +15,7 @@ pub(crate) enum FlushScope {
     All,
 }
 
-/// Held trains that an unmergeable packet must not overtake (rule G75).
+/// Set of held trains that an unmergeable packet must not overtake (rule G75).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScopeKind {
     /// No train can belong to the packet's flow.
@@ -26,8 +26,9 @@ pub(crate) enum ScopeKind {
     AddressPair,
 }
 
-/// Returns the trains to flush: the train of the flow if the packet's ports were read; all trains between its addresses
-/// if the innermost headers could not be read, unless its protocol never forms trains.
+/// Returns which trains to flush before a packet. If its ports could be read, this is the train of the flow. If its
+/// innermost headers could not be read, these are all trains between its addresses, unless packets of its protocol
+/// never form trains.
 pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
     let Some(last) = stack.last() else { return ScopeKind::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);

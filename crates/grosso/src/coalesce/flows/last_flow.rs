@@ -1,4 +1,4 @@
-//! Last-flow cache: a packet of the same flow as the previous one need not be hashed.
+//! Last-flow cache, which makes hashing unnecessary for a packet of the same flow as the previous packet.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},
@@ -10,7 +10,7 @@ use crate::{
 pub(crate) struct LastFlow {
     known: ShapeId,
     flow: FlowHash,
-    /// Length of the headers; zero if empty.
+    /// Length of the headers; zero if the cache is empty.
     header_len: u16,
     header: [u8; HEADER_BYTES_MAX],
 }
@@ -27,7 +27,7 @@ impl LastFlow {
         self.header_len = 0;
     }
 
-    /// Returns the flow of a packet, if it is the cached one.
+    /// Returns the flow of a packet if it is the cached flow.
     #[inline(always)]
     pub(crate) fn flow_of(&self, packet: &[u8], shapes: &Shapes) -> Option<FlowHash> {
         if self.header_len == 0 || packet.len() < self.header_len.into() {

@@ -1,4 +1,4 @@
-//! Flows: from a packet to the train of its flow, and the trains that a packet must not overtake.
+//! Finds the flow of a packet, the train of that flow, and the trains that the packet must not overtake.
 
 pub(crate) mod flow_match;
 pub(crate) mod flush_scope;

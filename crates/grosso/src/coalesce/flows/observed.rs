@@ -1,4 +1,4 @@
-//! Packets as observed by stages that do not own them.
+//! Packets in the form that stages observe when they do not own them.
 
 use crate::{
     coalesce::slots::train_id::TrainId,
@@ -6,11 +6,11 @@ use crate::{
     meta::Meta,
 };
 
-/// A packet as observed by stages that record its result.
+/// A packet in the form that is passed to stages to record the result of pushing it.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     pub(crate) flow: FlowHash,
-    /// Bytes of the packet.
+    /// Length of the packet in bytes.
     pub(crate) len: usize,
     pub(crate) meta: &'a Meta,
     /// Time of the push.
@@ -19,7 +19,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) is_refused: bool,
 }
 
-/// A packet that continues its train, or that resembles earlier packets.
+/// A packet that continues its train, or resembles earlier packets.
 ///
 /// Each stage reads the packet in place. The packet is moved only once, to its train.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,
     /// Train of the flow.
     pub(crate) found: Found<TrainId>,
-    /// Sequence number; UDP has none.
+    /// Sequence number; `None` for UDP.
     pub(crate) sequence: Option<u32>,
-    /// Payload in bytes, at least one.
+    /// Length of the payload in bytes, which is at least one.
     pub(crate) payload_len: usize,
 }

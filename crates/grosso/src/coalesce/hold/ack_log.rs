@@ -1,4 +1,4 @@
-//! Acknowledgments of held trains: records of unmerged ones, summaries of merged ones.
+//! Acknowledgments of held trains: records of unmerged acknowledgments, and summaries of merged ones.
 
 use crate::{
     acknowledge::{AckFilter, Record, Records, Stamp, Summary},
@@ -21,12 +21,13 @@ pub(crate) struct AckLog {
     pub(crate) filter: AckFilter,
 }
 
-/// Summary of a train, without trailing packets that repeat the acknowledgment before them. Trains of one packet have
-/// no summary, so the first packet is read only when needed.
+/// Summary of a train, except for packets at the end that repeat the acknowledgment before them. Trains of one packet
+/// have no summary, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet with new content, with the arrival time of the last packet; `None` until the first packet is read.
+    /// Last packet that did not repeat an acknowledgment, with the arrival time of the last packet; `None` until the
+    /// first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,
@@ -35,7 +36,7 @@ struct Summarized {
 }
 
 impl Summarized {
-    /// Adds the first packet of the train and the repeating packets.
+    /// Adds the first packet of the train and the repeating packets to the summary.
     fn settle(&mut self, first: &First<'_>) -> &mut Summary {
         let Self { summary, last, repeats, repeated_ns } = self;
         let last = last.get_or_insert_with(|| {
@@ -52,7 +53,7 @@ impl Summarized {
     }
 }
 
-/// Source of the record of a train's first packet.
+/// Source of the record for the first packet of a train.
 #[derive(Debug)]
 pub(crate) struct First<'a> {
     packet: &'a [u8],
@@ -70,7 +71,7 @@ impl<'a> First<'a> {
         Self { packet, known, arrived_ns, stamp }
     }
 
-    /// Returns the record of the packet.
+    /// Returns the record of the first packet.
     fn record(&self) -> Record {
         let Self { packet, known: CachedStack { shape, .. }, arrived_ns, stamp } = *self;
         let tcp = packet.get(shape.transport..).unwrap_or_default();
@@ -84,7 +85,7 @@ impl AckLog {
         Self { gathers: acknowledgments.are_gathered(), filter, ..Self::default() }
     }
 
-    /// Returns whether a train holds unmerged acknowledgments; only these trains have no payload.
+    /// Returns whether a train holds unmerged acknowledgments, which is the case if and only if it has no payload.
     pub(crate) fn is_vector<B: AsRef<[u8]>>(&self, train: &Train<B>) -> bool {
         self.gathers && train.is_empty()
     }
@@ -131,7 +132,8 @@ impl AckLog {
         self.push(slot, first.record());
     }
 
-    /// Appends a record; there is room, because a vector is limited to the maximum number of records.
+    /// Appends a record. There is room, because the number of packets in a vector is limited to the maximum number of
+    /// records.
     pub(crate) fn push(&mut self, slot: TrainId, record: Record) {
         if let Some(records) = self.records.get_mut(slot) {
             let _ = records.push(record);
@@ -139,7 +141,7 @@ impl AckLog {
     }
 }
 
-/// Returns the record of a packet's acknowledgment, regardless of the packet's other contents.
+/// Returns the record of a packet's acknowledgment, regardless of what else the packet contains.
 pub(crate) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
     let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let tcp = packet.get(shape.transport..).unwrap_or_default();

@@ -1,16 +1,17 @@
-//! The outermost addresses of held trains, for packets that must not overtake any train between their addresses.
+//! The outermost addresses of held trains, which are needed for packets that must not overtake any train between the
+//! same addresses.
 
 use alloc::{boxed::Box, vec};
 
 use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
-/// Address hashes of the trains that an ordering flush has examined. Most trains are delivered before any flush, so
-/// nothing is hashed when they start.
+/// Address hashes of the trains that an ordering flush has examined. No hash is computed when a train starts, because
+/// most trains are delivered before any flush.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
-    /// Address hash of the train in each slot, zero if unknown; scanned by an ordering flush.
+    /// Address hash of the train in each slot; zero if it has not been computed. An ordering flush scans this list.
     pairs: SlotMap<TrainId, u32>,
-    /// Number of trains by part of their hash, so that most flushes need no scan.
+    /// Number of trains for each value of a part of their hash, which makes the scan unnecessary for most flushes.
     counts: Box<[u32]>,
 }
 

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
-/// Deadlines of held trains by slot, in a heap with an index of the position of each slot.
+/// Deadlines of held trains by slot, in a heap, together with the position of each slot in the heap.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Position of each slot in the heap.
     places: SlotMap<TrainId, u32>,
-    /// Number of deadlines set so far. If two deadlines are equal, the one set first counts as earlier.
+    /// Number of deadlines set so far. If two deadlines are equal, the one that was set first counts as earlier.
     count: u64,
 }
 
@@ -23,7 +23,7 @@ struct Deadline {
 }
 
 impl Deadlines {
-    /// Sets the deadline of a slot that has none.
+    /// Sets the deadline of a slot, which must not have one yet.
     pub(super) fn insert(&mut self, slot: TrainId, at_ns: u64) {
         debug_assert!(self.place(slot).is_none(), "a train starts once");
         let place = self.heap.len();
@@ -100,7 +100,7 @@ impl Deadlines {
     }
 }
 
-/// No position.
+/// Marks a slot that has no position in the heap.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     use super::{Deadlines, TrainId};
     use crate::coalesce::slots::slot_map::Id;
 
-    /// Compares the heap with a map that is searched in full.
+    /// Compares the heap with a map that is searched completely each time.
     #[test]
     fn the_earliest_is_always_first() {
         let mut deadlines = Deadlines::default();

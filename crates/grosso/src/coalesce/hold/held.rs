@@ -1,4 +1,4 @@
-//! Description of a held train for callers.
+//! Description of a held train for the caller.
 
 /// Description of a held train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,9 +6,9 @@
 pub struct Held {
     /// Number of wire packets in the train.
     pub packets: u32,
-    /// Payload of all packets in bytes.
+    /// Total payload of the packets in bytes.
     pub payload_bytes: usize,
-    /// Payload bytes of every packet but the last.
+    /// Payload length in bytes of every packet except the last, which may be shorter.
     pub size: u16,
     /// Time at which the first packet was pushed, in the caller's nanoseconds.
     pub since_ns: u64,

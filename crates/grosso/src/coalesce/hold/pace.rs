@@ -6,29 +6,29 @@
 pub(super) struct Common {
     /// Maximum hold time of a train.
     pub(super) hold_ns_max: u64,
-    /// Round-trip time of flows without a measurement, if known.
+    /// Round-trip time of flows for which none was measured; `None` if it is unknown.
     pub(super) round_trip_ns: Option<u64>,
 }
 
-/// Pace of a flow. Packets with the same arrival time, for example the packets of one poll, count as one arrival.
+/// Pace of a flow. Packets with the same arrival time, for example the packets of one poll, count as a single arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Time of the latest packet.
     last_ns: u64,
     /// Average time between arrivals within a burst in nanoseconds, multiplied by [`WEIGHT`].
     gap: Option<u64>,
-    /// Average payload bytes of an arrival that is followed by another in its burst, multiplied by [`WEIGHT`].
+    /// Average payload bytes of an arrival that another arrival follows in the same burst, multiplied by [`WEIGHT`].
     bytes: u64,
     /// Number of consecutive pauses up to now.
     pauses: u8,
-    /// Payload bytes of the current arrival so far.
+    /// Payload bytes of the current arrival counted so far.
     arriving: u64,
-    /// Minimum reported round-trip time.
+    /// Lowest reported round-trip time.
     round_trip_ns: Option<u64>,
     round: Round,
 }
 
-/// Payload within one round trip.
+/// Amount of payload within one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_ns: u64,
@@ -92,15 +92,16 @@ impl Pace {
         self.round_trip_ns = Some(least.max(1));
     }
 
-    /// Returns the time at which the next packet is due: one gap after the latest packet. Most packets arrive by then.
-    /// Returns `None` until a gap shorter than the hold time was observed, and after consecutive pauses.
+    /// Returns the time at which the next packet is due, which is one gap after the latest packet. Most packets arrive
+    /// by that time. Returns `None` until a gap shorter than the hold time has been observed, and after consecutive
+    /// pauses.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
-    /// Returns the hold time of a train that starts now: at most the time that a superframe takes to fill, and on a
-    /// path with a known round-trip time at most a sixteenth of that time.
+    /// Returns the hold time of a train that starts now: it is at most the time that a superframe takes to fill and, if
+    /// the round-trip time is known, at most a sixteenth of the round-trip time.
     pub(super) fn hold_ns(&self, common: &Common) -> u64 {
         let hold_ns_max = common.hold_ns_max;
         let most = match self.round_trip_ns(common) {
@@ -120,7 +121,7 @@ impl Pace {
     /// Returns the maximum number of packets of this payload per TCP train, so that the sender gets enough
     /// acknowledgments.
     ///
-    /// A path of unknown length is treated as the shortest long path.
+    /// A path with an unknown round-trip time is treated as one with the shortest round-trip time of a long path.
     pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
         if self.round_trip_ns(common).is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
             return SEGMENTS_MAX;
@@ -153,36 +154,38 @@ impl Round {
     }
 }
 
-/// Weight of all earlier arrivals relative to a new one in the averages: a shift of 3.
+/// Weight in the averages of all earlier arrivals relative to a new one. It is a power of two, so that dividing by it
+/// is a shift.
 const WEIGHT: u64 = 8;
 
-/// Number of consecutive pauses after which a flow is idle. A single pause separates two bursts.
+/// Number of consecutive pauses after which a flow is idle. A single pause only separates two bursts.
 const PAUSES_IDLE: u8 = 2;
 
 /// Payload bytes of a full superframe.
 const SUPERFRAME_BYTES: u64 = 64 * 1024;
 
-/// Minimum hold time of a train in nanoseconds: the transmission time of two 1500-byte packets at 10 Gb/s.
+/// Minimum hold time of a train in nanoseconds, which is about the transmission time of two 1500-byte packets at 10
+/// Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
 /// Divisor of the round-trip time that gives the maximum hold time of a train.
 const ROUND_TRIP_SHARE: u64 = 16;
 
 /// Minimum round-trip time of a long path in nanoseconds. On a long path, trains are limited so that the sender still
-/// gets enough acknowledgments. On a shorter path, whose bandwidth-delay product is a few dozen packets, the formula
-/// would limit throughput.
+/// gets enough acknowledgments. They are not limited in this way on a shorter path, because its bandwidth-delay product
+/// is only a few dozen packets and the limit would reduce throughput.
 pub const LONG_PATH_NS: u64 = 1_000_000;
 
-/// Number of acknowledgments that a sender needs per round trip, one per train.
+/// Number of acknowledgments that a sender needs per round trip. The receiver sends one for each train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
 /// Lower bound of the controller's limit on the packets per train.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Upper bound of the controller's limit on the packets per train: a superframe of 64 KB.
+/// Upper bound of the controller's limit on the packets per train. This many packets fill a superframe of 64 KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
-/// Pause in nanoseconds after which everything but the round-trip time of a flow is reset.
+/// Pause in nanoseconds after which the state of a flow is reset, except for the round-trip time.
 const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -214,7 +217,7 @@ mod tests {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
-        // At 32 packets per 40 us, 64 KiB take 56 us; the time of one poll is added.
+        // At 32 packets per 40 us, 64 KiB take 56 us. The 40 us between two polls are added.
         assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
-        // Time for 64 KiB at 1448 bytes per 1200 ns.
+        // This is the time that 64 KiB take at 1448 bytes per 1200 ns, plus one gap.
         assert_eq!(steady(1000, 1200).hold_ns(&COMMON), 65536 * 1200 / 1448 + 1200);
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(cap(&[160, 160, 160]), 10);
         assert_eq!(cap(&[860, 860, 860]), SEGMENTS_MAX, "1 Gb/s and 10 ms");
         assert_eq!(cap(&[10, 10]), SEGMENTS_MIN);
-        // Each round has twice as many packets as the one before: slow start.
+        // Each round has twice as many packets as the round before it, as in slow start.
         assert_eq!(cap(&[80, 160, 320]), 320 / 16 / 2);
         assert_eq!(cap(&[80, 160, 320, 320]), 320 / 16);
         assert_eq!(cap(&[320, 479]), 479 / 16, "less than one and a half times the previous round");

@@ -1,9 +1,10 @@
 //! Hold times: the time that a train may wait for more packets of its flow.
 //!
-//! A common hold time is too long for flows that will not send again soon, and too short for the others. The controller
-//! decides per flow: it holds a train across the end of a poll only if the flow's next packet is due before the train
-//! must be delivered, and never longer than a superframe takes to fill, or than a sixteenth of the round-trip time. On
-//! long paths it limits the length of trains, so that the receiver sends enough acknowledgments per round trip.
+//! A single hold time for all flows would be too long for flows that will not send again soon, and too short for other
+//! flows. The controller therefore decides for each flow. It holds a train across the end of a poll only if the flow's
+//! next packet is due before the train must be delivered, and never for longer than a superframe takes to fill or for
+//! longer than a sixteenth of the round-trip time. On long paths it limits the length of trains, so that the receiver
+//! sends enough acknowledgments per round trip.
 
 use alloc::vec::Vec;
 
@@ -38,7 +39,7 @@ impl Retention {
         }
     }
 
-    /// Returns the hold time in nanoseconds, if all trains have the same one.
+    /// Returns the hold time in nanoseconds, if it is the same for all trains.
     pub(crate) fn fixed_ns(&self) -> Option<u64> {
         match self {
             Self::Fixed(hold_ns) => Some(*hold_ns),
@@ -46,7 +47,7 @@ impl Retention {
         }
     }
 
-    /// Counts a mergeable packet, with the result of the lookup of its flow.
+    /// Counts a mergeable packet. `found` is the result of looking up its flow.
     pub(crate) fn count(
         &mut self,
         flow: FlowHash,
@@ -64,7 +65,7 @@ impl Retention {
         }
     }
 
-    /// Counts packets that merged at the same time as the previously counted packet.
+    /// Counts packets that were merged at the same time as the packet that was counted last.
     pub(crate) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
         if let Self::Controlled(controller) = self {
             controller
@@ -115,7 +116,7 @@ impl Retention {
     }
 
     /// Returns the trains that received a packet in this poll and whose next packet is not due in time, oldest first
-    /// (P24). Return the list with [`Self::give_back`].
+    /// (P24). The caller must return the list with [`Self::give_back`].
     pub(crate) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -123,7 +124,7 @@ impl Retention {
         }
     }
 
-    /// Takes back the memory of an emptied list.
+    /// Takes back an emptied list to reuse its memory.
     pub(crate) fn give_back(&mut self, idle: Vec<TrainId>) {
         if let Self::Controlled(controller) = self {
             controller.touched = idle;
@@ -169,13 +170,14 @@ pub(crate) struct Controller {
     touched: Vec<TrainId>,
     /// Whether a slot is in `touched`.
     is_touched: SlotMap<TrainId, bool>,
-    /// Maximum number of packets of each slot's train. Every packet reads it, so it is computed once per train.
+    /// Maximum number of packets of each slot's train. The number is computed once per train, because every packet
+    /// reads it.
     segments_max: SlotMap<TrainId, u16>,
     common: Common,
 }
 
 impl Controller {
-    /// Returns the controller for a profile.
+    /// Returns the controller for a profile, if the profile needs one.
     fn of(profile: &Profile) -> Option<Self> {
         let hold_ns_max = profile.limits.hold_ns;
         let told_ns = profile.reorder.round_trip_ns;
@@ -201,7 +203,7 @@ impl Controller {
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
-            // All slots may be touched in one poll, and touching a slot must not allocate.
+            // All slots may be touched in one poll, and touching a slot must not allocate memory.
             let slots = self.is_touched.len();
             self.touched.reserve(slots - self.touched.len());
             self.touched.push(slot);
@@ -240,7 +242,7 @@ impl Controller {
     }
 }
 
-/// Sorts slots by the sequence numbers of their trains; compiled once for all buffer types.
+/// Sorts slots by the numbers of their trains. The function is compiled once for all buffer types.
 #[inline(never)]
 fn sort_by_number(slots: &mut [TrainId], number: &dyn Fn(TrainId) -> Option<u64>) {
     slots.sort_unstable_by_key(|&slot| number(slot));

@@ -9,16 +9,16 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Meter of round-trip times at a point that both directions of connections pass: the time from a packet to its
-/// acknowledgment or to the echo of its timestamp (RFC 7323 section 4).
+/// Measures round-trip times at a point that packets of both directions pass. It measures the time from a packet to its
+/// acknowledgment, or to the echo of its timestamp (RFC 7323 section 4).
 ///
-/// If only one direction passes, the handshake gives a single measurement: the time from an endpoint's SYN to its first
-/// packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a SYN was
-/// lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the sender's
-/// segmentation may cause them.
+/// If only packets of one direction pass, the handshake gives a single measurement: the time from an endpoint's SYN to
+/// its first packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a
+/// SYN was lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the
+/// sender's segmentation may cause them.
 ///
-/// One packet per direction of each connection is observed at a time. Delayed acknowledgments make single values too
-/// long, so use the minimum of many.
+/// One packet per direction of each connection is observed at a time. Delayed acknowledgments make some values too
+/// long, so use the minimum of many values.
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: KeyedHash,
@@ -29,9 +29,9 @@ pub struct RoundTrips {
 /// One endpoint of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// Sequence number after the latest sent byte.
+    /// Sequence number after the last byte sent so far.
     sequence: Option<u32>,
-    /// Latest timestamp sent.
+    /// Latest timestamp that was sent.
     timestamp: Option<u32>,
     /// Sequence number whose acknowledgment is awaited, and the start of the wait.
     unacknowledged: Option<(u32, u64)>,
@@ -42,7 +42,7 @@ struct End {
     opening: Opening,
 }
 
-/// Progress of an endpoint's handshake.
+/// Progress of the handshake of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]
@@ -56,13 +56,13 @@ enum Opening {
 /// Fields of a packet that describe its connection.
 struct Said {
     connection: u64,
-    /// Whether the endpoint with the greater address and port sent the packet.
+    /// Whether the packet was sent by the endpoint whose address and port compare as greater.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
     /// Whether the packet resets the connection.
     is_reset: bool,
-    /// Sequence number after the packet, if it occupies any.
+    /// Sequence number after the packet; `None` if the packet occupies no sequence numbers.
     sequence: Option<u32>,
     acknowledgment: Option<u32>,
     /// Timestamp value and echo.
@@ -70,7 +70,7 @@ struct Said {
 }
 
 impl RoundTrips {
-    /// Creates a meter for any number of connections. `seed` keys the hash of connections and should be random.
+    /// Creates a meter for any number of connections. `seed` is the key for hashing connections and should be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { hash: KeyedHash::new(seed), connections: FlowMemory::new(), stack: Stack::new(0) }
@@ -130,12 +130,12 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns how long the observed packet of this endpoint waited for its answer, if `said`, a packet of the other
-    /// endpoint, contains that answer.
+    /// Returns how long the observed packet of this endpoint waited for its answer, if `said` contains the answer.
+    /// `said` is a packet of the other endpoint.
     fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
-            // In serial arithmetic (RFC 9293 section 3.4).
+            // This is a comparison in serial arithmetic (RFC 9293 section 3.4).
             (told?.wrapping_sub(value) as i32 >= 0).then(|| {
                 *waiting = None;
                 now_ns.saturating_sub(since_ns)
@@ -238,7 +238,7 @@ mod tests {
             None,
             "the request was already answered"
         );
-        // In the other direction, the response times of both endpoints together are one round trip.
+        // For the other direction, a round trip is the sum of the response times of both endpoints.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut observed, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
@@ -279,7 +279,8 @@ mod tests {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
-        // A second SYN, because the first was lost or the answer is slow: it is unknown which of them is answered.
+        // A second SYN is sent because the first was lost or the answer is slow. It is unknown which of them is
+        // answered.
         assert_eq!(observe(&mut observed, &syn, FAR_NS), None);
         let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
         assert_eq!(observe(&mut observed, &reset, FAR_NS + 1), None);

@@ -1,4 +1,4 @@
-//! Held trains: slots, age, and the counters for ordering flushes.
+//! Held trains: their slots, their order by age, and the counters for ordering flushes.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,8 @@ use crate::{
     template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
-/// A train: its first packet, which is the template, and the state that the laws need from the other packets.
+/// A train of packets. It contains the first packet, which is the template of the headers, and the state of the other
+/// packets that the laws need.
 #[derive(Debug)]
 pub(crate) struct Train<B> {
     /// First packet, complete.
@@ -42,15 +43,15 @@ pub(crate) struct Train<B> {
     pub(crate) place: Place,
     pub(crate) created_ns: u64,
     pub(crate) payload_len: usize,
-    /// Payload bytes of every packet but the last.
+    /// Payload length in bytes of every packet except the last, which may be shorter.
     pub(crate) size: u16,
     pub(crate) packets: u16,
-    /// FIN and PSH of the last packet.
+    /// FIN and PSH flags of the last packet.
     pub(crate) ending_flags: u8,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) partial: bool,
     pub(crate) flow: FlowHash,
-    /// Prediction of the next packet, if any.
+    /// Prediction of the next packet, if there is one.
     pub(crate) prediction: PredictionId,
     /// Number of trains started before this one.
     number: u64,
@@ -67,12 +68,12 @@ pub(crate) struct Examined<B> {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) now_ns: u64,
-    /// Whether the packet resembles the flow's prediction.
+    /// Whether the packet resembles the prediction of its flow.
     pub(crate) resembles: bool,
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Returns a train of one packet, the successor of `older`.
+    /// Returns a train of one packet, started after the train `older`.
     #[inline(always)]
     fn start(examined: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
         let Examined { frame, candidate, known, flow, now_ns, .. } = examined;
@@ -135,8 +136,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         self.number
     }
 
-    /// Checks the laws of equality between a packet and the train's first packet. Without masks each law is checked
-    /// separately.
+    /// Checks the laws of equality between a packet and the train's first packet. If comparison by masks is disabled,
+    /// each law is checked separately.
     pub(crate) fn agrees(
         &self,
         examined: &Examined<B>,
@@ -154,7 +155,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
-    /// Checks the other laws for a packet that agrees; returns the IP levels with a fixed identification.
+    /// Checks the laws that are not laws of equality. Returns the IP levels with a fixed identification.
     pub(crate) fn admits<P: Policy>(
         &self,
         examined: &Examined<B>,
@@ -182,7 +183,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Compares the metadata and the presence of checksums.
+    /// Compares the metadata of a packet and the train, and whether checksums are present.
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
@@ -212,7 +213,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         })
     }
 
-    /// Counts an admitted packet; returns the reason if no packet may follow it.
+    /// Counts an admitted packet. Returns the reason if no packet may follow it in the train.
     pub(crate) fn join<P: Policy>(
         &mut self,
         candidate: &Candidate,
@@ -269,8 +270,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Checks rule G14: the second packet determines whether the identification of an IP level increases or stays
-    /// fixed.
+    /// Checks rule G14: the second packet of a train determines whether the identification of an IP level increases or
+    /// stays fixed.
     fn admits_identification(
         &self,
         step: u16,
@@ -320,7 +321,7 @@ impl<B: AsRef<[u8]>> Train<B> {
 pub(crate) struct Trains<B> {
     slots: SlotMap<TrainId, Option<Train<B>>>,
     free: Vec<TrainId>,
-    /// Address hashes of the trains that existed at the last ordering flush.
+    /// Address hashes of the trains that were held at the last ordering flush.
     pairs: AddressPairs,
     /// Number of trains started before the last ordering flush.
     noted: u64,
@@ -369,7 +370,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
             Some(slot) => slot,
             None => self.grow(),
         };
-        // The train is written in place: a copy right after writing its parts would be slow.
+        // The train is written in place, because copying it right after writing its fields would be slow.
         self.slots[slot] = Some(Train::start(examined, place, number, older));
         match self.train_mut(older) {
             Some(older) => older.newer = slot,
@@ -396,11 +397,11 @@ impl<B: AsRef<[u8]>> Trains<B> {
             Some(newer) => newer.older = older,
             None => self.newest = older,
         }
-        // This comes last, so that the train is moved only once.
+        // This is the last operation, so that the train is moved only once.
         self.slots.get_mut(slot)?.take()
     }
 
-    /// Returns a train that the flow table or another list of held trains refers to, and that therefore exists.
+    /// Returns a train that must exist because the flow table or another list of held trains refers to it.
     #[inline(always)]
     pub(crate) fn held(&self, slot: TrainId) -> Option<&Train<B>> {
         let train = self.train(slot);
@@ -408,7 +409,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// Returns the train for modification, like [`Self::held`].
+    /// Works like [`Self::held`], but returns a mutable reference.
     #[inline(always)]
     pub(crate) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         let train = self.train_mut(slot);
@@ -436,8 +437,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
         slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
-    /// Returns the slot of a train between these addresses; `pair_of` computes the hash of trains started since the
-    /// last query.
+    /// Returns the slot of a train between these addresses; `pair_of` computes the hashes of the trains that were
+    /// started since the last query.
     pub(crate) fn between(
         &mut self,
         pair: u32,
@@ -456,7 +457,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
-        // All slots may be free at once, and freeing a slot must not allocate.
+        // All slots may be free at the same time, and freeing a slot must not allocate memory.
         self.free.reserve(self.slots.len());
         slot
     }
@@ -483,7 +484,7 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
 }
 
 /// Compares a TCP packet with the last packet of its train: fields that may grow must not shrink. A timestamp is
-/// compared with the one that the superframe would have.
+/// compared with the timestamp that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
     last: &[u8],
@@ -501,7 +502,7 @@ pub(crate) fn beside_last(
         let window = tcp_at + tcp::field::WINDOW.start;
         let is_update = u16_at(packet, window) != u16_at(last, window);
         let joins = match known.rules.acknowledgments {
-            // Acknowledgments that wait unmerged take another path.
+            // Acknowledgments that wait unmerged are handled elsewhere.
             Acknowledgments::Alone
             | Acknowledgments::Vector
             | Acknowledgments::Filter
@@ -517,7 +518,7 @@ pub(crate) fn beside_last(
     if let Some(at) = known.timestamps {
         let at = usize::from(at);
         let kept = if known.rules.timestamp_value == Vary::First { first } else { last };
-        // In serial arithmetic (RFC 7323 section 5.2).
+        // This is a comparison in serial arithmetic (RFC 7323 section 5.2).
         let is_older = (u32_at(packet, at).wrapping_sub(u32_at(kept, at)) as i32) < 0;
         if is_older || known.rules.zero_echo != ZeroEcho::Joins && echoes_zero(packet, known) {
             return Err(NoMerge::TcpTimestamp);
@@ -526,7 +527,7 @@ pub(crate) fn beside_last(
     Ok(())
 }
 
-/// Returns whether a packet has a timestamp that echoes zero, if timestamps may vary.
+/// Returns whether timestamps may vary and the packet has one whose echo is zero.
 #[inline]
 pub(crate) fn echoes_zero(packet: &[u8], known: &CachedStack) -> bool {
     known.timestamps.is_some_and(|at| u32_at(packet, usize::from(at) + 4) == 0)

@@ -1,9 +1,9 @@
 //! The packets of a poll, sorted by flow.
 //!
-//! If many flows alternate, each packet belongs to a different train than the packet before it, and a small flow table
-//! evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed flow
-//! by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a large
-//! hash (P20). Packets of the first flow come first in any case and need not be collected.
+//! If packets of many flows alternate, each packet belongs to another train than the packet before it, and a small flow
+//! table evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed
+//! flow by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a
+//! large hash (P20). Packets of the first flow come first anyway, so they need not be collected.
 
 use alloc::{vec, vec::Vec};
 
@@ -13,7 +13,7 @@ use crate::{
     frame::Frame,
 };
 
-/// Stage that collects packets in a chain per flow.
+/// Stage that collects packets in chains, one for each flow.
 #[derive(Debug)]
 pub(crate) struct Batcher<B> {
     packets: Vec<Collect<B>>,
@@ -27,14 +27,14 @@ pub(crate) struct Batcher<B> {
     /// Hash table from flow to chain; a slot from an earlier round counts as empty.
     slots: Vec<ChainSlot>,
     round: u32,
-    /// Arrival time of the first packet, used for all packets of the batch, so that no hold time is exceeded and trains
-    /// age in the order in which they start.
+    /// Arrival time of the first packet, used for all packets of the batch, so that no hold time is exceeded and the
+    /// order of trains by age is the order in which they start.
     since_ns: u64,
 }
 
 #[derive(Debug)]
 struct Collect<B> {
-    /// The packet; `None` after it was taken.
+    /// The packet; `None` once it has been taken.
     frame: Option<Frame<B>>,
     next: u16,
 }
@@ -61,7 +61,7 @@ impl<B> Batcher<B> {
             leader: FlowHash::NONE,
             led: 0,
             chains: Vec::with_capacity(packets_max),
-            // At most half full, so that a lookup probes few slots.
+            // The table is at most half full, so that a lookup probes few slots.
             slots: vec![ChainSlot::default(); (2 * packets_max).next_power_of_two()],
             round: 1,
             since_ns: 0,
@@ -86,7 +86,7 @@ impl<B> Batcher<B> {
     }
 
     /// Counts a packet of the first flow that skips the batch, and returns the arrival time assumed for it; `None` for
-    /// any other packet.
+    /// a packet of any other flow.
     #[inline(always)]
     pub(crate) fn lead(&mut self, flow: FlowHash, now_ns: u64) -> Option<u64> {
         if self.led == 0 {
@@ -103,8 +103,8 @@ impl<B> Batcher<B> {
         self.packets.is_empty()
     }
 
-    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, in which the packets of each
-    /// flow keep their order.
+    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, but the packets of each flow
+    /// keep their order.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: RxPacket<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;

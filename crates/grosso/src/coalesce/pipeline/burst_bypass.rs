@@ -10,23 +10,23 @@ use crate::{
     meta::Meta,
 };
 
-/// Packets of one prediction with the same arrival time, for example the packets of one poll. The packet before them
-/// passed through every stage, and each stage returned how many packets may bypass it. The stages are notified once for
-/// all these packets, before any other event.
+/// Packets that match one prediction and have the same arrival time, for example the packets of one poll. The packet
+/// before them passed through every stage, and each stage returned the number of packets that may bypass it. The stages
+/// are notified once for all these packets, before any other event.
 #[derive(Debug)]
 pub(crate) struct BurstBypass {
     prediction: PredictionId,
-    /// Packets that may still bypass the stages.
+    /// Number of packets that may still bypass the stages.
     left: u32,
-    /// Number of packets that may bypass the stages; after the burst, the number that did.
+    /// Number of packets that may bypass the stages; after the burst, the number of packets that did so.
     pub(crate) packets: u32,
-    /// Packets on the fast path that did not merge.
+    /// Number of packets on the fast path that were not merged.
     unjoined: u32,
     /// Whether the checksums of the packets are unknown.
     pub(crate) is_unverified: bool,
     pub(crate) now_ns: u64,
     pub(crate) flow: FlowHash,
-    /// Bytes of each packet, and of its payload.
+    /// Length of each packet in bytes; the next field is the length of its payload.
     pub(crate) len: usize,
     pub(crate) payload_len: usize,
 }
@@ -45,7 +45,7 @@ impl BurstBypass {
         payload_len: 0,
     };
 
-    /// Creates a fast path for `left` packets, starting with this one.
+    /// Creates a fast path for `left` packets, the first of which is `next`.
     #[inline]
     pub(crate) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
         let Predicted { observed: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } =
@@ -86,7 +86,7 @@ impl BurstBypass {
         self.packets - self.unjoined
     }
 
-    /// Returns the payload bytes of packets on the fast path.
+    /// Returns the number of payload bytes in the packets on the fast path.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.payload_len * self.packets as usize
     }

@@ -1,5 +1,5 @@
-//! Bypass of flows that are not worth the work: if checksums are verified in software and packets seldom merge, merging
-//! costs more than it saves (P48).
+//! Bypass of flows for which merging does not pay: if checksums are verified in software and packets seldom merge,
+//! merging costs more than it saves (P48).
 
 use crate::{
     coalesce::{
@@ -19,7 +19,7 @@ use crate::{
     flow_memory::FlowMemory,
 };
 
-/// State of tried and bypassed flows.
+/// State of flows that are on trial or bypassed.
 #[derive(Debug)]
 pub(crate) struct Bypasser {
     bypass: Bypass,
@@ -78,7 +78,7 @@ impl Bypasser {
     }
 }
 
-/// Returns the length of a packet as counted in the state.
+/// Returns the length of a packet in the type used for the state.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         is_bypassed.then_some(Pass::Bypass)
     }
 
-    /// Ignores packets whose payload was not read, because their verification costs no time.
+    /// Packets whose payload was not read are ignored, because their verification costs no time.
     #[inline(always)]
     fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {
@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         }
     }
 
-    /// Returns false while a flow is bypassed, because bypassed packets are not verified.
+    /// Returns false while any flow is bypassed, because bypassed packets are not verified.
     fn allows_prediction(&self) -> bool {
         self.bypassed == 0
     }
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// Checks that only packets that cannot end the trial skip the stage, and that the trial counts them as if the
-    /// stage had examined each.
+    /// Checks that only packets that cannot end the trial skip the stage, and that the trial counts these packets as if
+    /// the stage had examined each of them.
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();

@@ -13,13 +13,13 @@ use crate::coalesce::{
     profile::{Hold, Profile},
 };
 
-/// Stage that counts the mergeable packets of each flow before another stage can delay them, because the pace of a flow
-/// determines its hold times.
+/// Stage that counts the mergeable packets of each flow. It comes before stages that delay packets, because it measures
+/// the pace of a flow to determine hold times.
 #[derive(Debug)]
 pub(crate) struct HoldStage(());
 
 impl HoldStage {
-    /// Returns the stage, if the profile needs it.
+    /// Returns the stage if the profile needs it.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let is_controlled = profile.hold == Hold::Controlled && profile.limits.hold_ns > 0;
         is_controlled.then_some(Self(()))

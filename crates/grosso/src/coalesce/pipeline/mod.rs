@@ -32,13 +32,13 @@ use crate::{
 /// Pipeline from a packet to the trains.
 #[derive(Debug)]
 pub(crate) enum Pipeline<B> {
-    /// No stages, exact laws: the default.
+    /// No stages, with the exact laws. This is the default.
     Exact,
-    /// No stages, rules of a profile.
+    /// No stages, with the rules of a profile.
     Rules,
-    /// Stages, then the rules of a profile.
+    /// Stages, followed by the rules of a profile.
     Staged(Box<Stages<B>>),
-    /// Sorting by flow first, then the rest of the pipeline.
+    /// A batch that sorts packets by flow, followed by the rest of the pipeline.
     Batched(Box<Batched<B>>),
 }
 
@@ -67,8 +67,9 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Pushes one packet: directly into the train that it continues, if no stage needs to see it. That path needs no
-    /// variant for the exact laws, because the rules of a profile include them.
+    /// Pushes one packet. If no stage needs to see the packet, it goes directly to the train that it continues. This
+    /// fast path is the same for the exact laws and for a profile, because the rules of a profile include the exact
+    /// laws.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -154,8 +155,8 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Ends a batch, and releases the packets that have waited long enough; all packets that arrived before `seen_ns`
-    /// were pushed.
+    /// Ends a batch, and releases the packets that have waited long enough. The caller has pushed all packets that
+    /// arrived before `seen_ns`.
     pub(crate) fn expire(
         &mut self,
         now_ns: u64,
@@ -169,7 +170,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Returns the stages, if any.
+    /// Returns the stages, if there are any.
     pub(crate) fn stages_mut(&mut self) -> Option<&mut Stages<B>> {
         match self {
             Self::Exact | Self::Rules => None,
@@ -197,14 +198,14 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
-    /// Returns whether a predicted packet may belong to the batch's first flow and skip the batch.
+    /// Returns whether a predicted packet may belong to the first flow of the batch and skip the batch.
     #[inline(always)]
     fn may_bypass_batch(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
-    /// Returns whether a packet of this flow skips the batch: it arrived at the start time of the batch and does not
-    /// fill the batch.
+    /// Returns whether a packet of this flow skips the batch. It does so if it arrived at the start time of the batch
+    /// and does not fill the batch.
     #[inline(always)]
     fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
@@ -213,7 +214,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
             && self.batch.lead(flow, incoming.now_ns).is_some()
     }
 
-    /// Adds a packet to the batch, unless it belongs to the batch's first flow or has no known flow.
+    /// Adds a packet to the batch, unless it belongs to the first flow of the batch or its flow is not known.
     #[inline(never)]
     fn push(
         &mut self,

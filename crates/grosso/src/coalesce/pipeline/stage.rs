@@ -1,4 +1,4 @@
-//! Stages: the pipeline of a profile between arriving packets and trains.
+//! Stages of the pipeline of a profile, which process packets before they reach the trains.
 
 use crate::{
     coalesce::{
@@ -28,7 +28,7 @@ pub(crate) struct Packet<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
-    /// Returns the packet as observed by stages that record its result.
+    /// Returns the packet in the form that is passed to stages to record its result.
     #[inline(always)]
     pub(crate) fn observed(&self, is_refused: bool) -> Observed<'a> {
         let RxPacket { meta, now_ns, .. } = self.incoming;
@@ -39,8 +39,8 @@ impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
 
 /// A stage before the trains.
 ///
-/// A profile's pipeline has only the stages that it needs. Their shared state, headers and trains, is an argument of
-/// every call.
+/// A profile's pipeline has only the stages that it needs. The state that stages share, which is the headers and the
+/// trains, is an argument of every call.
 pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// Examines a packet that was not predicted. If a reason is returned, the packet bypasses all trains without
     /// further examination.
@@ -48,8 +48,8 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         None
     }
 
-    /// Takes a mergeable packet and releases it immediately, later, or after others. Returns it if the stage does not
-    /// need it.
+    /// Takes a mergeable packet and releases it immediately, later, or after other packets. Returns the packet if the
+    /// stage does not need it.
     fn take(
         &mut self,
         examined: Examined<B>,
@@ -59,22 +59,23 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
         Err(examined)
     }
 
-    /// Releases queued packets of a flow before an unmergeable packet of that flow. Returns whether there were any.
+    /// Releases queued packets of a flow before an unmergeable packet of that flow. Returns whether there were such
+    /// packets.
     fn flush_flow(&mut self, _packet: &Packet<'_, B>, _next: &mut impl Downstream<B>) -> bool {
         false
     }
 
-    /// Returns whether a predicted packet may bypass this stage on the way to its train; otherwise the stage takes it.
-    /// A later stage may still stop it.
+    /// Returns whether a predicted packet may bypass this stage on the way to its train; otherwise the stage takes the
+    /// packet. Even if this stage allows the bypass, a later stage may take the packet.
     fn may_bypass(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
         true
     }
 
-    /// Records the result of a packet that this stage passed on.
+    /// Records the result of pushing a packet that this stage passed on.
     fn learn(&mut self, _seen: &Observed<'_>, _verdict: Verdict) {}
 
-    /// Returns the number of packets that may bypass the stage after the last observed one, if all are predicted like
-    /// `next` and arrive at the same time with the same metadata.
+    /// Returns the number of packets that may bypass the stage after the packet that was last observed. All of them are
+    /// predicted like `next`, arrive at the same time and have the same metadata.
     fn bypass_max(&self, _next: &Predicted<'_>) -> u32 {
         u32::MAX
     }
@@ -90,7 +91,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// Releases the queued packets of some flows.
     fn flush(&mut self, _whose: FlushScope, _why: Release, _next: &mut impl Downstream<B>) {}
 
-    /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
+    /// Releases the packets that have waited long enough. All packets that arrived before `seen_ns` have been pushed.
     fn expire(&mut self, _now_ns: u64, _seen_ns: u64, _next: &mut impl Downstream<B>) {}
 
     /// Records a measured round-trip time of a flow.
@@ -102,7 +103,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 }
 
-/// Downstream of a stage: the trains, and the receiver of their deliveries.
+/// What follows a stage: the trains, and the receiver of their deliveries.
 pub(crate) trait Downstream<B: AsRef<[u8]>> {
     /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
@@ -140,7 +141,7 @@ pub(crate) mod probe {
         pub(crate) passed: Vec<Pass>,
     }
 
-    /// The packets of each delivery.
+    /// Record of the packets in each delivery.
     #[derive(Default)]
     pub(crate) struct Delivered(pub(crate) Vec<u32>);
 
@@ -167,7 +168,7 @@ pub(crate) mod probe {
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
-        /// Returns packet `index` of a flow; each packet has 100 bytes of payload.
+        /// Returns the packet with index `index` of a flow. Each packet has 100 bytes of payload.
         pub(crate) fn packet(&mut self, index: u32, now_ns: u64) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();

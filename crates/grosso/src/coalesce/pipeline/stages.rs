@@ -1,4 +1,4 @@
-//! Pipeline of the stages that a profile enables, before the trains.
+//! The part of the pipeline before the trains: the stages that a profile enables.
 
 use crate::{
     coalesce::{
@@ -29,7 +29,8 @@ use crate::{
     frame::Frame,
 };
 
-/// Stages in the order in which packets pass them. Each has its own slot, so that an absent stage costs no instruction.
+/// Stages in the order in which packets pass them. Each stage has its own slot, so that an absent stage costs no
+/// instructions.
 #[derive(Debug)]
 pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
@@ -39,7 +40,7 @@ pub(crate) struct Stages<B> {
     burst: BurstBypass,
 }
 
-/// Runs code for each stage in order, optionally with the slot index.
+/// Runs code for each stage in order. The code can also use the index of the slot.
 macro_rules! each_stage {
     ($stages:ident, $stage:ident $(at $slot:ident)? => $act:expr) => {
         if let Some($stage) = &mut $stages.bypasser {
@@ -147,7 +148,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
             Err(Unknown::Passes(Pass::Padded)) if merger.trims() => {
                 if let Some(scope) = merger.dissected_might_be_of(incoming.bytes(), incoming.meta) {
                     self.flush(scope, Release::Barrier, merger, sink);
-                    // The release may have dissected other packets, so this one is dissected again.
+                    // Releasing packets may have dissected other packets, so this packet is dissected again.
                     merger.must_not_overtake(incoming.bytes(), incoming.meta);
                 }
                 merger.take_padded(incoming, sink)
@@ -159,7 +160,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         }
     }
 
-    /// Pushes the next packet of a train, past all stages that allow it.
+    /// Pushes the next packet of a train. It bypasses the stages that allow this.
     #[inline(always)]
     fn push_predicted(
         &mut self,
@@ -178,7 +179,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Pushes a packet that resembles earlier ones, past all stages that allow it.
+    /// Pushes a packet that resembles earlier packets. It bypasses the stages that allow this.
     #[inline(always)]
     fn push_resembling(
         &mut self,
@@ -227,7 +228,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.push_matched(first, packet, merger, sink)
     }
 
-    /// Pushes a packet whose flow is known; out-of-line path for kinds of packets that usually bypass the stages.
+    /// Pushes a packet whose flow is known. The function is not inlined, because packets of this kind usually bypass
+    /// the stages.
     #[inline(always)]
     fn push_matched(
         &mut self,
@@ -304,14 +306,14 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Reports the result of a passed packet to all stages, and starts the bypass of the packets after it.
+    /// Reports the result of a packet to all stages, and lets packets after it bypass the stages.
     #[inline(always)]
     fn learn_and_bypass(&mut self, observed: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
         self.learn(SLOTS, observed, verdict);
         self.bypass_after(observed, merger);
     }
 
-    /// Starts the bypass, after a packet that all stages observed, for as many predicted packets as every stage allows.
+    /// After a packet that all stages observed, lets as many predicted packets bypass the stages as every stage allows.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {
@@ -345,8 +347,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.burst.packets = 0;
     }
 
-    /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all flows that it
-    /// might belong to (rule G75).
+    /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all trains and queued
+    /// packets of flows that it might belong to (rule G75).
     #[inline(never)]
     pub(crate) fn pass_unknown(
         &mut self,
@@ -391,7 +393,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         each_stage!(self, stage => stage.flush(scope, why, &mut next));
     }
 
-    /// Releases the packets that have waited long enough; all packets that arrived before `seen_ns` were pushed.
+    /// Releases the packets that have waited long enough. All packets that arrived before `seen_ns` have been pushed.
     pub(crate) fn expire(
         &mut self,
         now_ns: u64,

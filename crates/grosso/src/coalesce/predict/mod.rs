@@ -1,4 +1,5 @@
-//! Predictions: the expected headers of a flow's next packet, and the header shape of consecutive passed packets.
+//! Predictions: the expected headers of the next packet of a flow, and the header shape of consecutive packets that are
+//! delivered unmerged.
 
 pub(crate) mod passthrough;
 pub(crate) mod prediction;

@@ -1,4 +1,4 @@
-//! Header shape of consecutive packets that are passed unmerged: small packets with PSH, of any flow.
+//! Header shape of consecutive packets that are delivered unmerged, typically small packets with PSH, of any flow.
 
 use crate::{
     coalesce::{
@@ -10,15 +10,15 @@ use crate::{
     template::compare::TUNNEL_BYTES,
 };
 
-/// Example of a packet that passed because of its flags. Another packet with the same shape and length passes for the
-/// same reason, once its checksums are verified.
+/// Example of a packet that was delivered unmerged because of its flags. Another packet with the same shape and length
+/// is delivered unmerged for the same reason, once its checksums are verified.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
     /// Length of the example; zero if there is none.
     len: usize,
     known: ShapeId,
     reason: Pass,
-    /// Length of the last passed packet.
+    /// Length of the last packet that was delivered unmerged.
     latest_len: usize,
     header: [u8; TUNNEL_BYTES],
 }
@@ -34,7 +34,7 @@ impl Passthrough {
         self.len = 0;
     }
 
-    /// Returns the headers and the pass reason of a packet with the example's shape.
+    /// Returns the headers and the pass reason of a packet if it has the shape of the example.
     #[inline(always)]
     pub(crate) fn of<'a>(
         &self,
@@ -49,7 +49,7 @@ impl Passthrough {
         known.form.agrees(&self.header, packet).then_some((known, self.reason))
     }
 
-    /// Takes a passed packet as the example if its length repeats.
+    /// Takes an unmerged packet as the example if it has the same length as the one before it.
     #[inline(always)]
     pub(crate) fn learn(&mut self, packet: &[u8], header_len: usize, known: ShapeId, reason: Pass) {
         let latest_len = core::mem::replace(&mut self.latest_len, packet.len());

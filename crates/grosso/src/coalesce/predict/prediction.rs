@@ -1,13 +1,14 @@
-//! Header prediction: the expected headers of a flow's next packet.
+//! Header prediction: the expected headers of the next packet of a flow.
 //!
-//! Two packets determine the laws of a train, and thereby the headers of every further packet: the sequence number
-//! advances, identifications increase or stay fixed, the IPv4 header checksums follow, and everything else stays the
+//! The first two packets of a train determine the headers of every further packet: the sequence number advances,
+//! identifications increase or stay fixed, the IPv4 header checksums change accordingly, and everything else stays the
 //! same. One masked comparison and the comparison of a few numbers show that a packet has these headers and therefore
-//! obeys every law; only the checksums over the payload remain to be verified. Any other packet is compared law by law.
+//! obeys every law; only the checksums over the payload remain to be verified. For any other packet, each law is
+//! checked separately.
 //!
-//! A prediction outlives its train. Between trains, a flow's acknowledgments, window, timestamps and numbers change,
-//! but its headers keep their shape: a packet that otherwise resembles the earlier ones can start a train without being
-//! parsed, and the packets after it are predicted immediately.
+//! A prediction outlives its train. Between the trains of a flow, acknowledgments, window, timestamps and numbers
+//! change, but the headers keep their shape. A packet that otherwise resembles the earlier packets can start a train
+//! without being parsed, and the packets after it are predicted immediately.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, incremented};
@@ -30,15 +31,16 @@ use crate::{
     template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
 };
 
-/// Prediction of one flow's next packet: byte for byte in its train, and by shape for its next train.
+/// Prediction of the next packet of a flow. It is exact to the byte for a packet that continues the train, and only by
+/// shape for a packet that starts the next train.
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
-    /// The flow's train; none after its delivery.
+    /// The train of the flow; `NONE` after its delivery.
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction that matched the packet after this flow's previous packet.
+    /// Prediction that matched the packet that followed the previous packet of this flow.
     pub(crate) follower: PredictionId,
     /// Length of the packet with its headers; zero if nothing is predicted.
     pub(crate) len: usize,
@@ -49,7 +51,7 @@ pub(crate) struct Prediction {
     /// ID of the headers.
     pub(crate) known: ShapeId,
     vlan: Option<VlanTag>,
-    /// Sequence number; UDP has none.
+    /// Sequence number; `None` for UDP.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
     /// IP levels with a fixed identification.
@@ -60,20 +62,21 @@ pub(crate) struct Prediction {
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether the train has state beyond the exact laws, and whether that includes a summary of acknowledgments.
+    /// Whether the train has state beyond the exact laws. The next field is whether that state includes a summary of
+    /// acknowledgments.
     pub(crate) is_watched: bool,
     pub(crate) is_summed: bool,
     /// Expected headers, compared under the mask.
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// A single packet that was appended to a train, with everything needed to predict the next one, independent of the
-/// buffer type.
+/// A single packet that was appended to a train, with everything needed to predict the packet after it. The type does
+/// not depend on the type of the buffers.
 #[derive(Debug)]
 pub(crate) struct Joined<'a> {
     pub(crate) slot: TrainId,
     pub(crate) flow: FlowHash,
-    /// ID of the headers, and the headers.
+    /// ID of the headers; the next field is the headers.
     pub(crate) id: ShapeId,
     pub(crate) known: &'a CachedStack,
     pub(crate) rules: &'a Rules,
@@ -91,8 +94,8 @@ pub(crate) struct Joined<'a> {
     pub(crate) last: &'a [u8],
 }
 
-// Values that change with every packet are stored outside the header: loading a vector that contains a word written
-// just before would stall until that word reaches the cache.
+// Values that change with every packet are stored outside `header`. Otherwise, loading a vector that contains a word
+// written just before would stall until that word reaches the cache.
 
 /// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +119,7 @@ struct Identification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
 
-/// Constraint on a checksum field within a train: one value, or any value but one.
+/// Constraint on a checksum field within a train: either one value, or any value except one.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -142,7 +145,7 @@ impl Prediction {
             .is_some_and(|known| self.checksums_agree(packet, meta, known))
     }
 
-    /// Returns whether a packet whose checksums were already verified continues the train.
+    /// Returns whether a packet whose checksums have already been verified continues the train.
     pub(crate) fn is_next_of_examined(
         &self,
         packet: &[u8],
@@ -184,13 +187,13 @@ impl Prediction {
             && self.checksums_agree(packet, meta, known)
     }
 
-    /// Returns whether a packet has this flow's ports at their offset.
+    /// Returns whether a packet has the ports of this flow at the expected offset.
     #[inline(always)]
     pub(crate) fn has_ports_of(&self, packet: &[u8]) -> bool {
         self.ports == u32_at(packet, self.transport.into())
     }
 
-    /// Returns whether a packet has the same headers and flow, regardless of its varying fields.
+    /// Returns whether a packet has the same headers and flow, regardless of the fields that vary.
     #[inline(always)]
     pub(crate) fn has_headers_of(&self, packet: &[u8], known: &CachedStack) -> bool {
         packet.len() >= self.header_len.into()
@@ -204,7 +207,7 @@ impl Prediction {
         self.sequence.map(|next| next.value)
     }
 
-    /// Returns the payload bytes of a packet.
+    /// Returns the number of payload bytes in a packet.
     #[inline(always)]
     pub(crate) fn payload_len(&self) -> usize {
         self.len - usize::from(self.header_len)
@@ -225,7 +228,7 @@ impl Prediction {
         }
     }
 
-    /// Predicts the packet after one that was appended to a train.
+    /// Predicts the packet that follows a packet appended to a train.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
@@ -269,7 +272,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Continues to predict after a packet of this shape that started a train.
+    /// Continues with predictions after a packet of this shape has started a train.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
         let size = self.payload_len();
@@ -299,7 +302,7 @@ impl Prediction {
         self.len = 0;
     }
 
-    /// Advances the numbers by one packet with this payload.
+    /// Advances the sequence number and identifications by one packet with this payload.
     #[inline(always)]
     pub(crate) fn step(&mut self, payload_len: usize) {
         if let Some(sequence) = &mut self.sequence {
@@ -333,8 +336,8 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the checksums of the IPv4 headers are valid. The headers may differ from the predicted ones only
-    /// in their identification.
+    /// Returns whether the checksums of the IPv4 headers are valid. The headers may differ from the predicted headers
+    /// only in the identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
@@ -347,7 +350,7 @@ impl Prediction {
         true
     }
 
-    /// Returns whether the checksums over the payload are present as in other packets of the flow, and valid.
+    /// Returns whether the checksums over the payload are valid, and present or absent as in other packets of the flow.
     #[inline(always)]
     fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &CachedStack) -> bool {
         match (&meta.checksum, &self.single) {
@@ -362,14 +365,13 @@ impl Prediction {
         }
     }
 
-    /// Returns whether checksums with permitted values are valid.
+    /// Returns whether the checksums, whose values are known to be permitted, are valid.
     #[inline(always)]
     fn is_verified(&self, packet: &[u8], state: &Checksum, known: &CachedStack) -> bool {
         let Checksum::Partial { start, offset } = *state else {
             return verify_apart(packet, &known.shape, state) == Ok(self.is_partial);
         };
-        // Packets with equal addresses and lengths have the same pseudo-header sum, so its permitted form is a single
-        // value.
+        // Packets with equal addresses and lengths have the same pseudo-header sum, so only one value is permitted.
         let is_right = self.is_partial
             && known.shape.covers.last().is_some_and(|transport| {
                 (start, start.wrapping_add(offset)) == (transport.start, transport.at)
@@ -416,7 +418,7 @@ impl IpNumbers {
         Self(u64_at(packet, at))
     }
 
-    /// Returns the numbers of the next packet: as the identification grows by one, the checksum shrinks by one.
+    /// Returns the numbers of the next packet. As the identification grows by one, the checksum shrinks by one.
     #[inline(always)]
     fn stepped(self, step: u64) -> Self {
         let Self(word) = self;
@@ -458,13 +460,13 @@ impl IpNumbers {
 fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
     let bounds = &known.bounds;
     let bytes_left = bounds.payload_open.saturating_sub(payload_len);
-    // If the packet that fills the train also ends it, this packet is not predicted.
+    // If the packet that fills the train also ends it, that packet is not predicted.
     let last = u16::from(bounds.ends_full);
     let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }
 
-/// Returns the permitted values of the checksums over the payload of a train that contains this packet.
+/// Returns the permitted values of the checksums over the payload of packets in a train that contains this packet.
 #[inline]
 fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item = Form> {
     let is_seed = is_partial || shape.remote_checksum.is_some();
@@ -491,7 +493,7 @@ impl Form {
 }
 
 impl Single {
-    /// Returns the only checksum over the payload of this train's packets.
+    /// Returns the checksum over the payload of this train's packets if there is only one.
     #[inline]
     fn of(joined: &Joined<'_>) -> Option<Self> {
         let (shape, packet) = (&joined.known.shape, joined.last);
@@ -544,10 +546,10 @@ const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 /// Lowest [`IpNumbers`] whose identification wraps instead of growing.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
-/// Maximum length in bytes of predicted headers: TCP with timestamps in VXLAN over IPv6. Trains with longer headers are
-/// not predicted.
+/// Maximum length in bytes of predicted headers: enough for TCP with timestamps in VXLAN over IPv6. Trains with longer
+/// headers are not predicted.
 const HEADER_BYTES_MAX: usize = 160;
 
-/// Maximum number of checksums over the payload of a predicted packet: one per tunnel with a checksum, and the
-/// transport's.
+/// Maximum number of checksums over the payload of a predicted packet: one for each tunnel with a checksum, and one for
+/// the transport header.
 const CHECKSUMS_MAX: usize = 6;

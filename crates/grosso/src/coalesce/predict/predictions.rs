@@ -1,4 +1,4 @@
-//! Predictions of recent flows: a bounded table, and the order in which flows alternate.
+//! Predictions of recent flows, in a bounded table that also records in which order flows alternate.
 
 use crate::{
     coalesce::{
@@ -9,12 +9,12 @@ use crate::{
     flow::FlowHash,
 };
 
-/// Prediction of each flow, in the slot selected by its hash. It outlives the train: the flow's next train continues
-/// where the last one ended.
+/// Prediction of each flow, in the slot selected by its hash. A prediction outlives its train, because the next train
+/// of the flow continues where the last one ended.
 #[derive(Debug)]
 pub(crate) struct Predictions {
     places: SlotMap<PredictionId, Prediction>,
-    /// Prediction of the previous packet, if any.
+    /// Prediction for the previous packet; `NONE` if there was none.
     latest: PredictionId,
 }
 
@@ -31,7 +31,7 @@ impl Predictions {
         self.places.get(id)
     }
 
-    /// Returns the prediction in a slot for modification.
+    /// Returns a mutable reference to the prediction in a slot.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)
@@ -68,8 +68,8 @@ impl Predictions {
         self.latest = PredictionId::NONE;
     }
 
-    /// Predicts the packet after one that was appended to a train, unless the slot belongs to another held train.
-    /// Returns the slot of the prediction, or `NONE`.
+    /// Predicts the packet that follows a packet appended to a train, unless the slot of the prediction belongs to
+    /// another held train. Returns the slot of the prediction, or `NONE`.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();
@@ -85,7 +85,8 @@ impl Predictions {
         }
     }
 
-    /// Continues with a packet that resembles earlier ones of its flow and started this train. Returns its slot.
+    /// Continues the prediction of a flow after a packet that resembles earlier packets of the flow has started this
+    /// train. Returns the slot of the prediction.
     #[inline(always)]
     pub(crate) fn go_on(
         &mut self,
@@ -112,7 +113,7 @@ impl Predictions {
         }
     }
 
-    /// Ends a train. Its flow may continue in another one.
+    /// Ends a train. The flow may continue in another train.
     #[inline(always)]
     pub(crate) fn end(&mut self, id: PredictionId, slot: TrainId) {
         if id != PredictionId::NONE
@@ -123,7 +124,7 @@ impl Predictions {
         }
     }
 
-    /// Clears all predictions, while no train is held.
+    /// Clears all predictions. No train may be held at this time.
     pub(crate) fn clear(&mut self) {
         self.places.iter_mut().for_each(Prediction::forget);
         self.latest = PredictionId::NONE;

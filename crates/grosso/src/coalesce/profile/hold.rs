@@ -1,12 +1,12 @@
-//! Choice of hold times.
+//! Method for choosing hold times.
 
-/// Choice of the time that a train may be held across polls. [`Limits::hold_ns`](super::Limits::hold_ns) is the maximum
-/// in both cases, counted from the first packet of the train (P22).
+/// Method for choosing the time for which a train may be held across polls. With either method, the maximum is
+/// [`Limits::hold_ns`](super::Limits::hold_ns), counted from the first packet of the train (P22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Hold {
-    /// Always the maximum.
+    /// Every train is held for the maximum time.
     #[default]
     Fixed,
-    /// As long as holding saves work, decided per flow.
+    /// Each flow is treated separately: a train is held as long as holding it saves work.
     Controlled,
 }

@@ -1,15 +1,15 @@
-//! Bounds of memory, size and time.
+//! Limits on memory, size and time.
 
-/// Bounds of memory, size and time.
+/// Limits on memory, size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// Maximum number of held trains.
     pub flows: usize,
-    /// Maximum number of held buffers of all trains.
+    /// Maximum number of buffers held in all trains together.
     pub parts: usize,
-    /// Limit of the superframe length in bytes, counted from the first IP header; a superframe must be shorter, so
-    /// 65536 allows 65535 bytes (rule G60).
+    /// Limit on the length of a superframe in bytes, counted from the first IP header. A superframe must be shorter
+    /// than this, so 65536 allows 65535 bytes (rule G60).
     pub size_bytes: u32,
     /// Maximum payload of a TCP train in bytes, in addition to [`Self::size_bytes`].
     pub payload_bytes: u32,
@@ -17,13 +17,14 @@ pub struct Limits {
     pub tcp_segments: u16,
     /// Maximum number of packets per UDP train (rule U13).
     pub udp_segments: u16,
-    /// Maximum time that a train is held across polls, in nanoseconds from its first packet (rule G74); 0 ends every
-    /// train with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] may be longer.
+    /// Maximum time for which a train is held across polls, in nanoseconds from its first packet (rule G74). With 0,
+    /// every train ends with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] applies if it
+    /// is longer.
     pub hold_ns: u64,
     /// Maximum age of a train that is kept after a poll that used its whole budget, in nanoseconds from the first
-    /// packet (rule G72). Applies only if all trains have the same hold time. When such a poll ends, the next packets
-    /// have already arrived, so the train adds no delay. Effective only if longer than [`Self::hold_ns`]; 0 disables
-    /// it.
+    /// packet (rule G72). The limit applies only if all trains have the same hold time. When such a poll ends, the next
+    /// packets have already arrived, so keeping the train adds no delay. The limit has an effect only if it is longer
+    /// than [`Self::hold_ns`]; 0 disables it.
     pub full_poll_ns: u64,
 }
 

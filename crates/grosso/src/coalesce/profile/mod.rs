@@ -1,4 +1,4 @@
-//! Profiles: receive-offload implementations as data.
+//! Profiles, which describe receive-offload implementations as data.
 
 mod batch;
 mod bypass;
@@ -38,7 +38,7 @@ use crate::flow::{BucketChoice, TableShape};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Name in reports.
+    /// Name of the profile in reports.
     pub name: Cow<'static, str>,
     /// Permitted differences between the TCP packets of a train.
     pub rules: Rules,
@@ -48,11 +48,11 @@ pub struct Profile {
     pub udp: bool,
     /// Whether packets with IPv6 extension headers are merged (rule G21).
     pub extension_headers: bool,
-    /// Maximum number of tunnel levels around a packet; IP in IP counts as one (rule T1).
+    /// Maximum number of tunnel levels around a packet. IP in IP counts as one level (rule T1).
     pub tunnels_max: u8,
-    /// Choice of the time that a train is held, at most [`Limits::hold_ns`].
+    /// Method for choosing the time for which a train is held, which is at most [`Limits::hold_ns`].
     pub hold: Hold,
-    /// Skipping of flows that seldom merge; `None` tries every flow (P48).
+    /// Thresholds for bypassing flows that seldom merge (P48). With `None`, no flow is bypassed.
     pub bypass: Option<Bypass>,
     /// Repair of reordered TCP segments.
     pub reorder: Reorder,
@@ -60,15 +60,16 @@ pub struct Profile {
     pub table: TableShape,
     /// Order in which the packets of a poll are merged.
     pub batch: Batch,
-    /// Limits of one train and of the coalescer's memory.
+    /// Limits on a train and on the memory of the coalescer.
     pub limits: Limits,
 }
 
 impl Profile {
-    /// Returns the rules of Linux 7.2 as in `linux-offloads`, with a flow table large enough for many flows.
+    /// Returns the rules of Linux 7.2 as described in `linux-offloads`, with a flow table that is large enough for many
+    /// flows.
     ///
-    /// The profile differs where Linux would violate a guarantee of this engine, see `docs/rules.md`. UDP is merged, as
-    /// on a forwarding host.
+    /// The profile differs from Linux where Linux would violate a guarantee of this engine; see `docs/rules.md`. UDP is
+    /// merged, as on a forwarding host.
     #[must_use]
     pub fn linux() -> Self {
         Self {
@@ -96,7 +97,8 @@ impl Profile {
         }
     }
 
-    /// Returns [`Profile::linux`] with Linux's own table: 8 buckets of 8 flows, indexed by the device's hash (rule G2).
+    /// Returns [`Profile::linux`] with the flow table of Linux, which has 8 buckets of 8 flows and is indexed by the
+    /// hash from the device (rule G2).
     #[must_use]
     pub fn linux_8x8() -> Self {
         let mut profile = Self::linux();
@@ -106,8 +108,8 @@ impl Profile {
         profile
     }
 
-    /// Returns [`Profile::linux_8x8`] with the rules of Linux 6.12 where the engine supports them: a fixed
-    /// identification requires DF (rule G14a).
+    /// Returns [`Profile::linux_8x8`] with the rules of Linux 6.12 where the engine supports them. In particular, a
+    /// fixed identification requires DF (rule G14a).
     #[must_use]
     pub fn linux_6_12() -> Self {
         let mut profile = Self::linux_8x8();
@@ -139,8 +141,9 @@ impl Profile {
     }
 
     /// Returns [`Profile::inet_lro`] as submitted for review in 2007, for a receiver with this MTU in bytes. A train
-    /// holds as many packets as would fit at full size, even if they are short (P2), and at most `MAX_SKB_FRAGS` of
-    /// that kernel. Its superframes had no valid checksum; here they have a partial one.
+    /// holds as many packets as would fit if they had full size, even if they are short (P2), and at most the
+    /// `MAX_SKB_FRAGS` of that kernel. The original created superframes without a valid checksum; here they have a
+    /// partial checksum.
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
@@ -151,8 +154,8 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), from which FreeBSD's LRO was
-    /// derived, for a device with an MTU of 1500 bytes.
+    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), from which the LRO of FreeBSD
+    /// was derived. The rules are for a device with an MTU of 1500 bytes.
     #[must_use]
     pub fn myri10ge() -> Self {
         let mut profile = Self::lossy("myri10ge");
@@ -180,7 +183,7 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of FreeBSD's current LRO, which sorts the packets of a poll by flow, and also merges pure
+    /// Returns the rules of FreeBSD's current LRO, which sorts the packets of a poll by flow. It also merges pure
     /// acknowledgments that change only the window.
     #[must_use]
     pub fn freebsd() -> Self {
@@ -197,9 +200,10 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of receive side coalescing in Intel's 82599 with receive buffers of `buffer_bytes` bytes: 32
-    /// flows, no pure acknowledgments, and at most 16 buffers per superframe, 8 if they exceed 4096 bytes, 4 if they
-    /// exceed 8192. Trains end with the interrupt throttling interval of 16 us.
+    /// Returns the rules of receive side coalescing in Intel's 82599 with receive buffers of `buffer_bytes` bytes:
+    /// there are 32 flows, pure acknowledgments are not merged, and a superframe has at most 16 buffers, 8 buffers if
+    /// they exceed 4096 bytes, or 4 buffers if they exceed 8192 bytes. Trains end with the interrupt throttling
+    /// interval of 16 us.
     #[must_use]
     pub fn rsc_82599(buffer_bytes: u32) -> Self {
         let mut profile = Self::lossy("rsc-82599");
@@ -227,7 +231,7 @@ impl Profile {
     }
 
     /// Returns the rules of UDP receive offload that Windows requires of drivers (NDIS 6.89): datagrams of equal size
-    /// outside tunnels, up to the maximum length of an IP packet, and no TCP.
+    /// outside tunnels are merged, up to the maximum length of an IP packet, and TCP is not merged.
     #[must_use]
     pub fn ndis_uro() -> Self {
         let mut profile = Self::linux();
@@ -264,8 +268,8 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of wireguard-go for packets to a TUN device: TCP, ignoring identifications, flow labels and
-    /// windows, and UDP.
+    /// Returns the rules of wireguard-go for packets to a TUN device: UDP is merged, and TCP is merged regardless of
+    /// identifications, flow labels and windows.
     #[must_use]
     pub fn wireguard() -> Self {
         let mut profile = Self::linux();
@@ -317,14 +321,14 @@ impl Profile {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()
     }
 
-    /// Returns whether trains outlast polls that used their whole budget ([`Limits::full_poll_ns`]) for longer than
-    /// their normal hold time.
+    /// Returns whether trains are held for longer than their normal hold time after polls that used their whole budget
+    /// ([`Limits::full_poll_ns`]).
     #[must_use]
     pub fn outlasts_full_polls(&self) -> bool {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Returns whether the profile checks single packets more strictly than the exact laws do.
+    /// Returns whether the profile has restrictions on single packets that the exact laws do not have.
     pub(crate) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
@@ -337,8 +341,8 @@ impl Profile {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
-    /// Returns every built-in profile, the default first: `inet-lro-2007` for an MTU of 9000 bytes, `rsc-82599` with
-    /// buffers of 2048 bytes.
+    /// Returns every built-in profile, starting with the default. `inet-lro-2007` is for an MTU of 9000 bytes, and
+    /// `rsc-82599` has buffers of 2048 bytes.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -365,11 +369,11 @@ impl Default for Profile {
     }
 }
 
-/// Jiffy of Linux at 1000 Hz; at lower rates Linux keeps no trains across polls.
+/// Length of a jiffy of Linux at 1000 Hz in nanoseconds. At lower rates, Linux keeps no trains across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// MTU of Ethernet without jumbo frames.
 const ETHERNET_MTU: u32 = 1500;
 /// FIN and the flags of congestion control, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;
-/// Parts of a socket buffer in 2007, with pages of 4 KiB: `MAX_SKB_FRAGS`.
+/// Maximum number of parts of a socket buffer in 2007 with pages of 4 KiB (`MAX_SKB_FRAGS`).
 const SOCKET_BUFFER_PARTS: u16 = 18;

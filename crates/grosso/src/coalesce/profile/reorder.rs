@@ -1,28 +1,29 @@
-//! Repair of reordering, and its bounds.
+//! Repair of reordering, and its limits.
 
-/// Repair of reordering, and its bounds.
+/// Repair of reordering, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reorder {
-    /// Time that packets may wait for an earlier one.
+    /// Time for which packets may wait for an earlier packet.
     pub level: Level,
-    /// Maximum time in nanoseconds to wait for a hole in a flow with [`Level::Holes`]. No packet waits longer than
-    /// twice this time, regardless of the number of holes.
+    /// Maximum time in nanoseconds to wait for a hole in a flow to be filled, with [`Level::Holes`]. No packet waits
+    /// longer than twice this time, regardless of the number of holes.
     ///
     /// Keep this time below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
     /// section 6.2). If packets alternate between two paths, this time must be 2.5 to 6 times the difference in path
     /// delay.
     pub hole_ns_max: u64,
-    /// Minimum time in nanoseconds to wait for a hole. Between the bounds, each flow waits twice as long as its recent
-    /// holes took to fill, and at most an eighth of its round-trip time if
-    /// [reported](crate::Coalescer::learn_round_trip). Equal bounds give a fixed time.
+    /// Minimum time in nanoseconds to wait for a hole. Between the minimum and the maximum, each flow waits twice as
+    /// long as it took for its recent holes to be filled, and at most an eighth of its round-trip time if that was
+    /// [reported](crate::Coalescer::learn_round_trip). If minimum and maximum are equal, the time is fixed.
     pub hole_ns_min: u64,
-    /// Minimum round-trip time of all connections in nanoseconds, or 0 if unknown. The wait for a hole is at most an
-    /// eighth of this time (P52). Controlled holds use it for flows without a measurement.
+    /// Minimum round-trip time of all connections in nanoseconds, or 0 if it is unknown. The wait for a hole is at most
+    /// an eighth of this time (P52). [`Hold::Controlled`](super::Hold::Controlled) also uses this time, for flows
+    /// without a measurement.
     pub round_trip_ns: u64,
-    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed waiting at once; the
-    /// other entries store the next sequence number of their flows. An evicted flow starts over, which costs one hold
-    /// time and no merge.
+    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed to wait at the same
+    /// time; the other entries only store the next sequence number of a flow. If a flow is evicted, tracking starts
+    /// over, which costs one hold time but prevents no merge.
     pub flows: usize,
     /// Maximum number of runs of contiguous segments queued per flow, at most 256. It limits the cost of tiny segments
     /// that arrive out of order (SegmentSmack). Two paths that alternate per packet create a run for every other
@@ -38,16 +39,17 @@ pub struct Reorder {
     pub idle_ns: u64,
 }
 
-/// Time that packets may wait for an earlier one.
+/// Time for which packets may wait for an earlier packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// No repair of reordering.
+    /// Packets do not wait, and reordering is not repaired.
     Off,
-    /// Until the end of the poll, which adds no delay. With [`Limits::hold_ns`], trains continue across the polls.
+    /// Packets wait until the end of the poll, which adds no delay. With [`Limits::hold_ns`], trains continue across
+    /// polls.
     ///
     /// [`Limits::hold_ns`]: crate::coalesce::Limits::hold_ns
     Batch,
-    /// Until the hole fills, or [`Reorder::hole_ns_max`] has passed.
+    /// Packets wait until the hole is filled or [`Reorder::hole_ns_max`] has passed.
     Holes,
 }
 
@@ -66,17 +68,17 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Sorting of the packets of one poll, which adds no delay.
+    /// Sorts the packets of each poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
-    /// Waits at most `hole_ns` nanoseconds for a hole to fill.
+    /// Returns settings for waiting at most `hole_ns` nanoseconds for a hole to be filled.
     #[must_use]
     pub const fn holes(hole_ns: u64) -> Self {
         Self { level: Level::Holes, hole_ns_max: hole_ns, hole_ns_min: hole_ns, ..Self::OFF }
     }
 
-    /// Waits for a hole between `hole_ns_min` and `hole_ns_max` nanoseconds, depending on how long recent holes of the
-    /// flow took to fill.
+    /// Returns settings for waiting between `hole_ns_min` and `hole_ns_max` nanoseconds for a hole to be filled,
+    /// depending on how long this took for recent holes of the flow.
     #[must_use]
     pub const fn adaptive(hole_ns_min: u64, hole_ns_max: u64) -> Self {
         Self { hole_ns_min, ..Self::holes(hole_ns_max) }
@@ -88,7 +90,7 @@ impl Reorder {
         self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
-    /// Returns the maximum waiting time for a hole in nanoseconds; 0 within a batch.
+    /// Returns the maximum waiting time for a hole in nanoseconds; 0 if packets wait at most until the end of the poll.
     #[must_use]
     pub fn hole_ns(&self) -> u64 {
         match (self.level, self.round_trip_ns) {

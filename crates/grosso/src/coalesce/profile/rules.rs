@@ -1,31 +1,31 @@
-//! Permitted differences between the packets of a TCP train that segmentation does not restore, as data.
+//! Rules that permit differences between the packets of a TCP train that segmentation does not restore.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
 //! superframe restores the original packets. Other implementations of receive offload are less strict: later
-//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the laws of these fields.
+//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the laws of such fields.
 
 use grosso_wire::Role;
 
 use crate::{acknowledge::AckFiltering, template::compare::Relaxed};
 
-/// Treatment of a field that the exact laws require to be equal, in a TCP train.
+/// Treatment of a field that the exact laws require to be equal in all packets of a TCP train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vary {
-    /// The field must be equal: another value ends the train.
+    /// The field must be equal. A different value ends the train.
     #[default]
     Equal,
-    /// The field is not compared, and the first packet's value is kept.
+    /// The field is not compared, and the value in the first packet is kept.
     First,
-    /// The field is not compared, and the last packet's value is kept.
+    /// The field is not compared, and the value in the last packet is kept.
     Latest,
 }
 
-/// Rules of a profile for TCP. UDP trains are always invertible.
+/// Rules of a profile for TCP. They do not apply to UDP, whose trains are always invertible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// DSCP. The ECN field must always be equal: the original lossy implementations ignored it and lost
-    /// congestion marks (P8).
+    /// DSCP in IPv4. The ECN field is not included and must always be equal, because the original lossy implementations
+    /// ignored it and lost congestion marks (P8).
     pub differentiated_services: Vary,
     /// IPv6 flow label and DSCP.
     pub flow_label: Vary,
@@ -33,15 +33,15 @@ pub struct Rules {
     pub time_to_live: Vary,
     /// DF bit of IPv4.
     pub dont_fragment: Vary,
-    /// IPv4 identification. If compared, it must increase by one or stay fixed.
+    /// IPv4 identification. If it is compared, it must increase by one or stay fixed.
     pub identification: Vary,
-    /// Packets that may keep a fixed IPv4 identification; ignored if identifications are not compared.
+    /// Packets whose IPv4 identification may stay fixed. This is ignored if identifications are not compared.
     pub fixed_identification: FixedIdentification,
-    /// Acknowledgment number. A packet with a lower number than the train's never merges.
+    /// Acknowledgment number. A packet with a lower number than the train has never merges.
     pub acknowledgment: Vary,
     /// TCP window.
     pub window: Vary,
-    /// Value of the TCP timestamp. A packet with a lower value than the train's never merges.
+    /// Value of the TCP timestamp. A packet with a lower value than the train has never merges.
     pub timestamp_value: Vary,
     /// Echo of the TCP timestamp.
     pub timestamp_echo: Vary,
@@ -51,7 +51,8 @@ pub struct Rules {
     pub sizes: Sizes,
     /// Effect of PSH.
     pub push: Push,
-    /// TCP flags of packets that never merge, in addition to SYN, RST and URG: the low byte of the flags field.
+    /// TCP flags that prevent a packet from merging, in addition to SYN, RST and URG. The value is the low byte of the
+    /// flags field.
     pub flags_alone: u8,
     /// Whether packets marked CE never merge.
     pub congestion_alone: bool,
@@ -63,7 +64,7 @@ pub struct Rules {
     pub full: FullTable,
     /// Effect of a limit on bytes or packets.
     pub at_limit: AtLimit,
-    /// Treatment of frames that are longer than their packet.
+    /// Treatment of frames with padding after the end of the packet.
     pub padding: Padding,
     /// Treatment of packets whose timestamp echoes zero.
     pub zero_echo: ZeroEcho,
@@ -81,7 +82,7 @@ pub enum AtLimit {
     Ends,
 }
 
-/// Treatment of frames that are longer than their packet, such as short Ethernet frames (P3).
+/// Treatment of frames with padding after the end of the packet. Ethernet pads short frames to its minimum length (P3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
     /// Padded frames are delivered alone.
@@ -90,12 +91,12 @@ pub enum Padding {
     Trim,
 }
 
-/// Treatment of packets with a timestamp that echoes zero.
+/// Treatment of packets with a TCP timestamp that echoes zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZeroEcho {
-    /// Packets with a zero echo merge like others.
+    /// Packets with a zero echo merge like other packets.
     Joins,
-    /// Packets with a zero echo may start a train, but do not join one.
+    /// Packets with a zero echo may start a train, but are not appended to one.
     Starts,
     /// Packets with a zero echo are delivered alone.
     Alone,
@@ -106,7 +107,8 @@ pub enum ZeroEcho {
 pub enum TrainChecksum {
     /// The pseudo-header sum, which a device or the receiver completes.
     Partial,
-    /// The complete checksum, from the checksums of the packets; partial if a packet of the train was partial.
+    /// The complete checksum, derived from the checksums of the packets. It is partial if the checksum of one of the
+    /// packets was partial.
     Complete,
 }
 
@@ -115,7 +117,7 @@ pub enum TrainChecksum {
 pub enum FixedIdentification {
     /// All packets (rule G14).
     Any,
-    /// Packets with DF only, as in Linux before 6.18 (rule G14a).
+    /// Only packets with DF, as in Linux before 6.18 (rule G14a).
     DontFragment,
 }
 
@@ -133,7 +135,7 @@ pub enum Options {
 pub enum Sizes {
     /// Equal lengths, except that the last packet may be shorter.
     EqualButLast,
-    /// Any lengths: the superframe does not record the boundaries.
+    /// Any lengths. The superframe does not record the boundaries of the packets.
     Any,
 }
 
@@ -142,7 +144,7 @@ pub enum Sizes {
 pub enum Push {
     /// PSH ends the train.
     Ends,
-    /// The packet merges, and the superframe carries PSH.
+    /// The packet merges, and PSH is set in the superframe.
     Joins,
 }
 
@@ -150,7 +152,7 @@ pub enum Push {
 /// sender counts them (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acknowledgments {
-    /// Pure acknowledgments are delivered alone, and no train is held across them (P10).
+    /// Pure acknowledgments are delivered alone, and a train does not continue after them (P10).
     Alone,
     /// Pure acknowledgments merge if they change nothing but the window.
     WindowUpdates,
@@ -160,13 +162,13 @@ pub enum Acknowledgments {
     /// Pure acknowledgments merge if they acknowledge more data; acknowledgments that change only the window count as
     /// duplicates.
     Newer,
-    /// Pure acknowledgments of a flow are delivered together and unchanged, with a record of each: a
+    /// Pure acknowledgments of a flow are delivered together and unchanged, with a record of each acknowledgment, as a
     /// [`Vector`](crate::coalesce::Vector).
     Vector,
-    /// Pure acknowledgments are delivered together. Acknowledgments that a later one makes redundant are dropped, but
-    /// at least one of them is kept ([`AckFiltering::Conservative`]).
+    /// Pure acknowledgments are delivered together. Acknowledgments that a later one makes redundant are dropped,
+    /// except that one redundant acknowledgment is kept ([`AckFiltering::Conservative`]).
     Filter,
-    /// Like [`Self::Filter`], but only the newest acknowledgment is kept ([`AckFiltering::Aggressive`]).
+    /// Works like [`Self::Filter`], but keeps only the newest acknowledgment ([`AckFiltering::Aggressive`]).
     FilterAggressive,
 }
 
@@ -202,7 +204,7 @@ impl Acknowledgments {
 pub enum Refused {
     /// The packet starts the next train.
     Starts,
-    /// The packet is delivered after the train, unless it only exceeded a limit.
+    /// The packet is delivered after the train, unless the only reason is that a limit was exceeded.
     Leaves,
 }
 
@@ -260,7 +262,7 @@ impl Rules {
             push,
             acknowledgments,
             padding,
-            // Packets that are excluded from trains or dropped do not change other packets.
+            // Excluding packets from trains or dropping them does not change other packets.
             fixed_identification: _,
             options: _,
             flags_alone: _,
@@ -269,7 +271,7 @@ impl Rules {
             full: _,
             at_limit: _,
             zero_echo: _,
-            // The receiver of a superframe completes its checksum anyway.
+            // This has no influence, because the receiver of a superframe completes its checksum anyway.
             checksum: _,
         } = *self;
         differentiated_services.is_equal()
@@ -299,7 +301,7 @@ impl Rules {
             || self.acknowledgments.join_trains()
     }
 
-    /// Returns the treatment of fields with this role.
+    /// Returns the treatment that the rules prescribe for fields with this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,

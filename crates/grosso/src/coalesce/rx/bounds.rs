@@ -1,31 +1,31 @@
-//! Limits of one train for its headers.
+//! Limits on a train, which depend on its headers.
 
 use crate::{
     coalesce::profile::{AtLimit, Limits, Rules},
     template::shape::Shape,
 };
 
-/// The limits of one train, which depend on its headers.
+/// The limits on a train, which depend on its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) payload_max: usize,
     pub(crate) packets_max: u16,
     /// Whether the packet that fills a train ends it.
     pub(crate) ends_full: bool,
-    /// Payload of a full train, if the packet that fills a train ends it.
+    /// Payload length of a full train, if the packet that fills a train ends it.
     pub(crate) payload_full: usize,
-    /// Largest payload that does not end the train.
+    /// Maximum payload length that does not end the train.
     pub(crate) payload_open: usize,
 }
 
 impl Bounds {
-    /// Returns the limits. A train may be at most as long as each of its length fields can express. Only a TCP packet
+    /// Returns the limits. A train may not be longer than any of its length fields can express. Only a TCP packet
     /// outside tunnels can be longer than 65535 bytes (rules G60 to G64, T13, U13).
     #[inline]
     pub(crate) fn of(shape: &Shape, limits: &Limits, rules: &Rules) -> Self {
         let size_bytes = limits.size_bytes as usize;
         let ends_at_limit = shape.is_tcp && rules.at_limit == AtLimit::Ends;
-        // The packet that reaches the limit may exceed it, but not the length field.
+        // The packet that reaches the limit may exceed it, but must not exceed what the length field can express.
         let least = if ends_at_limit { usize::from(u16::MAX) } else { 0 };
         let mut packet_max = size_bytes.saturating_sub(1).max(least);
         if !shape.is_tcp || shape.ip_levels > 1 || shape.has_pppoe {

@@ -1,4 +1,4 @@
-//! Examination of a packet on its own: whether it can be merged at all.
+//! Examination of a packet without regard to any train, to find out whether it can be merged at all.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};
@@ -25,9 +25,9 @@ pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
     /// Low byte of the TCP flags; zero for UDP.
     pub(crate) flags: u8,
-    /// Number of wire packets in the frame.
+    /// Number of packets on the wire that the frame stands for.
     pub(crate) packets: u16,
-    /// Payload bytes of every packet but the last.
+    /// Payload length in bytes of every packet except the last, which may be shorter.
     pub(crate) size: u16,
     /// Whether the last segment is shorter than the others, so that no packet may follow it.
     pub(crate) short_tail: bool,
@@ -37,8 +37,8 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Returns the reason why a packet cannot be merged if its headers do not end in TCP or UDP, or contradict the frame's
-/// length.
+/// Returns the reason why a packet cannot be merged. Its headers do not end in TCP or UDP, or contradict the length of
+/// the frame.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
@@ -67,7 +67,7 @@ pub(crate) fn ends_in_transport(stack: &Stack) -> bool {
     stack.stop == Stop::Payload && matches!(kind, Some(Kind::Tcp | Kind::Udp))
 }
 
-/// Returns the reason why packets with these headers can never be merged, independent of varying fields.
+/// Returns the reason why packets with these headers can never be merged, whatever values their varying fields have.
 #[cold]
 pub(crate) fn refusal_of_headers(
     packet: &[u8],
@@ -96,7 +96,7 @@ pub(crate) fn refusal_of_headers(
             _ => {}
         }
     }
-    // Merged packets must be segmentable again (rule S4).
+    // It must be possible to segment merged packets again (rule S4).
     let ip_levels_max = (usize::from(profile.tunnels_max) + 1).min(IP_LEVELS_MAX);
     if shape.ip_levels > ip_levels_max {
         return Some(Pass::TunnelLevels);
@@ -151,7 +151,7 @@ fn lengths_of_superframe_agree(packet: &[u8], shape: &Shape) -> bool {
     })
 }
 
-/// Examines a packet with known headers whose lengths agree with the frame, by the rules of a policy.
+/// Examines a packet with known headers whose lengths agree with the frame, according to the rules of a policy.
 #[inline(always)]
 pub(crate) fn examine<P: Policy>(
     packet: &[u8],
@@ -190,8 +190,8 @@ pub(crate) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
     if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }
 
-/// Examines a packet by the rules common to all policies. `takes_empty` specifies whether packets without payload are
-/// allowed.
+/// Examines a packet by the rules common to all policies. `takes_empty` specifies whether packets without payload may
+/// merge.
 #[inline(always)]
 pub(crate) fn examine_alone(
     packet: &[u8],
@@ -272,7 +272,7 @@ fn refusal_of_flags(flags: u8) -> Pass {
     }
 }
 
-/// Verifies the checksums of a packet whose headers were otherwise examined, like [`examine`].
+/// Verifies the checksums of a packet whose headers have already been examined otherwise, as [`examine`] does.
 #[inline(always)]
 pub(crate) fn verify_all(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     check_ipv4_headers(packet, shape)?;
@@ -304,7 +304,7 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     Ok(())
 }
 
-/// Verifies every checksum that was not verified before, and returns whether the innermost is partial.
+/// Verifies every checksum that has not been verified before, and returns whether the innermost checksum is partial.
 ///
 /// The payload is read at most once: an outer sum is the inner sum plus the header bytes in between (rules C20 to C22,
 /// C30). Checksums that segmentation would write differently are refused.
@@ -345,7 +345,7 @@ pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<b
     Ok(false)
 }
 
-/// Verifies like [`verify`], out of line, for rare checksum states.
+/// Works like [`verify`], but is not inlined. It is used for rare checksum states.
 #[inline(never)]
 pub(crate) fn verify_apart(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     verify(packet, shape, state)
@@ -382,7 +382,8 @@ fn verify_tunnels(
         packet.get(tunnel.start as usize..shape.transport).map_or(Sum::ZERO, Sum::of)
     };
     let behind = match tunnels.iter().filter(present).take(verified).last() {
-        // A correct checksum gives the sum of everything it covers, so the payload need not be read.
+        // If the checksum is correct, the sum of everything that it covers follows from it, so the payload need not be
+        // read.
         Some(tunnel) => Sum::ZERO.subtract(pseudo(packet, tunnel) + between(tunnel)),
         None => sum_behind(packet, shape, state),
     };

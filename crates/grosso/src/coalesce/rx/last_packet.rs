@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use grosso_wire::LAYERS_MAX;
 
-/// Header bytes that a superframe takes from its last packet, as words, because most of these fields are adjacent.
+/// Header bytes that a superframe takes from its last packet, stored as words, because most of these fields are
+/// adjacent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPacket {
     words: ArrayVec<LastPacketWord, WORDS_MAX>,
@@ -50,7 +51,7 @@ impl LastPacket {
 
 const WORD_BYTES: usize = 8;
 
-/// Maximum number of words: two per IP header, and two for TCP.
+/// Maximum number of words: two for each IP header, and two for the TCP header.
 const WORDS_MAX: usize = 2 * LAYERS_MAX;
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! Policies: the points of the merge path where implementations of receive offload differ.
+//! Policies, which define the points of the merge path where implementations of receive offload differ.
 //!
-//! The path is written once and compiled for each policy. With the exact laws all decisions are constants, so that the
-//! default executes no instruction for features that it lacks; a profile's rules are read from the known headers.
+//! The code of the merge path is written once and compiled for each policy. [`Exact`] merges only packets that
+//! segmentation restores exactly. All decisions of this policy are constants, so the default executes no instructions
+//! for features that it does not have. [`ByProfile`] follows the rules of a profile, which are stored with the known
+//! headers.
 
 use crate::coalesce::{profile::Rules, rx::shapes::CachedStack};
 
 /// Decisions of one policy.
 pub(crate) trait Policy {
-    /// Whether trains may have state for acknowledgments or controlled holds.
+    /// Whether trains may have state for acknowledgments or for controlled hold times.
     const IS_WATCHED: bool;
 
     /// Returns the rules of trains with these headers.
@@ -16,7 +18,7 @@ pub(crate) trait Policy {
     /// Returns whether segmenting trains with these headers restores the original packets.
     fn is_invertible(known: &CachedStack) -> bool;
 
-    /// Returns the fast paths that the policy supports among the allowed ones.
+    /// Returns the subset of `allowed` that the policy supports.
     fn tiers(allowed: Tiers) -> Tiers;
 }
 
@@ -66,8 +68,8 @@ impl Policy for ByProfile {
     }
 }
 
-/// Fast paths of the merge path before the check of each law. A fast path gives the same answer sooner: a property test
-/// runs every workload with and without them.
+/// Fast paths of the merge path, which avoid checking each law separately. They do not change the result; a property
+/// test runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiers {
     /// Header prediction: the next packet of a train is predicted byte for byte.

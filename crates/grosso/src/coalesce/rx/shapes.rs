@@ -1,4 +1,4 @@
-//! Cache of recent header stacks, so that a packet with a known stack need not be dissected.
+//! Cache of recent header stacks. A packet with a known stack need not be dissected.
 //!
 //! A few bits of a packet determine its headers: EtherTypes, protocols, versions, header lengths, tunnel ports and
 //! flags. A packet that agrees with a dissected packet in those bits has the same headers.
@@ -36,23 +36,25 @@ pub(crate) struct CachedStack {
     pub(crate) keys: Keys,
     /// Bits that are equal in all packets of a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal in all packets of a train but the last: all bits except numbers and checksums.
+    /// Bits that are equal in all packets of a train except the last. These are all bits except those of numbers and
+    /// checksums.
     pub(crate) predicted: Mask,
     /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
     /// The bits of `recurring` that are the same for all flows.
     pub(crate) form: Mask,
-    /// Bits that determine headers and flow.
+    /// Bits that determine the headers and the flow.
     pub(crate) identity: Mask,
     /// Bits that determine the headers.
     structure: Mask,
     /// Headers of an example packet, padded with zeros to the length of tunnel headers.
     example: Box<[u8]>,
-    /// Permitted differences.
+    /// Rules for the permitted differences between packets of a train.
     pub(crate) rules: Rules,
     /// Whether trains are invertible.
     pub(crate) is_invertible: bool,
-    /// Whether the headers have no TCP options, or two NOPs and a timestamp; computed only if the rules need it.
+    /// Whether the headers have no TCP options or only two NOPs and a timestamp. This is computed only if the rules
+    /// need it.
     pub(crate) has_timestamp_only: bool,
     /// Limits of a train with these headers.
     pub(crate) bounds: Bounds,
@@ -72,7 +74,8 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// Returns the ID of the packet's headers, if they match the previous packet's or one of the first entries.
+    /// Returns the ID of the packet's headers, if they match the headers of the previous packet or one of the first
+    /// entries.
     #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
         if self.known.get(self.latest)?.has(packet) {
@@ -89,7 +92,7 @@ impl Shapes {
         Some(found)
     }
 
-    /// Returns the ID of the packet's headers, searching the whole cache.
+    /// Returns the ID of the packet's headers. Searches the whole cache.
     pub(crate) fn search(&mut self, packet: &[u8]) -> Option<ShapeId> {
         let found = self.known.find(|known| known.has(packet))?;
         self.latest = found;
@@ -136,7 +139,7 @@ impl Shapes {
 impl Index<ShapeId> for Shapes {
     type Output = CachedStack;
 
-    /// Returns the headers with this ID. Never fails, because entries are removed only while no ID is in use.
+    /// Returns the headers with this ID. This cannot fail, because entries are removed only while no ID is in use.
     #[inline(always)]
     fn index(&self, id: ShapeId) -> &CachedStack {
         &self.known[id]
@@ -240,7 +243,7 @@ impl CachedStack {
     }
 }
 
-/// Returns all bits except sequence numbers, identifications and checksums.
+/// Returns all bits except those of sequence numbers, identifications and checksums.
 fn predicted(shape: &Shape) -> Mask {
     let mut mask = Mask::every(shape.header_len);
     let mut remove = |start: u16, field: Range<usize>| {

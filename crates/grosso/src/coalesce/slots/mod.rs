@@ -1,4 +1,5 @@
-//! Storage by slot: the IDs of headers, trains and predictions, tables keyed by them, and the pool of buffers.
+//! Storage in slots: the IDs of headers, trains and predictions, the tables that use these IDs as keys, and the pool of
+//! buffers.
 
 pub(crate) mod pool;
 pub(crate) mod prediction_id;

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A buffer and the range of payload in it.
+/// A buffer, and the range of the payload in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<B> {
-    /// The buffer as pushed.
+    /// The buffer as it was pushed.
     pub buffer: B,
     start: u32,
     end: u32,
@@ -65,7 +65,7 @@ impl<B> Pool<B> {
         Self { slots: Vec::new(), free: NONE, limit: limit.min(NONE as usize) }
     }
 
-    /// Appends part of a buffer, written in place; returns the buffer if the pool is full.
+    /// Appends a part of a buffer, which is written in place. Returns the buffer if the pool is full.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -120,7 +120,7 @@ impl<B> Pool<B> {
         })
     }
 
-    /// Adds a free slot, unless the pool is full.
+    /// Adds a free slot, unless the pool has its maximum size.
     #[cold]
     fn grow(&mut self) {
         if self.slots.len() < self.limit {
@@ -130,5 +130,5 @@ impl<B> Pool<B> {
     }
 }
 
-/// No slot.
+/// Marks the end of a list.
 const NONE: u32 = u32::MAX;

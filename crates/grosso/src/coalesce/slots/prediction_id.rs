@@ -11,7 +11,7 @@ impl PredictionId {
     pub(crate) const NONE: Self = Self(u16::MAX);
 
     /// Number of predicted flows. If the hashes of two flows select the same slot, the flow whose train is held keeps
-    /// it.
+    /// the slot.
     pub(crate) const COUNT: u16 = 512;
 
     /// Last slot.

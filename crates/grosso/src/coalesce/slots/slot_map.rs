@@ -1,4 +1,4 @@
-//! Tables that each have their own key type.
+//! Tables with a key type of their own.
 
 use alloc::vec::Vec;
 use core::{
@@ -43,7 +43,7 @@ impl<I: Id, T> SlotMap<I, T> {
         I::new(self.items.len() - 1)
     }
 
-    /// Returns the entry with this key, extending the table if it is shorter.
+    /// Returns the entry with this key, after extending the table if it is too short.
     #[inline(always)]
     pub(crate) fn get_or_grow(&mut self, id: I, fresh: impl FnMut() -> T) -> &mut T {
         if self.items.len() <= id.place() {
@@ -84,7 +84,7 @@ impl<I: Id, T> SlotMap<I, T> {
 impl<I: Id, T> Index<I> for SlotMap<I, T> {
     type Output = T;
 
-    /// Returns the entry for a key. Never fails, because the table issued the key or was extended for it.
+    /// Returns the entry for a key. This cannot fail, because the table issued the key or was extended for it.
     #[inline(always)]
     fn index(&self, id: I) -> &T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

@@ -2,12 +2,12 @@
 
 use crate::coalesce::slots::slot_map::Id;
 
-/// ID of a held train, reused after the train is delivered.
+/// ID of a held train. It is reused after the train is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TrainId(u32);
 
 impl TrainId {
-    /// No train: a number above any limit.
+    /// ID that means no train. The number is above any limit.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -18,7 +18,7 @@ impl Id for TrainId {
         Self(slot as u32)
     }
 
-    /// Returns the slot of the train, in every table with one entry per train.
+    /// Returns the slot of the train, which is its index in every table with one entry per train.
     #[inline(always)]
     fn place(self) -> usize {
         self.0 as usize

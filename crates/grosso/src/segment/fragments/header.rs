@@ -1,4 +1,4 @@
-//! The headers that every fragment repeats: everything up to the IP header, and the extension headers before the
+//! The headers that every fragment repeats: all headers up to the IP header, and the extension headers before the
 //! fragment header.
 
 use grosso_checksum::Sum;
@@ -21,7 +21,8 @@ pub(super) struct FragmentHeader {
     pppoe: Option<usize>,
     /// Start of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,
-    /// Offset of the data in the whole datagram: greater than 0 if the packet is itself a later fragment.
+    /// Offset of the data in the whole datagram. It is greater than 0 if the packet is itself a fragment other than the
+    /// first.
     offset: usize,
     /// Whether the packet is itself a fragment that is followed by more fragments.
     more: bool,
@@ -79,7 +80,7 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Returns the length in bytes, starting with the IP header, that counts toward the MTU.
+    /// Returns the length in bytes of the part that counts as part of the MTU, which starts with the IP header.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
@@ -96,8 +97,8 @@ impl FragmentHeader {
         }
     }
 
-    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes contains everything that the
-    /// IP header announces.
+    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes is as long as the IP header
+    /// declares.
     pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
         let start = usize::from(self.ip.offset);
         let says_nothing = match self.ip.kind {
@@ -112,7 +113,7 @@ impl FragmentHeader {
         let frame_end = self.pppoe.map_or(frame_len, |start| frame_len.min(self.pppoe_end(start)));
         let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_end);
         let data_len = data_len.ok_or(NoFragments::BytesMissing)?;
-        // IPv6 does not count its fixed header.
+        // The IPv6 length does not include the fixed header.
         let counted = if self.ip.kind == Kind::Ipv4 { usize::from(self.ip.len) } else { 0 };
         let is_too_long = counted + self.offset + data_len > usize::from(u16::MAX);
         if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
@@ -124,8 +125,8 @@ impl FragmentHeader {
         start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
-    /// Returns the fragment size that is always allowed, even if no original fragment was that large: every IPv6 link
-    /// carries fragments of this size (rule S62).
+    /// Returns the fragment size that is always allowed, even if no original fragment was that large, because every
+    /// IPv6 link carries fragments of this size (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
@@ -144,10 +145,10 @@ impl FragmentHeader {
         self.ip.kind != Kind::Ipv4 || Sum::of(header).is_valid() || is_left()
     }
 
-    /// Returns the minimum length of the data in the first fragment. For IPv4 this is one unit (rule S60), or TCP up to
-    /// its flags, without which receivers discard the fragment (RFC 1858, RFC 3128). For IPv6 it is all headers up to
-    /// and including the transport header (RFC 7112 section 5). `data` is the contiguous start of the packet's data.
-    /// Returns `None` if no first fragment would contain all headers.
+    /// Returns the minimum length of the data in the first fragment. For IPv4, this is one unit (rule S60) or, for TCP,
+    /// the header up to the flags, because receivers discard a first fragment without the flags (RFC 1858, RFC 3128).
+    /// For IPv6, it is the length of all headers up to and including the transport header (RFC 7112 section 5). `data`
+    /// is the contiguous start of the packet's data. Returns `None` if no first fragment would contain all headers.
     pub(super) fn first_len_min(
         &self,
         stack: &Stack,
@@ -161,7 +162,7 @@ impl FragmentHeader {
         }
         let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
         let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
-            // The first slice contains all known headers, so headers in further slices do not count.
+            // The first slice contains all headers that are known, so headers in further slices do not matter.
             None if data.len() < data_len => 0,
             chain => chain?,
         };
@@ -173,8 +174,8 @@ impl FragmentHeader {
         Some(chain.max(known).max(UNIT))
     }
 
-    /// Writes the headers of the fragment with `len` bytes of data, `before` bytes after the start of the packet's
-    /// data; `more` specifies whether other fragments follow.
+    /// Writes the headers of a fragment with `len` bytes of data, which starts `before` bytes after the start of the
+    /// packet's data. `more` specifies whether other fragments follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
@@ -186,7 +187,7 @@ impl FragmentHeader {
         match self.ip.kind {
             Kind::Ipv4 => {
                 self.write_v4(out, offset, len, more);
-                // A later fragment made by another host already has the right options.
+                // If the packet is itself a later fragment, it already has the right options.
                 if self.offset == 0 {
                     self.blank_options();
                 }
@@ -252,14 +253,14 @@ impl FragmentHeader {
 
 /// The headers that every fragment repeats.
 struct Unfragmentable {
-    /// End of these headers.
+    /// End of the repeated headers.
     end: usize,
-    /// Position of the next-header field in the last of these headers.
+    /// Position of the next-header field in the last of the repeated headers.
     next_header: usize,
 }
 
-/// Returns the part of an IPv6 packet that routers read: up to the last routing header, or else up to the hop-by-hop
-/// options (RFC 8200 section 4.5).
+/// Returns the part of an IPv6 packet that routers read: up to the last routing header or, if there is none, up to the
+/// hop-by-hop options (RFC 8200 section 4.5).
 fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragmentable, NoFragments> {
     let fixed = usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start;
     let mut part = Unfragmentable { end: ip.end(), next_header: fixed };

@@ -26,8 +26,8 @@ pub use refusal::NoFragments;
 pub struct FragmentOptions {
     /// Maximum length of a fragment in bytes, including its IP header.
     pub mtu: u16,
-    /// Identification of IPv6 fragments. Use a random value (RFC 7739). Ignored for a reassembled packet, which keeps
-    /// its identification, and for IPv4.
+    /// Identification of IPv6 fragments. Use a random value (RFC 7739). It is ignored for IPv4, and for a reassembled
+    /// packet, which keeps its identification.
     pub identification: u32,
     /// Whether to fragment IPv4 packets even if DF is set.
     pub ignore_dont_fragment: bool,
@@ -60,20 +60,20 @@ impl FragmentOptions {
 pub struct Fragments<'a> {
     header: FragmentHeader,
     data: Payload<'a>,
-    /// A checksum that replaces the one in the data.
+    /// A checksum that replaces the checksum in the data.
     patch: Patch,
     data_len: usize,
-    /// Bytes of data in each fragment but the last: a multiple of 8.
+    /// Number of bytes of data in each fragment except the last, a multiple of 8.
     unit: usize,
-    /// Maximum length in bytes of data in the last fragment.
+    /// Maximum number of bytes of data in the last fragment.
     last_max: usize,
     before: usize,
     meta: Meta,
 }
 
 impl<'a> Fragments<'a> {
-    /// Prepares the fragmentation of the UDP superframe in `slices`, as its parameters require (UFO, rules S30 to S32).
-    /// `identification` applies to IPv6 fragments and should be random (RFC 7739).
+    /// Prepares the fragmentation of the UDP superframe in `slices`, whose metadata requests fragments (UFO, rules S30
+    /// to S32). `identification` applies to IPv6 fragments and should be random (RFC 7739).
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be fragmented.
@@ -182,10 +182,10 @@ impl<'a> Fragments<'a> {
         Ok(Self { header, data, patch, data_len, unit, last_max, before: 0, meta })
     }
 
-    /// Writes the next fragment to `out`; returns `None` after the last fragment.
+    /// Writes the next fragment to `out`. Returns `None` after the last fragment.
     ///
     /// # Errors
-    /// [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
+    /// Returns [`BufferTooSmall`] if `out` is too short; call again with a larger buffer.
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Segment>, BufferTooSmall> {
         let left = self.data_len - self.before;
         if left == 0 {
@@ -203,7 +203,7 @@ impl<'a> Fragments<'a> {
         Ok(Some(Segment { header_len, payload_len, meta: self.meta }))
     }
 
-    /// Returns the length of the longest fragment in bytes, a sufficient buffer size.
+    /// Returns the length in bytes of the longest fragment. A buffer of this size suffices.
     #[must_use]
     pub fn packet_len_max(&self) -> usize {
         self.header.len() + self.last_max.min(self.data_len)
@@ -213,7 +213,7 @@ impl<'a> Fragments<'a> {
 /// Bytes that replace other bytes in the data.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patch {
-    /// Position, in bytes from the start of the data.
+    /// Position in bytes from the start of the data.
     at: usize,
     bytes: [u8; 4],
     len: usize,

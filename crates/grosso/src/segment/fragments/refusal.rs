@@ -11,8 +11,8 @@ pub enum NoFragments {
         /// MTU in bytes.
         mtu: u16,
     },
-    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain: all IPv6
-    /// headers (rules S60, S62; RFC 7112), and the TCP header up to its flags (RFC 1858, RFC 3128).
+    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain. These are all
+    /// IPv6 headers (rules S60, S62; RFC 7112), and the TCP header up to its flags (RFC 1858, RFC 3128).
     MtuTooSmall,
     /// The packet has no IP header.
     NotIp,
@@ -24,18 +24,18 @@ pub enum NoFragments {
     HeadersSplit,
     /// The headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
     HeaderTooLong,
-    /// The packet is shorter than its IP header or than the length stated there.
+    /// The packet is shorter than its IP header or than the length stated in the IP header.
     BytesMissing,
     /// The packet is longer than IP fragments can express (rule F13).
     TooLong,
-    /// The IPv4 header checksum is wrong. The fragments would get valid checksums and hide the error.
+    /// The IPv4 header checksum is wrong. The fragments would get valid checksums, which would hide the error.
     Ipv4Checksum,
     /// The partial checksum lies outside the fragmented data (rule C3).
     ChecksumOutside,
 }
 
 impl NoFragments {
-    /// Returns a sentence that explains the value to a person.
+    /// Returns a sentence that explains the reason to the user.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Verification of the checksums of a tunnel that no device has verified, and the state of the inner checksums.
+//! Verifies the checksums of a tunnel, except those that a device has already verified, and determines the state of the
+//! inner checksums.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
@@ -12,7 +13,7 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Conclusions from the checksums around a packet.
+/// What the checksums around a packet show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
     /// Whether there is any checksum.
@@ -23,7 +24,7 @@ pub(super) struct Verified {
     pub(super) inside: Checksum,
 }
 
-/// Coverage of a tunnel's checksums, in bytes from the start of the frame.
+/// Ranges that the checksums of a tunnel cover, in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Covered {
     /// Start of the payload of the tunnel.
@@ -34,7 +35,7 @@ pub(super) struct Covered {
     pub(super) end: usize,
 }
 
-/// Verifies the checksums of a tunnel that were not verified yet.
+/// Verifies the checksums of a tunnel that have not been verified.
 pub(super) fn verify(
     frame: &[u8],
     outer: &OuterHeaders,
@@ -56,7 +57,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // If the outermost checksum is not visible, it counts as the first verified level.
+        // If the outermost checksum is not visible, it was verified below, so it is the first of the verified levels.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
@@ -84,7 +85,7 @@ pub(super) fn verify(
         (Checksum::Unnecessary { .. }, ..) if verified > covers.len() => {
             Checksum::Unnecessary { levels: (verified - covers.len() - 1) as u8 }
         }
-        // Rule C30: the verified sum around the packet gives the sum of the packet.
+        // The sum of the packet follows from the verified checksum around it (rule C30).
         (_, Some(sum), Some(network)) => {
             let before = frame.get(start..network).map_or(Sum::ZERO, Sum::of);
             let behind = trailer(frame, start, end, outer.end);
@@ -108,7 +109,8 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the checksums of a tunnel that are present, outermost first, each with the refusal for a wrong value.
+/// Returns the checksums that are present in a tunnel, outermost first, each with the refusal to report if its value is
+/// wrong.
 fn covers(
     frame: &[u8],
     outer: &OuterHeaders,
@@ -140,7 +142,7 @@ fn covers(
     covers
 }
 
-/// Checks that a partial checksum is one of the tunnel's, or lies inside the inner packet.
+/// Checks that a partial checksum belongs to a header of the tunnel or lies inside the inner packet.
 fn check_partial(
     covers: &[(Covering, Refusal)],
     start: usize,
@@ -165,8 +167,9 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// Returns the sum that a checksum covers apart from the tunnel's payload: the headers starting with its own, and the
-/// pseudo-header. If the checksum is right, the sum of the payload is the negative of this sum.
+/// Returns the sum of everything that a checksum covers except the tunnel's payload. This is the header with the
+/// checksum, the headers after it, and the pseudo-header. If the checksum is correct, the sum of the payload is the
+/// negative of this sum.
 fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: usize) -> Sum {
     let from = usize::from(covering.start);
     let headers = frame.get(from..start).map_or(Sum::ZERO, Sum::of);

@@ -56,7 +56,7 @@ impl OuterHeaders {
             Self { tunnel, ip, links, inner, end: 0, udp, gre, remote_checksum, has_reserved };
         let inner = layers.get(outer.inner).ok_or_else(|| walk.refusal_inside())?;
         outer.end = outer.end(frame, is_superframe)?;
-        // A transport header directly in GUE or FOU is not a packet: no link layer could carry it.
+        // A transport header directly in GUE or FOU is not a packet, because no link layer could carry it.
         let is_on_links = !inner.kind.spec().announced.ethertypes.is_empty();
         if inner.kind != Kind::Ethernet && !is_on_links {
             return Err(Refusal::Protocol);
@@ -67,7 +67,7 @@ impl OuterHeaders {
         Ok(outer)
     }
 
-    /// Returns the tunnel's path: the addresses of its endpoints and its identifier.
+    /// Returns the path of the tunnel, which consists of the addresses of the endpoints and the identifier.
     pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
         let start = usize::from(self.ip.offset);
         let address = |v4: Range<usize>, v6: Range<usize>| {
@@ -112,8 +112,8 @@ impl OuterHeaders {
         }
     }
 
-    /// Returns the end of the payload: IP and UDP lengths must agree with each other and with the frame. Bytes after
-    /// the payload are padding.
+    /// Returns the end of the payload. The IP and UDP lengths must agree with each other and with the frame. Bytes
+    /// after the payload are padding.
     fn end(&self, frame: &[u8], is_superframe: bool) -> Result<usize, Refusal> {
         let end = declared_end(frame, &self.ip, is_superframe)?.unwrap_or(frame.len());
         if end > frame.len() {
@@ -173,7 +173,7 @@ struct Walk<'a> {
 type Found = (Tunnel, Option<Layer>, Option<Layer>, Option<RemoteChecksum>);
 
 impl Walk<'_> {
-    /// Steps over the headers of a tunnel inside the IP header `ip`.
+    /// Steps over the headers of the tunnel that follow the IP header `ip`.
     fn tunnel(&mut self, ip: &Layer) -> Result<Found, Refusal> {
         let Some(layer) = self.layer() else { return Err(self.refusal_behind_ip()) };
         match layer.kind {
@@ -187,7 +187,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a tunnel header in UDP, or finds that the datagram belongs to no tunnel.
+    /// Steps over a tunnel header in UDP, or determines that the datagram belongs to no tunnel.
     fn udp(&mut self, ip: &Layer, udp: &Layer) -> Result<Found, Refusal> {
         let ports = &self.rules.ports;
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
@@ -205,7 +205,7 @@ impl Walk<'_> {
                 self.receive(&layer)?;
                 Ok((Tunnel::in_udp(kind), Some(*udp), None, remote_checksum))
             }
-            // GUE variant 1 and FOU have no header; the port distinguishes them (rules W10, W22).
+            // GUE variant 1 and FOU have no header of their own; only the port distinguishes them (rules W10, W22).
             _ => {
                 let carried_by =
                     if port == ports.port(Kind::Gue) { CarriedBy::Gue } else { CarriedBy::Fou };
@@ -215,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a header that a receiver removes, if the receiver accepts it. A header that remains with the packet
-    /// is the first header inside the tunnel.
+    /// Steps over a header that a receiver removes, if the receiver accepts the header. If the header is not one that a
+    /// receiver removes, it is the first header inside the tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
@@ -232,8 +232,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the tunnel that an IP protocol number announces: GRE, whose header is skipped, or a packet without a
-    /// tunnel header.
+    /// Returns the tunnel that an IP protocol number announces. This is either GRE, whose header is skipped, or a
+    /// packet without a tunnel header.
     fn protocol(
         &mut self,
         ip: &Layer,
@@ -287,8 +287,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why no header follows a UDP header: most ports belong to no tunnel, and the port of ESP also
-    /// carries IKE.
+    /// Returns the reason why no header follows a UDP header: most ports belong to no tunnel, and the port of ESP is
+    /// also used for IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
         if ports.on(port).is_some() && self.stack.stop != Stop::Payload {
             self.refusal_inside()

@@ -1,4 +1,4 @@
-//! Checksums inside a tunnel that the sender left to a device, although no device completed them.
+//! Checksums inside a tunnel that the sender left for a device and that no device completed.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};
@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Returns the partial checksum of an inner packet that ends at `end`, if its checksum field holds only the
-/// pseudo-header sum, and not by chance. A virtual link between two hosts on one machine carries such packets, and a
-/// socket does not report that the checksum is partial.
+/// pseudo-header sum and this is not a coincidence. Such packets occur on a virtual link between two hosts on one
+/// machine; a socket does not report that their checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

@@ -1,8 +1,8 @@
-//! Decapsulation of packets, one tunnel at a time.
+//! Decapsulation of packets, which removes one tunnel at a time.
 //!
-//! Only the link header is moved, toward the inner packet; no other bytes are copied, and no memory is allocated.
-//! [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its metadata, or the
-//! reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
+//! Only the link header is moved, to the start of the inner packet. No other bytes are copied, and no memory is
+//! allocated. [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its
+//! metadata, or the reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
 //! | module | job |
 //! |---|---|
@@ -60,11 +60,11 @@ use crate::{
     },
 };
 
-/// Rules of a receiver of tunneled packets.
+/// Rules for receiving tunneled packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulationRules {
-    /// UDP ports used to dissect the frame; they distinguish GUE from FOU.
+    /// UDP ports that were used to dissect the frame. They distinguish GUE from FOU.
     pub ports: Ports,
     /// Treatment of remote checksum offload.
     pub remote_checksum: RemoteChecksumMode,
@@ -74,26 +74,26 @@ pub struct DecapsulationRules {
     pub outer_checksum: OuterChecksum,
     /// Link type of the decapsulated packet.
     pub presented: Presented,
-    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. Intended
-    /// for observers, which are not tunnel endpoints. [`Details::critical_option`] reports the option.
+    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. This is
+    /// meant for observers that are not tunnel endpoints. [`Details::critical_option`] reports the option.
     pub critical_options: bool,
     /// Whether an inner checksum field that holds only the pseudo-header sum counts as partial. Packets from a
-    /// container on the same host arrive like this, because no device completes them. [`Details::left_open`] reports
-    /// such packets.
+    /// container on the same host arrive in this form, because no device completes the checksum. [`Details::left_open`]
+    /// reports such packets.
     pub completes_left_open: bool,
-    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5); Linux refuses packets in which such a
-    /// bit is set (rule W30). [`Details::reserved_bits`] reports whether one is set.
+    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5). If not set, packets in which such a bit
+    /// is set are refused, as in Linux (rule W30). [`Details::reserved_bits`] reports whether such a bit is set.
     pub reserved_bits: bool,
 }
 
 /// Link type on which a decapsulated packet is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Presented {
-    /// The link type of the frame, as in a capture.
+    /// The link type of the frame, as in a capture of the frame.
     #[default]
     OnItsLink,
-    /// The link type inside the tunnel, as the tunnel's device needs it: Ethernet for Ethernet frames; any other packet
-    /// starts with its IP header.
+    /// The link type inside the tunnel, which the tunnel's device needs. This is Ethernet for Ethernet frames; any
+    /// other packet starts with its IP header.
     Alone,
 }
 
@@ -104,10 +104,10 @@ pub enum OuterChecksum {
     /// The frame contains the checksum; zero means that there is none.
     #[default]
     InFrame,
-    /// The checksum is not visible: a UDP socket with a filter delivered only datagrams with a valid checksum. The
-    /// checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
+    /// The checksum is not visible, but it was verified: a UDP socket with a filter delivered only datagrams with a
+    /// valid checksum. The checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
     VerifiedBelow,
-    /// The capture truncated the packet: no checksum that covers it can be verified, and its length fields determine
+    /// The capture truncated the packet, so no checksum that covers it can be verified, and its length fields determine
     /// its end.
     CapturedShort,
 }
@@ -120,12 +120,12 @@ pub enum RemoteChecksumMode {
     Refuse,
     /// Makes the inner checksum partial, without reading the payload.
     Partial,
-    /// Completes the inner checksum; a superframe's becomes partial.
+    /// Completes the inner checksum. In a superframe, it becomes partial instead.
     Complete,
 }
 
 impl Default for DecapsulationRules {
-    /// Returns Linux's defaults, which accept no feature that needs configuration.
+    /// Returns the defaults of Linux, which accept no feature that has to be configured.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -145,16 +145,17 @@ impl Default for DecapsulationRules {
 pub struct Decapsulation {
     /// Kind of tunnel.
     pub tunnel: Tunnel,
-    /// Identity of the tunnel: fragments and addresses of different tunnels are unrelated.
+    /// Identity of the tunnel. Fragments and addresses in different tunnels are unrelated.
     pub path: Path,
     /// Other contents of the tunnel header.
     pub details: Details,
     /// ECN change that the tunnel imposes on the packet.
     pub congestion: Congestion,
-    /// Metadata of the decapsulated packet (rule W4): state of the inner checksums, segmentation, and the VLAN tag if
-    /// the link header is kept. The receive hash is dropped, because it was computed for the outer packet.
+    /// Metadata of the decapsulated packet (rule W4). This is the state of the inner checksums, the segmentation
+    /// parameters, and the VLAN tag if the link header is kept. The receive hash is dropped, because it was computed
+    /// for the outer packet.
     pub meta: Meta,
-    /// Part of the link layer that is kept, if any.
+    /// Part of the link layer that is kept.
     front: Front,
     /// Start and end of the packet after the link layer, in bytes from the start of the frame.
     start: usize,
@@ -168,9 +169,9 @@ pub struct Decapsulation {
 /// One direction of a tunnel between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// Address of the encapsulating host; unspecified if no IP header is around the packet.
+    /// Address of the encapsulating host; unspecified if there is no IP header around the packet.
     pub source: IpAddr,
-    /// Address of the decapsulating host; unspecified if no IP header is around the packet.
+    /// Address of the decapsulating host; unspecified if there is no IP header around the packet.
     pub destination: IpAddr,
     /// Network identifier of VXLAN and Geneve, key of GRE, or label of MPLS on a link.
     pub identifier: Option<u32>,
@@ -200,7 +201,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// No contents.
+    /// Contents of a tunnel header that has none of these fields.
     const NONE: Self = Self {
         carried: None,
         policy: None,
@@ -213,7 +214,7 @@ impl Details {
     };
 }
 
-/// Part of the link layer that is kept in front of the packet.
+/// Part of the link layer that is kept before the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     len: usize,
@@ -221,7 +222,7 @@ struct Front {
     named: Option<(Layer, u16)>,
     /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
-    /// Growth of the packet compared with the packet that it replaces, in bytes; never positive.
+    /// Length of the packet minus the length of the packet that it replaces, in bytes. It is never positive.
     grown: isize,
 }
 
@@ -230,8 +231,8 @@ impl Front {
 }
 
 impl Decapsulation {
-    /// Finds the packet in the outermost tunnel of `frame`, whose dissection is `stack`, and performs all checks of a
-    /// receiver: lengths, flags, options, and the checksums not verified yet.
+    /// Finds the packet in the outermost tunnel of `frame`, whose dissection is `stack`, and performs all checks that a
+    /// receiver must make: of lengths, flags and options, and of the checksums that have not been verified.
     ///
     /// With [`Presented::OnItsLink`] on an Ethernet link, an Ethernet frame in the tunnel becomes the packet. Any other
     /// packet, and the payload of an Ethernet frame on another link, is placed after the frame's link header, which
@@ -313,8 +314,8 @@ impl Decapsulation {
         Ok(plan)
     }
 
-    /// Decapsulates the frame that the plan was made for and returns the range of the packet in it, link header first.
-    /// Bytes before the range become meaningless.
+    /// Decapsulates the frame that the plan was made for and returns the range of the packet in the frame, which starts
+    /// with the link header. The bytes before the range are then meaningless.
     pub fn apply(&self, frame: &mut [u8]) -> Range<usize> {
         if let Some(network) = self.network
             && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
@@ -342,7 +343,7 @@ impl Decapsulation {
         start..self.end
     }
 
-    /// Returns whether [`Decapsulation::apply`] changes any byte; otherwise the packet is already at
+    /// Returns whether [`Decapsulation::apply`] changes any byte. If it does not, the packet is already at
     /// [`Decapsulation::inner`].
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -356,15 +357,15 @@ impl Decapsulation {
         self.end - self.start + self.front.len
     }
 
-    /// Returns the range of the packet in the original frame; excludes the link header if it belongs to the outer
-    /// frame.
+    /// Returns the range of the packet in the original frame; the range does not include the link header if that
+    /// belongs to the outer frame.
     #[must_use]
     pub const fn inner(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// Updates a sum over the packet for a changed traffic class of IPv6; in IPv4 the header checksum compensates for
-    /// the change.
+    /// Updates a sum over the packet for a changed IPv6 traffic class. This is not necessary for IPv4, where the header
+    /// checksum compensates for the change.
     fn follow_congestion(&mut self, frame: &[u8]) {
         let (Checksum::Complete { sum }, Some(network)) = (self.meta.checksum, self.network) else {
             return;
@@ -381,7 +382,7 @@ impl Decapsulation {
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
     }
 
-    /// Finds a checksum that was left to a device, if the state of the inner checksums is unknown.
+    /// Looks for a checksum that was left for a device to complete, if the state of the inner checksums is unknown.
     fn find_left_open(&mut self, frame: &[u8], inside: &[Layer]) {
         let is_unknown = matches!(self.meta.checksum, Checksum::None | Checksum::Complete { .. });
         if is_unknown && let Some(partial) = left_open(frame, inside, self.end) {
@@ -424,7 +425,7 @@ impl Decapsulation {
         Ok(())
     }
 
-    /// Makes the position of a partial checksum relative to the future start of the packet.
+    /// Makes the position of a partial checksum relative to the start of the decapsulated packet.
     fn shift_partial(&mut self) -> Result<(), Refusal> {
         if let Checksum::Partial { start, .. } = &mut self.meta.checksum {
             if usize::from(*start) < self.start {
@@ -436,11 +437,12 @@ impl Decapsulation {
     }
 }
 
-/// Adapts the description of a superframe, which keeps its segmentation and has one IP header fewer.
+/// Adapts the parameters of a superframe to the inner packet, which is segmented in the same way but has one IP header
+/// fewer.
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
-    // B29: merged datagrams of a tunnel have different inner lengths.
+    // Merged datagrams of a tunnel have separate inner lengths (B29).
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
     if !is_transport || !is_whole || matches!(gso.size, GsoSize::Fragments(_)) {
         return Err(Refusal::Superframe);
@@ -448,7 +450,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     Ok(Gso { fixed_ids: IpLevels::from_bits(gso.fixed_ids.bits() >> 1), ..gso })
 }
 
-/// The packet in a tunnel as it is presented on a link.
+/// The inner packet in the form in which it is presented on a link.
 struct InnerPacket {
     start: usize,
     end: usize,
@@ -469,13 +471,13 @@ impl InnerPacket {
         let first = inside.first().ok_or(Refusal::Protocol)?;
         let is_tag = |layer: &&Layer| matches!(layer.kind, Kind::Ethernet | Kind::Vlan);
         let network = inside.iter().find(|layer| !is_tag(layer)).filter(|layer| is_ip(layer));
-        // MPLS, or a tunnel header that a link layer can carry.
+        // The header is MPLS or a tunnel header that a link layer can carry.
         let is_label = |layer: &Layer| {
             let spec = layer.kind.spec();
             let is_on_links = !spec.announced.ethertypes.is_empty();
             layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
         };
-        // Without a link header that names the payload, only IP can be recognized.
+        // If no link header names the type of the payload, only IP can be recognized.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
             first
@@ -510,7 +512,7 @@ impl InnerPacket {
         Ok(Self { start, end, ethertype, network })
     }
 
-    /// Returns the part of the link layer that is kept in front of the packet.
+    /// Returns the part of the link layer that is kept before the packet.
     fn front(
         &self,
         frame: &[u8],
@@ -547,8 +549,8 @@ impl InnerPacket {
     }
 }
 
-/// Returns the congestion that the packet at the IP header `ip` inherits if the traffic class of the outer header is
-/// `class`.
+/// Returns the change to the ECN field that the packet at the IP header `ip` inherits if the traffic class of the outer
+/// header is `class`.
 fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
     let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
     Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)
@@ -563,7 +565,8 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// Returns the EtherType for a field. If the field holds a length, LLC follows, for which Linux has its own number.
+/// Returns the EtherType for a field. If the field holds a length, an LLC header follows, for which Linux uses a number
+/// of its own.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }
@@ -587,7 +590,7 @@ fn at(frame: &[u8], start: usize) -> &[u8] {
     frame.get(start..).unwrap_or_default()
 }
 
-/// Lower values are lengths (IEEE 802.3 section 3.2.6).
+/// Lowest EtherType. Lower values are lengths (IEEE 802.3 section 3.2.6).
 const ETHERTYPE_MIN: u16 = 0x0600;
 /// `ETH_P_802_2` in Linux: the number for LLC in a cooked capture.
 const ETHERTYPE_LLC: u16 = 0x0004;

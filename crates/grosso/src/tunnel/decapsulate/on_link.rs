@@ -1,4 +1,4 @@
-//! Ethernet frames that a label stack of the link layer carries, without IP around them.
+//! Ethernet frames in a label stack that is part of the link layer, so that there is no IP header around them.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -17,12 +17,12 @@ use crate::{
 pub(super) struct Labeled {
     /// The last label.
     label: Layer,
-    /// Position of the frame's Ethernet header among the layers.
+    /// Index of the frame's Ethernet header in the list of layers.
     inner: usize,
 }
 
 impl Labeled {
-    /// Finds the stack; `None` if the link layer has none, as in nearly all packets.
+    /// Finds the label stack; `None` if the link layer has none, which is the case for nearly all packets.
     #[inline]
     pub(super) fn find(stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
@@ -34,7 +34,7 @@ impl Labeled {
         (layer.kind == Kind::Ethernet).then_some(Self { label: last, inner })
     }
 
-    /// Plans the removal of the stack.
+    /// Plans the removal of the label stack.
     #[cold]
     pub(super) fn plan(
         self,
@@ -76,8 +76,8 @@ fn network(inside: &[Layer]) -> Option<Layer> {
     first.kind.is_ip().then_some(*first)
 }
 
-/// Returns the state of the checksums once `start` bytes are removed and `len` are left; `None` if a partial checksum
-/// is not inside.
+/// Returns the state of the checksums after removing `start` bytes, so that `len` bytes are left. Returns `None` if a
+/// partial checksum is not inside the remaining bytes.
 fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Checksum> {
     match checksum {
         Checksum::Partial { start: partial, offset } => {
@@ -92,5 +92,5 @@ fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Check
     }
 }
 
-/// A label stack has no addresses.
+/// Address that stands for the missing addresses of a label stack.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -75,7 +75,7 @@ reasons! {
 impl core::error::Error for Refusal {}
 
 impl Refusal {
-    /// Returns the public name for a refused header of this kind.
+    /// Returns the reason to report for a refused header of this kind.
     pub(super) const fn of(kind: Kind, refused: Refused) -> Self {
         match (kind, refused) {
             (_, Refused::Control) => Self::Control,
@@ -93,11 +93,11 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulateStats {
-    /// Decapsulated packets.
+    /// Number of packets decapsulated.
     pub packets: u64,
-    /// Length of the decapsulated packets in bytes.
+    /// Total length of the decapsulated packets in bytes.
     pub bytes: u64,
-    /// Packets refused, by reason.
+    /// Number of packets refused, by reason.
     pub refused: [u64; Refusal::COUNT],
 }
 

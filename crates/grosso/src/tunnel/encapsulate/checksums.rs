@@ -1,4 +1,4 @@
-//! The checksums around a packet: computed without its payload, or left for the device that sends it.
+//! The checksums around a packet, which are computed without reading its payload or left for the device that sends it.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};
@@ -23,7 +23,7 @@ struct Cover {
     is_udp: bool,
 }
 
-/// Writes the checksums of the tunnel, innermost first, and returns the checksum state of the whole frame.
+/// Writes the checksums of the tunnel, starting with the innermost, and returns the checksum state of the whole frame.
 pub(super) fn seal(
     written: &Written,
     header: &mut [u8],
@@ -41,8 +41,8 @@ pub(super) fn seal(
         }
         return moved;
     }
-    // With remote checksum offload the inner checksum field holds the pseudo-header sum on the wire, which is then one
-    // of the summed words.
+    // With remote checksum offload, the inner checksum field holds the pseudo-header sum on the wire, so the outer
+    // checksum covers that value.
     let completed = if written.is_remote { None } else { completed(inside, head, meta) };
     let (mut state, mut behind) = (moved, completed);
     let mut from = header.len();
@@ -68,8 +68,9 @@ pub(super) fn seal(
     state
 }
 
-/// Returns the sum of the inner packet once its partial checksum is completed: the part that starts at `start` then
-/// sums to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
+/// Returns the sum that the inner packet will have once its partial checksum is completed. The part of the packet that
+/// starts at `start` then sums to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is
+/// partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
@@ -77,7 +78,7 @@ fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     Some(Sum::of(before).append(before.len(), Sum::from_word(!pseudo)))
 }
 
-/// Returns the state of the inner checksums, relative to the encapsulated frame.
+/// Returns the state of the inner checksums, with positions relative to the encapsulated frame.
 fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Checksum {
     match meta.checksum {
         Checksum::Partial { start, offset } => {

@@ -16,15 +16,15 @@ use crate::{
 pub(super) struct Inside {
     /// Start of the carried part of the frame, in bytes from the start of the frame.
     pub(super) start: usize,
-    /// End of the carried part, in bytes from the start of the frame. Bytes after the end are padding.
+    /// End of the carried part, in bytes from the start of the frame. Bytes after it are padding.
     pub(super) end: usize,
     /// Kind of the packet: Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
-    /// VLAN tag to write between the addresses of an Ethernet frame and the rest.
+    /// VLAN tag to write after the addresses of an Ethernet frame.
     pub(super) tag: Option<VlanTag>,
     /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
-    /// Number of further tunnels that the packet may enter, if it has that option.
+    /// Number of further tunnels that the packet may enter; `None` if the packet does not have this option.
     pub(super) encapsulation_limit: Option<u8>,
     /// Whether the packet is a superframe.
     pub(super) is_superframe: bool,
@@ -33,7 +33,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Finds the packet in the frame that `slices` form together; the first slice contains its headers.
+    /// Finds the packet in the frame that consists of `slices`. The first slice contains the headers.
     pub(super) fn find(
         slices: &[&[u8]],
         stack: &Stack,
@@ -119,7 +119,7 @@ impl Inside {
         }
         self.start = usize::from(ip.offset);
         self.kind = ip.kind;
-        // The lengths of a superframe may have any value (rules S5, G50), so only the number of bytes counts.
+        // The lengths of a superframe may have any value (rules S5, G50), so only the number of bytes is used.
         if meta.gso.is_none() {
             let end = declared_end(head, ip).ok_or(Refusal::LengthZero)?;
             if end > self.end {
@@ -132,7 +132,7 @@ impl Inside {
     }
 
     /// Checks that a partial checksum lies after the first IP header, which ends at `first_end`: completing a checksum
-    /// inside that header would change the packet's identity.
+    /// inside that header would change the identity of the packet.
     fn check_partial(
         &self,
         head: &[u8],
@@ -151,7 +151,7 @@ impl Inside {
     }
 }
 
-/// Returns the end of an IP packet according to its length field; `None` if the packet has no length.
+/// Returns the end of an IP packet according to its length field; `None` if the field contains no length.
 fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     let start = usize::from(ip.offset);
     if ip.kind == Kind::Ipv4 {
@@ -181,8 +181,8 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     })
 }
 
-/// Returns the number of packets that a superframe of `len` bytes is segmented into, independent of the count that its
-/// source reported.
+/// Returns the number of packets that a superframe of `len` bytes is segmented into, regardless of the number that the
+/// source of the superframe reported.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
     match gso.size {
         GsoSize::Every(size) => {

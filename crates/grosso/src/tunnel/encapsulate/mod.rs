@@ -1,8 +1,8 @@
 //! Encapsulation of packets.
 //!
-//! The packet is neither copied nor changed: the result is a header to prepend, and the number of leading bytes of the
-//! packet that the header replaces. A superframe remains a superframe: segmenting the encapsulated superframe gives the
-//! same packets as encapsulating each packet.
+//! The packet is neither copied nor changed. The result is a header to prepend, and the number of leading bytes of the
+//! packet that the header replaces. A superframe remains a superframe; segmenting the encapsulated superframe results
+//! in the same packets as encapsulating each packet separately.
 //!
 //! | module | job |
 //! |---|---|
@@ -51,7 +51,7 @@ use crate::{
     },
 };
 
-/// Encapsulator of frames for one tunnel. The [module documentation](self) has an example.
+/// Encapsulates frames for one tunnel. The [module documentation](self) has an example.
 #[derive(Debug)]
 pub struct Encapsulator {
     endpoint: Endpoint,
@@ -61,14 +61,14 @@ pub struct Encapsulator {
     header: Vec<u8>,
     /// Sequence number of the next packet (RFC 2890).
     sequence: u32,
-    /// The identification of the next packet that may be fragmented (RFC 6864 section 4.1).
+    /// Identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// Longest packets that the path carries unfragmented.
+    /// Lengths of the longest packets that the path carries unfragmented.
     mtu: TunnelMtu,
     stats: EncapsulateStats,
 }
 
-/// An encapsulated frame of [`LinkType::Raw`]: the caller adds a link header if needed.
+/// An encapsulated frame of [`LinkType::Raw`]: the caller must add a link header if one is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulated<'a> {
     /// Bytes to prepend to the frame, starting with the outer IP header.
@@ -76,7 +76,7 @@ pub struct Encapsulated<'a> {
     /// Number of leading bytes of the frame to drop, because the header contains them or the tunnel does not carry
     /// them.
     pub replaced: usize,
-    /// Number of trailing bytes of the frame to drop: Ethernet padding.
+    /// Number of trailing bytes of the frame to drop, which are Ethernet padding.
     pub padding: usize,
     /// Metadata of the encapsulated frame. A VLAN tag from the metadata is now in the header; the receive hash is
     /// dropped.
@@ -84,10 +84,11 @@ pub struct Encapsulated<'a> {
 }
 
 impl Encapsulator {
-    /// Creates an encapsulator for `endpoint`. `seed` keys the UDP source port of each flow and should be random (P50).
+    /// Creates an encapsulator for `endpoint`. `seed` is the key for selecting the UDP source port of each flow and
+    /// should be random (P50).
     ///
     /// # Errors
-    /// Returns the first contradiction found in the configuration.
+    /// Returns an error that names the first contradiction in the configuration.
     pub fn new(endpoint: Endpoint, seed: u64) -> Result<Self, Contradiction> {
         endpoint.check()?;
         let ends =
@@ -106,8 +107,9 @@ impl Encapsulator {
         })
     }
 
-    /// Encapsulates the frame in `slices`; the first slice must contain all headers, and `link` is the link type. A
-    /// tunnel that carries IP packets removes the link header; one that carries Ethernet accepts only Ethernet frames.
+    /// Encapsulates the frame in `slices`, whose link type is `link`. The first slice must contain all headers. A
+    /// tunnel that carries IP packets removes the link header; a tunnel that carries Ethernet accepts only Ethernet
+    /// frames.
     ///
     /// For a packet with a partial checksum, the outer checksums are computed from the headers alone and are complete
     /// (rule C40). If the endpoint uses remote checksum offload, the inner checksum is left to the receiver instead
@@ -137,8 +139,8 @@ impl Encapsulator {
 
     /// Sets the MTU of the path; the default is [`TunnelMtu::UNLIMITED`].
     ///
-    /// Longer packets are still encapsulated, but without DF (rule W60): the caller has already refused packets that do
-    /// not fit and must not be fragmented ([`path_mtu::fit`]).
+    /// Longer packets are still encapsulated, but without DF (rule W60): the caller must already have refused packets
+    /// that do not fit and must not be fragmented ([`path_mtu::fit`]).
     pub const fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.mtu = mtu;
     }
@@ -208,11 +210,13 @@ impl Encapsulator {
     }
 }
 
-/// Adapts the description of a superframe, which keeps its segmentation and has one more IP header.
+/// Adapts the parameters of a superframe to the encapsulated frame, which is segmented in the same way but has one more
+/// IP header.
 fn gso_around(gso: Gso, is_fixed: bool) -> Gso {
     let inner = gso.fixed_ids.bits() << 1;
     Gso { fixed_ids: IpLevels::from_bits(inner | u8::from(is_fixed)), ..gso }
 }
 
-/// Maximum header length in bytes: IPv6, UDP, Geneve with all options, and Ethernet addresses with a VLAN tag.
+/// Maximum header length in bytes: enough for IPv6, UDP, Geneve with all options, and Ethernet addresses with a VLAN
+/// tag.
 pub const HEADER_BYTES_MAX: usize = 40 + 8 + 8 + 252 + 16;

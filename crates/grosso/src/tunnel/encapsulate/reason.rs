@@ -40,17 +40,17 @@ impl core::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncapsulateStats {
-    /// Frames encapsulated; a superframe counts once.
+    /// Number of frames encapsulated. A superframe counts as one frame.
     pub frames: u64,
-    /// Packets encapsulated; each packet of a superframe is counted.
+    /// Number of packets encapsulated. Each packet of a superframe counts.
     pub packets: u64,
-    /// Length of the part of the encapsulated frames that the tunnel carries, in bytes.
+    /// Total length in bytes of the part of the frames that the tunnel carries.
     pub bytes: u64,
-    /// Superframes encapsulated.
+    /// Number of superframes encapsulated.
     pub superframes: u64,
-    /// Frames encapsulated with remote checksum offload (rule C52).
+    /// Number of frames encapsulated with remote checksum offload (rule C52).
     pub remote_checksums: u64,
-    /// Frames refused, by reason.
+    /// Number of frames refused, by reason.
     pub refused: [u64; Refusal::COUNT],
 }
 

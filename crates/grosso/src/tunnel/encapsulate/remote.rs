@@ -10,13 +10,14 @@ use crate::{checksum::Checksum, meta::Meta, remote_checksum::remote_checksum};
 pub(super) struct Remote {
     /// Start of the sum.
     pub(super) start: u16,
-    /// Position of the checksum field, from that start.
+    /// Position of the checksum field in bytes from `start`.
     pub(super) offset: u16,
 }
 
 impl Remote {
     /// Returns the partial checksum of a packet, which is then left to the receiver (rule C52). Returns `None` if
-    /// another checksum covers it, because that checksum would have to be valid both before and after the completion.
+    /// another inner checksum covers this one, because that checksum would have to be valid both before and after this
+    /// one is completed.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;

@@ -1,4 +1,4 @@
-//! Construction of a tunnel's headers, from the outside in.
+//! Writes the headers of a tunnel, starting with the outermost.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Header fields that depend on more than the endpoint and the inner packet.
+/// Values for header fields that do not depend only on the endpoint and the inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     /// Hash of the packet's flow.
@@ -154,7 +154,7 @@ pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     }
 }
 
-/// Writes the options with the encapsulation limit, if configured (RFC 2473 section 4.1.1, rule W61), and returns the
+/// Writes the options with the encapsulation limit if one is configured (RFC 2473 section 4.1.1, rule W61). Returns the
 /// protocol number for the IP header.
 fn write_limit(
     endpoint: &Endpoint,
@@ -175,7 +175,7 @@ fn write_limit(
     Ok(ipv6::NEXT_DESTINATION_OPTIONS)
 }
 
-/// Writes GUE by rules W20, W23 and C51. Returns whether the receiver completes a checksum.
+/// Writes a GUE header according to rules W20, W23 and C51. Returns whether the receiver completes a checksum.
 fn write_gue(
     endpoint: &Endpoint,
     protocol: u8,
@@ -183,7 +183,7 @@ fn write_gue(
     header: &mut Vec<u8>,
 ) -> bool {
     let gre_len = match &endpoint.header {
-        // The GRE checksum would have to be valid both before and after the completion.
+        // The GRE checksum would have to be valid both before and after the inner checksum is completed.
         Header::Gre { checksum: true, .. } => None,
         Header::Gre { key, sequence, .. } => {
             let optional = [key.is_some(), *sequence];
@@ -205,7 +205,7 @@ fn write_gue(
     places.is_some()
 }
 
-/// Writes GRE by rule W50.
+/// Writes a GRE header according to rule W50.
 fn write_gre(
     key: Option<u32>,
     checksum: bool,
@@ -226,7 +226,7 @@ fn write_gre(
     header.extend(words.iter().flatten().flat_map(|word| word.to_be_bytes()));
 }
 
-/// Writes VXLAN by rules W30, W31 and C50. Returns whether the receiver completes a checksum.
+/// Writes a VXLAN header according to rules W30, W31 and C50. Returns whether the receiver completes a checksum.
 fn write_vxlan(
     identifier: u32,
     policy: Option<u16>,
@@ -253,7 +253,8 @@ fn write_vxlan(
     is_remote
 }
 
-/// Writes Geneve by rule W40, with the C bit if one of the options must not be ignored (RFC 8926 section 3.4).
+/// Writes a Geneve header according to rule W40. The C bit is set if one of the options must not be ignored (RFC 8926
+/// section 3.4).
 fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec<u8>) {
     let is_critical = geneve::GeneveOptions::new(options)
         .any(|option| option.is_ok_and(|option| option.is_critical()));
@@ -264,7 +265,7 @@ fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec
     header.extend_from_slice(options);
 }
 
-/// Returns the source port of a flow's packets: the hash, scaled to the port range (rule W3).
+/// Returns the source port for the packets of a flow, which is the hash of the flow scaled to the port range (rule W3).
 fn source_port(endpoint: &Endpoint, flow: u64) -> u16 {
     let Some(udp) = endpoint.udp() else { return 0 };
     let (first, last) = (*udp.source.start(), *udp.source.end());

@@ -1,4 +1,4 @@
-//! Parameters that two peers agreed on: keys, mode, lengths, sequence numbers.
+//! Parameters that two peers have agreed on: keys, mode, lengths and sequence numbers.
 
 use alloc::vec::Vec;
 use core::{
@@ -10,10 +10,11 @@ use zeroize::Zeroizing;
 
 use super::selectors::Selectors;
 
-/// A security association: one direction between two peers (RFC 4301 section 4.1).
+/// A security association, which applies to one direction between two peers (RFC 4301 section 4.1).
 ///
-/// The type is neither `Copy` nor `Clone`, because encrypting twice with the same key and sequence number reveals the
-/// integrity key: [`Encryptor`](super::Encryptor) and [`Decryptor`](super::Decryptor) consume the association.
+/// The type is neither `Copy` nor `Clone`, because encrypting twice with the same key and sequence number would reveal
+/// the integrity key. [`Encryptor`](super::Encryptor) and [`Decryptor`](super::Decryptor) therefore consume the
+/// association.
 #[derive(Debug)]
 pub struct SecurityAssociation {
     /// Security parameters index; values below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
@@ -27,12 +28,12 @@ pub struct SecurityAssociation {
     /// Whether sequence numbers have 64 bits, with the low half on the wire (RFC 4303 section 2.2.1). A receiver that
     /// misses 2^32 consecutive packets loses the high half and needs new keys.
     pub extended_sequence: bool,
-    /// Size of the replay window in packets: 0 disables replay protection, otherwise from [`REPLAY_WINDOW_PACKETS_MIN`]
-    /// to [`REPLAY_WINDOW_PACKETS_MAX`]. Used by the receiver only.
+    /// Size of the replay window in packets, from [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. 0
+    /// disables replay protection. Only the receiver uses this value.
     pub replay_window_packets: u32,
     /// UDP ports for NAT traversal (RFC 3948); `None` for ESP directly in IP.
     pub udp_ports: Option<UdpPorts>,
-    /// Addresses of the packets that the association carries, from the sender's side. Other packets are neither
+    /// Addresses of the packets that the association carries, as the sender sees them. Other packets are neither
     /// encrypted nor accepted (RFC 4301 sections 5.1 and 5.2).
     pub selectors: Selectors,
 }
@@ -57,7 +58,7 @@ impl SecurityAssociation {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Returns the first value that is out of range.
+    /// Returns an error that names the first value out of range.
     pub const fn check(&self) -> Result<(), NoAssociation> {
         let window = self.replay_window_packets;
         if self.spi < SPI_MIN {
@@ -84,11 +85,11 @@ impl SecurityAssociation {
 pub enum EspMode {
     /// Transport mode: the payload of the IP packet is encrypted, and the IP header is kept.
     Transport,
-    /// Tunnel mode: the whole IP packet is encrypted, inside an outer IP packet with these addresses.
+    /// Tunnel mode: the whole IP packet is encrypted, and placed in an outer IP packet with these addresses.
     Tunnel(Outer),
 }
 
-/// Addresses of the outer header in tunnel mode, from the sender's side.
+/// Addresses of the outer header in tunnel mode, as the sender sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outer {
     /// IPv4 addresses.
@@ -107,8 +108,8 @@ pub enum Outer {
     },
 }
 
-/// Ports of ESP in UDP, from the sender's side. A receiver compares only the destination: a NAT may change the source
-/// at any time (RFC 3948 section 5).
+/// Ports of ESP in UDP, as the sender sees them. A receiver compares only the destination port, because a NAT may
+/// change the source port at any time (RFC 3948 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPorts {
     /// Port of the encrypting host.
@@ -125,8 +126,8 @@ impl UdpPorts {
 
 /// Length of the integrity check value (RFC 4106 section 6).
 ///
-/// Use 8 or 12 bytes only if the peer requires it: a key with a short ICV tolerates only a limited number of forgery
-/// attempts (NIST SP 800-38D appendix C).
+/// Use 8 or 12 bytes only if the peer requires it: with a short ICV, a key is secure only for a limited number of
+/// forgery attempts (NIST SP 800-38D appendix C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IcvLength {
     /// 8 bytes.
@@ -139,10 +140,10 @@ pub enum IcvLength {
 }
 
 impl IcvLength {
-    /// Returns the length for this number of bits, the unit of `ip xfrm` and IKE.
+    /// Returns the length for this number of bits. `ip xfrm` and IKE state the length in bits.
     ///
     /// # Errors
-    /// [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
+    /// Returns [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
     pub const fn from_bits(bits: u32) -> Result<Self, NoAssociation> {
         match bits {
             64 => Ok(Self::Eight),
@@ -163,15 +164,15 @@ impl IcvLength {
     }
 }
 
-/// An AES-GCM key with its salt (RFC 4106 section 8.1). The memory is zeroed on drop and never printed. It is on the
-/// heap, so moving the value leaves no copy behind.
+/// An AES-GCM key with its salt (RFC 4106 section 8.1). The memory is zeroed on drop, and its content is never printed.
+/// The key is on the heap, so moving the value leaves no copy behind.
 pub struct KeyMaterial(Zeroizing<Vec<u8>>);
 
 impl KeyMaterial {
     /// Creates key material from a key of 16 or 32 bytes followed by a salt of 4 bytes, as IKE derives them.
     ///
     /// # Errors
-    /// [`NoAssociation::KeyLength`] unless the length is 20 or 36 bytes.
+    /// Returns [`NoAssociation::KeyLength`] unless the length is 20 or 36 bytes.
     pub fn aes_gcm(key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         match key_and_salt.len().checked_sub(SALT_BYTES) {
             Some(16 | 32) => Ok(Self(Zeroizing::new(key_and_salt.to_vec()))),
@@ -201,7 +202,7 @@ impl KeyMaterial {
     }
 }
 
-/// Part of the key material with which every nonce starts (RFC 4106 section 4); as secret as the key.
+/// Part of the key material that every nonce starts with (RFC 4106 section 4). It must be kept as secret as the key.
 pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
 
 impl fmt::Debug for Salt {
@@ -239,7 +240,7 @@ pub enum NoAssociation {
 }
 
 impl NoAssociation {
-    /// Returns a sentence that explains the value to a person.
+    /// Returns a sentence that explains the reason to the user.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -270,8 +271,8 @@ pub const SPI_MIN: u32 = 256;
 pub const REPLAY_WINDOW_PACKETS: u32 = 1024;
 /// Minimum size of the replay window in packets (RFC 4303 section 3.4.3).
 pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;
-/// Maximum size of the replay window in packets: 8 KiB of memory per association, and far below the limit of 2^31 in
-/// RFC 4303 appendix A2.1.
+/// Maximum size of the replay window in packets. It takes 8 KiB of memory per association, and is far below the limit
+/// of 2^31 in RFC 4303 appendix A2.1.
 pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
 
 /// Length of the salt in bytes (RFC 4106 section 4).

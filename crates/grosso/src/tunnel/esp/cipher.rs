@@ -1,4 +1,4 @@
-//! AES-GCM in place, for each length of key and of ICV.
+//! AES-GCM in place, for every length of the key and of the ICV.
 
 use alloc::boxed::Box;
 use core::{fmt, ptr};
@@ -19,17 +19,17 @@ use super::association::{IcvLength, KeyMaterial, NoAssociation, SALT_BYTES};
 
 /// Authenticated encryption of one packet.
 pub(super) trait Cipher: fmt::Debug + Send + Sync {
-    /// Encrypts `text` and writes the ICV; returns `false` if either length is invalid.
+    /// Encrypts `text` and writes the ICV. Returns `false` if the length of `text` or of `icv` is invalid.
     fn seal(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &mut [u8]) -> bool;
 
-    /// Verifies the ICV and decrypts `text` if it is valid; otherwise returns `false` and leaves `text` unchanged.
+    /// Verifies the ICV and decrypts `text` if the ICV is valid. Otherwise returns `false` and leaves `text` unchanged.
     fn open(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &[u8]) -> bool;
 }
 
-/// The salt, and the initialization vector of the packet (RFC 4106 section 4).
+/// The salt, followed by the initialization vector of the packet (RFC 4106 section 4).
 pub(super) type Nonce = [u8; SALT_BYTES + IV_BYTES];
 
-/// Bytes of the initialization vector on the wire.
+/// Length in bytes of the initialization vector on the wire.
 pub(super) const IV_BYTES: usize = 8;
 
 impl<Aes, Tag> Cipher for AesGcm<Aes, U12, Tag>

@@ -23,16 +23,16 @@ use crate::{
 /// Class of a frame, determined before decryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// ESP of the association with this SPI.
+    /// ESP of the security association with this SPI.
     Esp {
-        /// The SPI.
+        /// SPI of the packet.
         spi: u32,
-        /// Whether ESP is carried in UDP instead of directly in IP.
+        /// Whether ESP is carried in UDP rather than directly in IP.
         in_udp: bool,
     },
     /// IKE, which shares the UDP port with ESP (RFC 3948 section 2.2).
     Ike,
-    /// NAT keepalive, to be ignored (RFC 3948 section 2.3).
+    /// NAT keepalive, which must be ignored (RFC 3948 section 2.3).
     Keepalive,
 }
 
@@ -54,21 +54,22 @@ pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traff
 pub struct Decrypted {
     /// Range of the plaintext frame in the decrypted buffer.
     pub frame: Range<usize>,
-    /// Mode of the association. The addresses of the outer header are not compared with the association's, because a
-    /// NAT may change them.
+    /// Mode of the association. The addresses of the outer header are not compared with the addresses of the
+    /// association, because a NAT may change them.
     pub mode: EspMode,
-    /// Encrypted protocol: 4 or 41 in tunnel mode.
+    /// Encrypted protocol. In tunnel mode, it is 4 or 41.
     pub next_header: u8,
-    /// Sequence number, with all 64 bits of an extended one.
+    /// Sequence number. If it is extended, it has all 64 bits.
     pub sequence: u64,
-    /// State of the plaintext frame's checksums.
+    /// State of the checksums in the plaintext frame.
     ///
-    /// In transport mode over UDP the checksums count as verified: a NAT changed the addresses that they cover, and the
-    /// ICV protects the rest (RFC 3948 section 3.1.2). Otherwise their state is unknown.
+    /// In transport mode over UDP, the checksums count as verified. They may be wrong because a NAT has changed the
+    /// addresses that they cover, but the ICV protects everything else (RFC 3948 section 3.1.2). Otherwise their state
+    /// is unknown.
     pub checksum: Checksum,
 }
 
-/// Decryptor of the packets of one association. The [module documentation](super) has an example.
+/// Decrypts the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Decryptor {
     spi: u32,
@@ -87,16 +88,16 @@ impl Decryptor {
     /// Creates a decryptor for an association that has received no packets.
     ///
     /// # Errors
-    /// Returns the first contradiction found in the association.
+    /// Returns an error that names the first contradiction in the association.
     pub fn new(association: SecurityAssociation) -> Result<Self, NoAssociation> {
         Self::resume(association, 0)
     }
 
-    /// Creates a decryptor for an association that received packets up to `last_sequence`, and rejects all numbers up
-    /// to it.
+    /// Creates a decryptor for an association that received packets up to `last_sequence`, and rejects all sequence
+    /// numbers up to this one.
     ///
     /// # Errors
-    /// Returns the first contradiction found in the association.
+    /// Returns an error that names the first contradiction in the association.
     pub fn resume(
         association: SecurityAssociation,
         last_sequence: u64,
@@ -116,21 +117,22 @@ impl Decryptor {
         })
     }
 
-    /// Verifies and decrypts a frame in place. The leading headers are moved toward the text, which stays in place.
+    /// Verifies and decrypts a frame in place. The text stays in place, and the headers before it are moved next to it.
     ///
     /// Lengths, SPI and sequence number are checked before the ICV. The replay window advances only for a packet with a
     /// valid ICV (RFC 4303 section 3.4.3).
     ///
     /// # Errors
-    /// Returns the reason why the packet must not be delivered. Up to [`Refusal::Integrity`] the frame is unchanged;
-    /// errors found after the ICV check leave it decrypted.
+    /// Returns the reason why the packet must not be delivered. For the reasons up to [`Refusal::Integrity`], the frame
+    /// is unchanged; if an error is found after the ICV check, the frame remains decrypted.
     #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
         self.stats.count(result, |decrypted| decrypted.frame.len())
     }
 
-    /// Returns the highest accepted sequence number; 0 before the first packet, and always 0 without a replay window.
+    /// Returns the highest accepted sequence number; it is 0 before the first packet, and always 0 without a replay
+    /// window.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.window.top()
@@ -219,7 +221,7 @@ impl Decryptor {
     }
 }
 
-/// Position of ESP in a frame.
+/// Position of the ESP headers in a frame.
 #[derive(Clone, Copy, Debug)]
 struct EspHeaders {
     network: Network,
@@ -233,7 +235,7 @@ impl EspHeaders {
         self.esp_at != self.split.at
     }
 
-    /// Moves the headers of a packet in transport mode to the front of its text.
+    /// Moves the headers of a packet in transport mode to the start of the text.
     fn restore(
         &self,
         frame: &mut [u8],
@@ -247,8 +249,8 @@ impl EspHeaders {
         Ok(join(frame, self.split.at, text))
     }
 
-    /// Moves the link layer to the front of the packet that was in a tunnel. Bytes after the packet are padding that
-    /// hides its length (RFC 4303 section 2.7).
+    /// Moves the link layer to the start of the packet that was in the tunnel. Bytes after the packet are padding that
+    /// hides the length of the packet (RFC 4303 section 2.7).
     fn unpack(
         &self,
         frame: &mut [u8],
@@ -277,7 +279,7 @@ impl EspHeaders {
     }
 }
 
-/// Finds ESP after the outermost IP header, directly or in UDP to `port`.
+/// Finds ESP after the outermost IP header, directly in IP or in UDP to `port`.
 fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders, Refusal> {
     let network = Network::find(frame, link)?;
     let split = network.split(frame, Side::Decrypting)?;
@@ -295,8 +297,8 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// Returns the payload of UDP. Its checksum is ignored: the ICV is stronger, and address translators are known to leave
-/// a wrong checksum (RFC 3948 section 2.1).
+/// Returns the payload of UDP. The UDP checksum is ignored, because the ICV is stronger and address translators are
+/// known to leave wrong checksums (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
         return Err(Refusal::Short);
@@ -315,7 +317,7 @@ fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     }
 }
 
-/// Returns the text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Returns the range of the text without its padding, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8), Refusal> {
     let bytes = frame.get(text.clone()).unwrap_or_default();
     let Some((rest, &[padding, next_header])) = bytes.split_last_chunk() else {
@@ -329,7 +331,7 @@ fn without_trailer(frame: &[u8], text: Range<usize>) -> Result<(Range<usize>, u8
     Ok((text.start..text.start + len, next_header))
 }
 
-/// Moves the first `prefix_len` bytes to the front of the text, and returns the range of both.
+/// Moves the first `prefix_len` bytes to the start of the text, and returns the range that contains both.
 fn join(frame: &mut [u8], prefix_len: usize, text: Range<usize>) -> Range<usize> {
     let start = text.start - prefix_len;
     frame.copy_within(..prefix_len, start);

@@ -1,4 +1,4 @@
-//! Encryption of plaintext frames into ESP, and of superframes into one ESP packet for each segment.
+//! Encryption of plaintext frames into ESP packets. A superframe becomes one ESP packet for each segment.
 
 use alloc::boxed::Box;
 
@@ -23,15 +23,16 @@ use crate::{
 /// One encrypted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encrypted {
-    /// Length of the frame in bytes.
+    /// Length of the encrypted frame in bytes.
     pub len: usize,
-    /// Sequence number, with all 64 bits of an extended one.
+    /// Sequence number. If it is extended, it has all 64 bits.
     pub sequence: u64,
-    /// Metadata of the frame: equal to the plaintext's, except that all checksums are complete.
+    /// Metadata of the encrypted frame, which equals that of the plaintext frame except that all checksums are
+    /// complete.
     pub meta: Meta,
 }
 
-/// Encryptor of the packets of one association. The [module documentation](super) has an example.
+/// Encrypts the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Encryptor {
     spi: u32,
@@ -50,24 +51,25 @@ pub struct Encryptor {
 impl Encryptor {
     /// Creates an encryptor whose first packet gets sequence number 1.
     ///
-    /// Each initialization vector is the sequence number XOR `vector_salt`, so none repeats within one encryptor.
-    /// Choose the salt at random for every encryptor: if two encryptors get the same key by mistake, and send up to 2^k
-    /// packets each, the probability of a repeated vector is about 2^(k + 1 - 64).
+    /// Each initialization vector is the sequence number XOR `vector_salt`, so no vector is repeated within one
+    /// encryptor. Choose the salt at random for every encryptor: if two encryptors get the same key by mistake, and
+    /// send up to 2^k packets each, the probability of a repeated vector is about 2^(k + 1 - 64).
     ///
     /// # Errors
-    /// Returns the first contradiction found in the association.
+    /// Returns an error that names the first contradiction in the association.
     pub fn new(association: SecurityAssociation, vector_salt: u64) -> Result<Self, NoAssociation> {
         Self::resume(association, vector_salt, 0)
     }
 
-    /// Creates an encryptor for an association that used its sequence numbers up to `last_sequence`. `vector_salt`
-    /// works as for [`new`](Self::new); choose a new one.
+    /// Creates an encryptor for an association that has used its sequence numbers up to `last_sequence`. `vector_salt`
+    /// has the same meaning as for [`new`](Self::new), and must be chosen anew.
     ///
-    /// A repeated vector reveals the plaintexts of both packets and the integrity key. A new salt makes a repetition
-    /// improbable, and continuing above all used numbers keeps the peer's replay window working.
+    /// A repeated vector would reveal the plaintexts of both packets and the integrity key. A new salt makes a
+    /// repetition improbable. The sequence numbers continue above all used ones, because the peer's replay window would
+    /// reject lower numbers.
     ///
     /// # Errors
-    /// Returns the first contradiction found in the association.
+    /// Returns an error that names the first contradiction in the association.
     pub fn resume(
         association: SecurityAssociation,
         vector_salt: u64,
@@ -99,12 +101,12 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts one frame into `out`, which must be up to [`Self::overhead_max`] bytes longer than the frame. Completes
-    /// a partial checksum first and drops Ethernet padding.
+    /// Encrypts one frame into `out`. The encrypted frame is at most [`Self::overhead_max`] bytes longer than the
+    /// plaintext frame. A partial checksum is completed first, and Ethernet padding is dropped.
     ///
     /// # Errors
-    /// Returns the reason why the frame cannot be encrypted. No sequence number is used, and the content of `out` is
-    /// unspecified.
+    /// Returns the reason why the frame cannot be encrypted. In this case, no sequence number is used, and the content
+    /// of `out` is unspecified.
     #[inline]
     pub fn encrypt(
         &mut self,
@@ -128,8 +130,8 @@ impl Encryptor {
     /// padding and ICV (rule S46).
     ///
     /// # Errors
-    /// [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; no packet is
-    /// sent.
+    /// Returns [`Refusal::SequenceExhausted`] if fewer sequence numbers are left than the superframe has packets; no
+    /// packet is sent.
     pub fn encrypt_segments<'e, 'a>(
         &'e mut self,
         segments: Segments<'a>,
@@ -147,14 +149,14 @@ impl Encryptor {
         self.headroom() + self.trailer_max()
     }
 
-    /// Returns the sequence number of the last encrypted packet; 0 before the first packet.
+    /// Returns the sequence number of the last encrypted packet; it is 0 before the first packet.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.last_sequence
     }
 
-    /// Returns the number of packets that can be encrypted before the association needs new keys: sequence numbers
-    /// never wrap (RFC 4303 section 3.3.3).
+    /// Returns the number of packets that can be encrypted before the association needs new keys. The number is limited
+    /// because sequence numbers never wrap (RFC 4303 section 3.3.3).
     #[must_use]
     pub const fn sequences_left(&self) -> u64 {
         let max = if self.extended { u64::MAX } else { u32::MAX as u64 };
@@ -173,7 +175,7 @@ impl Encryptor {
         &self.stats
     }
 
-    /// Returns the number of bytes in front of the encrypted text that the plaintext frame does not have.
+    /// Returns the number of bytes before the encrypted text that the plaintext frame does not have.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
             EspMode::Transport => 0,
@@ -191,8 +193,8 @@ impl Encryptor {
         if self.udp_ports.is_some() { udp::HEADER_LEN } else { 0 }
     }
 
-    /// Encrypts the frame that follows the headroom of `out`: moves the headers that stay readable to the front, and
-    /// leaves the text in place.
+    /// Encrypts the frame that follows the headroom of `out`: moves the headers that stay readable to the start of
+    /// `out`, and leaves the text in place.
     fn seal(
         &mut self,
         frame_len: usize,
@@ -229,7 +231,7 @@ impl Encryptor {
         }
         complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
 
-        // From here on, only the link layer can cause a refusal: it is too short, or has no number for the address
+        // From here on, only the link layer can cause a refusal, if it is too short or has no number for the address
         // family.
         let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
         out.copy_within(headroom..headroom + prefix_len, 0);
@@ -268,7 +270,7 @@ impl Encryptor {
         Ok(Encrypted { len, sequence, meta })
     }
 
-    /// Returns the start of the text, and in tunnel mode the header around it.
+    /// Returns the start of the text and, in tunnel mode, the outer header.
     fn divide(
         &self,
         network: &Network,
@@ -306,8 +308,8 @@ impl Encryptor {
         }
     }
 
-    /// Writes SPI, sequence number, and the initialization vector: the whole sequence number XOR the salt, which is
-    /// unique for as long as the encryptor lives (RFC 4106 section 3.1).
+    /// Writes the SPI, the sequence number and the initialization vector, which is the whole sequence number XOR the
+    /// salt. It is unique as long as the encryptor exists (RFC 4106 section 3.1).
     fn write_esp(&self, out: &mut [u8], at: usize, sequence: u64) {
         put_u32(out, at, self.spi);
         put_u32(out, at + 4, sequence as u32);
@@ -317,7 +319,7 @@ impl Encryptor {
     }
 }
 
-/// Writer of a superframe's packets, encrypted one by one.
+/// Writes the packets of a superframe, encrypted one by one.
 ///
 /// Every packet gets the next sequence number of the association, so the high half of an extended number is also
 /// correct across 2^32 (B25).
@@ -330,11 +332,12 @@ pub struct EncryptedSegments<'e, 'a> {
 }
 
 impl EncryptedSegments<'_, '_> {
-    /// Writes the next packet to `out`, which must be [`Self::packet_len_max`] bytes long; returns `None` after the
-    /// last packet.
+    /// Writes the next packet to `out`, which should have [`Self::packet_len_max`] bytes. Returns `None` after the last
+    /// packet.
     ///
     /// # Errors
-    /// Returns the reason why the packet cannot be encrypted. If the buffer is too short, call again with a larger one.
+    /// Returns the reason why the packet cannot be encrypted. If the buffer is too short, call this function again with
+    /// a larger one.
     #[inline]
     pub fn write_next(&mut self, out: &mut [u8]) -> Result<Option<Encrypted>, Refusal> {
         let encryptor = &mut *self.encryptor;
@@ -367,8 +370,8 @@ impl EncryptedSegments<'_, '_> {
     }
 }
 
-/// The associated data, authenticated but not encrypted: SPI and sequence number, all 64 bits of an extended one (RFC
-/// 4106 section 5).
+/// The associated data, which are authenticated but not encrypted: the SPI and the sequence number, with all 64 bits if
+/// it is extended (RFC 4106 section 5).
 pub(super) struct Associated {
     bytes: [u8; 12],
     len: usize,
@@ -390,7 +393,7 @@ impl Associated {
     }
 }
 
-/// Returns the nonce: the salt, and the initialization vector at the front of `vector` (RFC 4106 section 4).
+/// Returns the nonce: the salt, followed by the initialization vector at the start of `vector` (RFC 4106 section 4).
 pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..SALT_BYTES].copy_from_slice(&salt.0[..]);
@@ -398,8 +401,8 @@ pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     nonce
 }
 
-/// Completes a partial checksum inside the text, which starts at `text_at`: the receiver has no metadata that marks it
-/// as partial.
+/// Completes a partial checksum inside the text, which starts at `text_at`. This is necessary because the receiver gets
+/// no metadata that marks the checksum as partial.
 fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusal> {
     let Checksum::Partial { start, offset } = meta.checksum else { return Ok(()) };
     let inside = usize::from(start).checked_sub(text_at).and_then(|start| start.try_into().ok());
@@ -407,15 +410,15 @@ fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusa
     checksum::complete(&mut packet[text_at..], start, offset).map_err(|_| Refusal::ChecksumOutside)
 }
 
-/// Writes the padding 1, 2, 3, its length, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Writes the padding 1, 2, 3 and so on, the length of the padding, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn write_trailer(out: &mut [u8], padding: usize, next_header: u8) {
     out[..PADDING_MAX.min(padding)].copy_from_slice(&PADDING[..padding]);
     out[padding] = padding as u8;
     out[padding + 1] = next_header;
 }
 
-/// Writes the UDP header. Over IPv4 it has no checksum (RFC 3948 section 2.1); over IPv6 it must have one (RFC 8200
-/// section 8.1).
+/// Writes the UDP header. The header has no checksum over IPv4 (RFC 3948 section 2.1), and must have one over IPv6 (RFC
+/// 8200 section 8.1).
 fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: UdpPorts) {
     let len = frame.len() - at;
     put_u16(frame, at, ports.source);
@@ -430,9 +433,9 @@ fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: Ud
     }
 }
 
-/// Bytes of the ESP header with its initialization vector.
+/// Length in bytes of the ESP header with its initialization vector.
 pub(super) const ESP_BYTES: usize = esp::HEADER_LEN + IV_BYTES;
-/// Bytes of padding length and next header.
+/// Length in bytes of the fields for the padding length and the next header.
 pub(super) const TRAILER_BYTES: usize = 2;
 /// Alignment of the encrypted text with its trailer, in bytes (RFC 4303 section 2.4).
 pub(super) const TRAILER_ALIGNMENT: usize = 4;

@@ -12,9 +12,9 @@
 //! | `cipher` | AES-GCM for each length of key and ICV |
 //! | `reason` | names and counters of all refusals |
 //!
-//! The module has no key exchange, no policy and no SA database; a caller with several associations gets the SPI from
-//! [`classify`]. Packets are processed without allocation. Encryption copies the text once, into the output buffer;
-//! decryption does not copy it.
+//! The module has no key exchange, no policy and no SA database; a caller with several associations can get the SPI of
+//! a packet from [`classify`]. Packets are processed without allocation. Encryption copies the text once, into the
+//! output buffer; decryption does not copy it.
 //!
 //! ```
 //! use grosso::{

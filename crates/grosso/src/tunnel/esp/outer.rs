@@ -1,4 +1,4 @@
-//! The IP header around a tunneled packet, and the congestion that the inner packet inherits from it.
+//! The IP header around a tunneled packet, and the congestion mark that the inner packet inherits from it.
 
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
@@ -58,7 +58,7 @@ impl Outer {
     }
 }
 
-/// Applies the congestion that was signaled in the tunnel to the decapsulated packet: `class` is the traffic class of
+/// Applies the congestion that was signaled in the tunnel to the decapsulated packet. `class` is the traffic class of
 /// the outer header.
 pub(super) fn tell_congestion(
     packet: &mut [u8],
@@ -72,10 +72,10 @@ pub(super) fn tell_congestion(
     Ok(())
 }
 
-/// Returns DSCP and ECN of the header at the front of `packet`.
+/// Returns the DSCP and ECN field of the header at the start of `packet`.
 pub(super) fn traffic_class(packet: &[u8], version: Version) -> u8 {
     congestion::traffic_class(packet, version.kind())
 }
 
-/// Hop limit or TTL of the outer header (RFC 1700's default).
+/// Hop limit or TTL of the outer header, which is the default of RFC 1700.
 const HOP_LIMIT: u8 = 64;

@@ -1,4 +1,5 @@
-//! Division of a packet: the link layer, the outermost IP header, and the part after the headers that stay readable.
+//! Division of a packet into the link layer, the outermost IP header, and the part after the headers that stay
+//! readable.
 
 use grosso_checksum::update;
 use grosso_wire::{
@@ -32,24 +33,24 @@ pub(super) enum Version {
     V6,
 }
 
-/// Start of the payload of an IP packet, after the extension headers that stay in front.
+/// Start of the payload of an IP packet, after the extension headers that are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// Start of the payload, in bytes from the start of the frame.
     pub(super) at: usize,
     /// Position of the next-header field that names the payload.
     pub(super) next_header_at: usize,
-    /// Value of that field.
+    /// Value of the next-header field.
     pub(super) next_header: u8,
 }
 
-/// Side that decides which extension headers stay in front.
+/// Side that decides which extension headers are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Destination options after a routing header are for the last destination only and are encrypted; the other
-    /// extension headers, which nodes on the path read, are not (RFC 4303 section 3.1.1).
+    /// Destination options after a routing header are only for the last destination and are encrypted. The other
+    /// extension headers are not encrypted, because nodes on the path read them (RFC 4303 section 3.1.1).
     Encrypting,
-    /// All extension headers that the peer left unencrypted stay in front.
+    /// All extension headers that the peer left unencrypted come before the payload.
     Decrypting,
 }
 
@@ -124,7 +125,7 @@ impl Network {
                     if side == Side::Decrypting || !behind_routing => {}
                 _ => break,
             }
-            // The dissection ended before this header: the packet is truncated, or has one header too many.
+            // The dissection ended before this header, because the packet is truncated or has too many headers.
             let Some(layer) = layers.next() else { return Err(Refusal::Malformed) };
             (next_header_at, at) = (usize::from(layer.offset), layer.end());
             if layer.kind == Kind::Ipv6Fragment {
@@ -150,7 +151,7 @@ impl Network {
     }
 
     /// Updates the IP header for a packet of `len` bytes that carries this protocol. The IPv4 checksum is updated
-    /// instead of recomputed, so that a wrong one stays wrong.
+    /// rather than recomputed, so that a wrong checksum stays wrong.
     pub(super) fn announce(
         &self,
         frame: &mut [u8],
@@ -180,8 +181,8 @@ impl Network {
         }
     }
 
-    /// Updates the link layer before the packet for this version and for a length that changed by `grown` bytes.
-    /// `prefix` is the frame up to the packet.
+    /// Updates the link layer before the packet for this IP version and for a packet length that has changed by `grown`
+    /// bytes. `prefix` is the frame up to the packet.
     pub(super) fn adapt_link(
         &self,
         prefix: &mut [u8],
@@ -200,7 +201,7 @@ impl Network {
 }
 
 impl Version {
-    /// Returns the protocol number of a packet of this version inside another packet.
+    /// Returns the protocol number of a packet of this IP version inside another packet.
     pub(super) const fn protocol(self) -> u8 {
         match self {
             Self::V4 => ipv4::PROTOCOL_IPV4,

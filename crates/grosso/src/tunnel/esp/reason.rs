@@ -78,11 +78,11 @@ impl core::error::Error for Refusal {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EspStats {
-    /// Packets encrypted or decrypted.
+    /// Number of packets encrypted or decrypted.
     pub packets: u64,
-    /// Length of the plaintext frames in bytes, including the link header.
+    /// Total length of the plaintext frames in bytes, including link headers.
     pub bytes: u64,
-    /// Packets refused, by reason.
+    /// Number of packets refused, by reason.
     pub refused: [u64; Refusal::COUNT],
 }
 
@@ -99,7 +99,7 @@ impl EspStats {
         self.refused[reason.index()]
     }
 
-    /// Counts a packet of `bytes` plaintext bytes, or its refusal.
+    /// Counts a packet of `bytes` plaintext bytes, or the reason why it was refused.
     #[inline]
     pub(super) fn count<T>(
         &mut self,

@@ -1,8 +1,8 @@
 //! The replay window, and the high half of extended sequence numbers.
 //!
-//! The window is a ring of bits, one for each of the last packets, that moves by whole words (RFC 6479): the ring has
-//! one word more than the window, so that a word is cleared before a packet of its next round can be checked. The
-//! window is exact nevertheless: a number is compared with the window's edge before its bit is read.
+//! The window is a ring of bits, one for each of the last packets, and moves by whole words (RFC 6479). The ring has
+//! one word more than the window, so that a word is cleared before it is used again. The size of the window is exact
+//! nevertheless, because a number is compared with the edge of the window before its bit is read.
 
 use alloc::{boxed::Box, vec};
 
@@ -11,11 +11,11 @@ use super::reason::Refusal;
 /// Set of the sequence numbers that were accepted.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayWindow {
-    /// Number of packets that are remembered; 0 if replay protection is off.
+    /// Number of packets that the window covers; 0 if replay protection is off.
     packets: u64,
     /// The highest accepted sequence number; 0 before the first packet.
     top: u64,
-    /// The ring of bits: bit `n` belongs to every number that is `n` modulo the length of the ring.
+    /// The ring of bits: bit `n` stands for the numbers that equal `n` modulo the length of the ring.
     accepted: Box<[u64]>,
 }
 
@@ -29,13 +29,13 @@ impl ReplayWindow {
             top,
             accepted: vec![mark; words.next_power_of_two()].into_boxed_slice(),
         };
-        // In the word of `top`, bits to its right belong to later numbers.
+        // In the word that contains `top`, the bits to the right of it belong to later numbers.
         let right_of_top = u64::MAX << (top % WORD_BITS as u64) << 1;
         *window.word(top) &= !right_of_top;
         window
     }
 
-    /// Remembers a number that was [checked](Self::check) and whose packet is genuine.
+    /// Marks a number as accepted. It must have been [checked](Self::check), and its packet must be authentic.
     #[inline]
     pub(super) fn accept(&mut self, sequence: u64) {
         if self.packets == 0 {
@@ -58,7 +58,7 @@ impl ReplayWindow {
         &mut self.accepted[(sequence / WORD_BITS as u64) as usize & mask]
     }
 
-    /// Returns whether a packet with this number may still be genuine.
+    /// Checks that a packet with this number has not been accepted before and is not below the window.
     #[inline]
     pub(super) fn check(&self, sequence: u64) -> Result<(), Refusal> {
         if self.packets == 0 {
@@ -81,13 +81,13 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Returns the full value of an extended sequence number from its low half: the only number with that half among
-    /// the 2^32 numbers that start with the window (RFC 4303 appendix A2.1).
+    /// Returns the full value of an extended sequence number from its low half: it is the only number with this low
+    /// half among the 2^32 numbers that start with the window (RFC 4303 appendix A2.1).
     #[inline]
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
         let ahead = low.wrapping_sub(edge as u32);
-        // The result is out of range if it is negative or exceeds 64 bits.
+        // The result is not a valid number if it is negative or exceeds 64 bits.
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 

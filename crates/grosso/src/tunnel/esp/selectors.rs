@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use grosso_wire::{ipv4, ipv6};
 
-/// Addresses that packets must have, from the sender's side. An empty list matches all addresses.
+/// Addresses that packets must have, as the sender sees them. An empty list matches all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
     /// Source prefixes.
@@ -18,7 +18,7 @@ impl Selectors {
     /// Selectors that match all packets.
     pub const ALL: Self = Self { sources: Vec::new(), destinations: Vec::new() };
 
-    /// Returns whether both addresses of the IP packet that starts here match.
+    /// Returns whether both addresses of the IP packet at the start of `packet` match.
     #[inline]
     pub(super) fn carry(&self, packet: &[u8]) -> bool {
         if self.sources.is_empty() && self.destinations.is_empty() {
@@ -44,8 +44,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Creates the prefix of the first `bits` bits of `address`; `None` if `bits` exceeds the address length or a later
-    /// bit is set.
+    /// Creates the prefix of the first `bits` bits of `address`; `None` if `bits` exceeds the length of the address or
+    /// if one of the remaining bits is set.
     #[must_use]
     pub fn new(address: IpAddr, bits: u32) -> Option<Self> {
         let (value, len) = match address {

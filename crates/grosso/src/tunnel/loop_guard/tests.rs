@@ -158,7 +158,7 @@ fn packets_of_hosts_with_the_addresses_of_the_endpoints_are_not_own() {
                     assert!(!guard.is_own(&fragment, LinkType::Raw, 0), "{endpoint:?}");
                 }
             }
-            // The same protocol and port in the other direction, and between other hosts, are not recognized.
+            // Packets with the same protocol and port in the other direction or between other hosts are not recognized.
             for (local, remote) in [(REMOTE, LOCAL), (LOCAL, THIRD), (THIRD, REMOTE)] {
                 let mut other = endpoint.clone();
                 (other.local, other.remote) = (local[family], remote[family]);

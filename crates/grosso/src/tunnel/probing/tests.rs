@@ -16,7 +16,7 @@ const STEP_NS: u64 = SECOND / 10;
 struct Path {
     prober: Prober,
     now_ns: u64,
-    /// The longest packet that arrives; `None` if the remote endpoint does not answer.
+    /// Length of the longest packet that arrives; `None` if the remote endpoint does not answer.
     mtu: Option<usize>,
     /// Round-trip time in polls.
     delay: u64,
@@ -52,7 +52,7 @@ impl Path {
     }
 }
 
-/// Seconds until a search without a hint ends: each length is lost three times.
+/// Number of seconds until a search without a hint ends. Each length that does not arrive is probed three times.
 const SEARCH_SECONDS: u64 = 20;
 
 proptest! {
@@ -204,7 +204,7 @@ fn what_leaves_decides() {
     assert_eq!(prober.known(), Measured::Nothing);
 }
 
-/// A device whose MTU changes all the time is not probed at each change.
+/// If the MTU of a device changes all the time, not every change causes probes.
 #[test]
 fn a_link_that_flips_costs_few_packets() {
     let mut prober = Prober::new(BASE);
@@ -227,7 +227,8 @@ fn a_narrow_path_is_kept_for_a_while() {
     assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
 }
 
-/// Prints the packets that a path costs in an hour, by its MTU and by whether long packets are sent.
+/// Prints the number of packets that are sent on a path in an hour, depending on its MTU and on whether long packets
+/// are sent.
 #[test]
 fn a_path_costs_few_packets() {
     for (mtu, sends_long, at_most) in [

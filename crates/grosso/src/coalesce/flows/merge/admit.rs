@@ -1,4 +1,5 @@
-//! Admission: a packet whose flow is known is examined; it extends the train of its flow, starts one, or is delivered.
+//! Admission of packets whose flow is known. A packet is examined, and then extends the train of its flow, starts a
+//! train, or is delivered.
 //!
 //! The code is written once and compiled for each [`Policy`].
 
@@ -27,7 +28,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Processes a packet with known headers and flow: examines it and passes it to the train of its flow.
+    /// Processes a packet with known headers and flow: examines the packet and passes it to the train of its flow.
     #[inline(always)]
     pub(crate) fn take_matched<P: Policy>(
         &mut self,
@@ -48,7 +49,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Examines a packet with known headers on its own, unless it resembles one that was already examined.
+    /// Examines a packet with known headers, without regard to any train. Packets that resemble an examined packet are
+    /// not examined again.
     #[inline(always)]
     pub(crate) fn examine<P: Policy>(
         &self,
@@ -96,7 +98,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         next.is_next_of_examined(packet, &frame.meta, candidate, &self.shapes).then_some(id)
     }
 
-    /// Appends an examined packet to the train of its flow, or starts a train.
+    /// Appends an examined packet to the train of its flow, or starts a train with it.
     #[inline(always)]
     pub(crate) fn admit<P: Policy>(
         &mut self,
@@ -113,7 +115,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, free, sink)
     }
 
-    /// Compares a packet with the train of its flow. `agrees` is true if their headers have already been compared.
+    /// Compares a packet with the train of its flow. `agrees` is true if the headers of both have already been
+    /// compared.
     #[inline]
     fn offer<P: Policy>(
         &mut self,
@@ -192,7 +195,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes the train that a packet did not fit. The packet then starts the next train or is delivered unmerged.
+    /// Closes a train because a packet did not fit it. The packet then starts the next train or is delivered unmerged.
     #[inline(never)]
     fn refuse<P: Policy>(
         &mut self,
@@ -225,7 +228,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, None, sink)
     }
 
-    /// Starts a train with a packet, unless no packet may follow it (rule G37).
+    /// Starts a train with a packet, unless no packet may follow this one in a train (rule G37).
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,
@@ -250,7 +253,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.start::<P>(examined, free, sink)
     }
 
-    /// Returns whether a packet may start a train but must not join one.
+    /// Returns whether a packet may start a train but must not be appended to one.
     fn joins_none(&self, known: ShapeId, frame: &Frame<B>) -> bool {
         let known = &self.shapes[known];
         known.rules.zero_echo == ZeroEcho::Starts && echoes_zero(frame.buffer.as_ref(), known)
@@ -265,7 +268,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink: &mut (impl Sink<B> + ?Sized),
     ) -> Verdict {
         let Examined { ref frame, known, flow, resembles, .. } = examined;
-        // If this packet were used for prediction, a packet with the same timestamps would join, although it must not.
+        // If this packet were used for prediction, a packet with the same timestamps would be appended to the train,
+        // which is not allowed.
         let resembles = resembles && !(P::IS_WATCHED && self.joins_none(known, frame));
         let place = match free {
             Some(place) => place,
@@ -286,8 +290,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Held
     }
 
-    /// Returns a free entry of the flow table, closing the oldest train of the bucket if needed (rule G3), unless the
-    /// policy never evicts trains.
+    /// Returns a free entry of the flow table, and closes the oldest train of the bucket if necessary (rule G3), unless
+    /// the policy never evicts trains.
     #[cold]
     fn room_for<P: Policy>(
         &mut self,
@@ -321,8 +325,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(place)
     }
 
-    /// Delivers a packet whose flow cannot be read completely, after every held train that it might belong to (rule
-    /// G75).
+    /// Delivers a packet whose flow cannot be read completely. First delivers every held train of a flow that the
+    /// packet might belong to (rule G75).
     #[inline(never)]
     pub(super) fn pass_unknown(
         &mut self,
@@ -374,7 +378,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
-    /// Delivers a packet unchanged; inlined for callers in which this is the common path.
+    /// Delivers a packet unchanged. The function is inlined, for callers in which this is the common path.
     #[inline(always)]
     pub(super) fn pass_here(
         &mut self,
@@ -409,7 +413,8 @@ pub(super) fn ends_alone<P: Policy>(known: &CachedStack, candidate: &Candidate) 
     }
 }
 
-/// Returns whether a refused packet is delivered after the train instead of starting the next one.
+/// Returns whether a packet that does not fit the train is delivered after the train, rather than starting the next
+/// one.
 #[inline(always)]
 fn leaves_alone(
     refusal: NoMerge,

@@ -1,4 +1,4 @@
-//! Acknowledgments in trains: unmerged ones that wait together, and the acknowledgments of merged packets.
+//! Acknowledgments in trains: unmerged acknowledgments that wait together, and the acknowledgments in merged packets.
 
 use core::iter;
 
@@ -49,7 +49,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Records that a packet was appended to a train; returns the reason if no packet may follow it.
+    /// Records that a packet was appended to a train; returns the reason if no further packet may be appended.
     #[inline]
     pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
         let train = self.trains.held(slot)?;
@@ -74,7 +74,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.acknowledgments.is_vector(train)
     }
 
-    /// Delivers unmerged acknowledgments: all of them, or only the ones that no later acknowledgment makes redundant.
+    /// Delivers unmerged acknowledgments, either all of them or only those that no later acknowledgment makes
+    /// redundant.
     #[cold]
     pub(super) fn deliver_gathered(
         &mut self,
@@ -98,7 +99,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return sink.deliver_vector(vector);
         }
         for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
-            // The filter has room for as many acknowledgments as the list of records.
+            // This cannot fail, because the filter has room for as many acknowledgments as the list of records.
             let _ = acknowledgments.filter.push(part.bytes().get(transport..).unwrap_or_default());
         }
         let mut next = Some(train.first);
@@ -121,8 +122,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks that a packet may join this train of pure acknowledgments, or that a pure acknowledgment may join this
-    /// train. `known` holds the packet's headers, and `own` the train's headers.
+    /// Checks that a packet may be appended to a train if the packet is a pure acknowledgment, or the train consists of
+    /// pure acknowledgments. `known` holds the packet's headers, and `own` the train's headers.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,
@@ -150,7 +151,8 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines a packet without payload that will wait unmerged. A packet to be filtered may have any options.
+/// Examines a packet without payload that will wait without being merged. If acknowledgments are filtered, the packet
+/// may have any options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &CachedStack,

@@ -1,11 +1,11 @@
 //! Lookup of a packet's flow, and of the train of that flow.
 //!
-//! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. An earlier
-//! tier gives the same answer as a later one, only sooner:
+//! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. A packet
+//! gets the same result from every tier that can find its flow; earlier tiers are only faster:
 //!
 //! 1. The packet continues the current burst: the prediction of the previous packet's flow fits byte for byte
 //!    ([`Merger::expect`]).
-//! 2. It continues the train of the flow that is expected next: that flow's prediction fits byte for byte.
+//! 2. It continues the train of the flow that is expected next: the prediction of that flow fits byte for byte.
 //! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
 //! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
@@ -38,7 +38,7 @@ use crate::{
     meta::Meta,
 };
 
-/// Prediction that a packet may match.
+/// Prediction that a packet may match, based on the packets before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedFlow {
     /// The packet may continue the current burst.
@@ -49,7 +49,7 @@ pub(crate) enum ExpectedFlow {
     Nothing,
 }
 
-/// Flow of a packet, as found by the tiers before parsing.
+/// Flow of a packet, as found by the tiers that do not parse the packet.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     /// The packet continues the train of this prediction.
@@ -101,7 +101,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet for which a guess found a train, or which must be parsed although its flow was expected.
+    /// Processes a packet for which a guess has found a train, or that must be parsed although its flow was expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet that belongs to no expected flow, with the first tier that finds its flow.
+    /// Processes a packet that belongs to no expected flow, using the first tier that finds its flow.
     #[inline(never)]
     pub(crate) fn take<P: Policy>(
         &mut self,
@@ -149,7 +149,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns the metadata and the pass reason of a packet with the same header shape as the last packet that was
-    /// passed.
+    /// delivered unmerged.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;
@@ -161,7 +161,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Returns the headers of a packet that is unmergeable because of its headers or flags, if the previous packet had
-    /// the same headers. The flow of such a packet is irrelevant while no train is held.
+    /// the same headers. While no train is held, the flow of such a packet is irrelevant.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Finds the flow of a packet, whose headers are taken from the cache or dissected.
+    /// Finds the flow of a packet by looking up its headers in the cache or dissecting them.
     #[inline(always)]
     pub(crate) fn parse<P: Policy>(
         &mut self,
@@ -234,7 +234,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns whether padded packets merge without their padding. Acknowledgments that wait unmerged keep their
+    /// Returns whether padding is removed from packets to merge them. Acknowledgments that wait unmerged keep their
     /// padding.
     pub(crate) fn trims(&self) -> bool {
         let Rules { padding, acknowledgments, .. } = self.profile.rules;
@@ -261,7 +261,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             Ok(known) if self.shapes[known].shape.is_tcp => known,
             _ => return self.pass_unknown(incoming.into_frame(), Pass::Padded, sink),
         };
-        // The device's checksum also covers the padding.
+        // The checksum that the device computed also covers the padding.
         let checksum = match incoming.meta.checksum {
             Checksum::Complete { .. } => Checksum::None,
             verified => verified,
@@ -322,8 +322,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.locate_by_train(guess.found, packet, meta).ok_or(guess)
     }
 
-    /// Finds the flow of a packet that may match this prediction. The caller may already have looked up the
-    /// prediction's train.
+    /// Finds the flow of a packet that may match this prediction. `found` is the train of the prediction, if the caller
+    /// has already looked it up.
     #[inline(always)]
     fn look_up_expected(
         &self,
@@ -371,7 +371,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.dissect(packet, meta)
     }
 
-    /// Returns headers, flow and train of a predicted packet, as the train that it continues determines them.
+    /// Returns the headers, flow and train of a predicted packet, all of which are known from the train that it
+    /// continues.
     #[inline(always)]
     pub(crate) fn match_of(&self, next: PredictionId) -> FlowMatch {
         let slot = self.predictions.get(next).map_or(TrainId::NONE, |next| next.train);
@@ -395,7 +396,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Finds the flow of a packet through the train of a guessed flow, if its headers agree with the train's.
+    /// Finds the flow of a packet through the train of a guessed flow, if the headers of the packet agree with those of
+    /// the train.
     #[inline(always)]
     fn locate_by_train(
         &self,
@@ -415,7 +417,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         agrees.then_some(FlowMatch { known, flow, found, agrees, resembled })
     }
 
-    /// Looks up the flow of a packet with these headers, unless the guess already found it.
+    /// Looks up the flow of a packet with these headers, unless the guess has already found the flow.
     #[inline(always)]
     pub(crate) fn locate(
         &self,

@@ -1,5 +1,5 @@
-//! The merge engine: known headers, held trains, and the single path from a packet to the train that it extends, starts
-//! or must not overtake. All stages of a profile come before it.
+//! The merge engine. It contains the known headers and the held trains, and the code that takes a packet to the train
+//! that it extends, starts or must not overtake. All stages of a profile come before the merge engine.
 
 mod admit;
 mod gathered;
@@ -60,11 +60,11 @@ pub(crate) struct Merger<B> {
     pub(crate) profile: Profile,
     /// Enabled fast paths.
     tiers: Tiers,
-    /// Whether trains have more state than the exact laws need: acknowledgments, or controlled hold times.
+    /// Whether trains have state that the exact laws do not need: acknowledgments or controlled hold times.
     is_watched: bool,
-    /// Whether trains have state to remove when they end: a deadline, or unmerged acknowledgments.
+    /// Whether trains have state that must be removed when they end: deadlines or unmerged acknowledgments.
     is_noted: bool,
-    /// Choice of hold times.
+    /// Method for choosing hold times.
     pub(crate) retention: Retention,
     link: LinkType,
     ports: Ports,
@@ -74,13 +74,13 @@ pub(crate) struct Merger<B> {
     pub(crate) trains: Trains<B>,
     predictions: Predictions,
     passthrough: Passthrough,
-    /// Flow of the last queried packet.
+    /// Flow of the last packet that was looked up.
     last_flow: LastFlow,
     pool: Pool<B>,
     pub(crate) stats: CoalesceStats,
     /// Records and summaries of acknowledgments, by the slot of their train.
     acknowledgments: AckLog,
-    /// Result of the latest dissection, reused so that it need not be cleared for each packet.
+    /// Result of the latest dissection, which is reused so that it need not be cleared for each packet.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
 }
@@ -88,7 +88,7 @@ pub(crate) struct Merger<B> {
 /// Reason why a packet's headers are not in the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unknown {
-    /// Packets with these headers cannot be merged.
+    /// Packets with these headers cannot be merged, for this reason.
     Passes(Pass),
     /// The cache of header stacks is full.
     OneTooMany,
@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Gives all flows the same hash, for tests (P21).
+    /// Gives all flows the same hash. Tests use this (P21).
     #[cfg(test)]
     pub(crate) fn collide(&mut self) {
         self.hasher = FlowHasher::colliding();
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.table.find(flow, device_hash)
     }
 
-    /// Returns the address hash of a packet with these headers, for ordering flushes.
+    /// Returns a hash of the addresses of a packet with these headers. Ordering flushes use it.
     pub(crate) fn address_pair(&self, packet: &[u8], known: ShapeId) -> u32 {
         self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
@@ -163,8 +163,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
     }
 
-    /// Returns the flow of a packet with known headers, otherwise all flows that it might belong to; `None` if it
-    /// cannot belong to a train.
+    /// Returns the flow of a packet if its headers are known, and otherwise all flows that it might belong to; `None`
+    /// if it cannot belong to a train.
     #[inline(always)]
     pub(crate) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.gso.is_some() {
@@ -176,7 +176,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Works like [`Self::might_be_of`], for a packet whose flow differs from the previous packet's.
+    /// Works like [`Self::might_be_of`], but assumes that the flow of the packet differs from the flow of the previous
+    /// packet.
     #[inline(never)]
     fn might_be_of_another(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         let Some(known) = self.shapes.find(packet) else {
@@ -189,7 +190,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(FlushScope::Flow(flow))
     }
 
-    /// Works like [`Self::might_be_of`], for any packet and without the cache.
+    /// Works like [`Self::might_be_of`], but does not use the cache of headers.
     #[inline(never)]
     pub(crate) fn must_not_overtake(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
@@ -303,7 +304,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the headers of a packet, if known.
+    /// Returns the headers of a packet if they are known.
     #[inline(always)]
     fn known(&mut self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let known = self.shapes.find(packet)?;
@@ -343,7 +344,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Ok(self.shapes.remember(stack, shape, packet, rules, bounds, refusal))
     }
 
-    /// Delivers a train: a single packet unchanged, several packets as a superframe.
+    /// Delivers a train: a single packet is delivered unchanged, several packets as a superframe.
     #[inline]
     pub(crate) fn close(
         &mut self,
@@ -457,9 +458,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Completes the checksum of a superframe's header, which holds the pseudo-header sum, if the rules require it and the
-/// train has complete checksums and no tunnel. The sum of the payload follows from the checksums of the packets, so the
-/// payload is not read.
+/// Completes the checksum in the header of a superframe, which contains the pseudo-header sum, if the rules require
+/// this, the checksums of the train are complete, and there is no tunnel. The sum of the payload follows from the
+/// checksums of the packets, so the payload is not read.
 #[inline(never)]
 fn complete_checksum<B: AsRef<[u8]>>(
     known: &CachedStack,

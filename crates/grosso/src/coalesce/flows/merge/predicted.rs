@@ -1,4 +1,4 @@
-//! Path of predicted packets from the stages to their train.
+//! Takes predicted packets from the stages to their train.
 
 use super::Merger;
 use crate::{
@@ -23,7 +23,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Starts predicting for a new train: after a packet that resembles earlier ones, the next packet is predictable.
+    /// Starts predicting packets for a new train whose first packet resembles earlier packets, because the next packet
+    /// is then predictable.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held_mut(slot) else { return };
@@ -57,7 +58,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns a packet that resembles earlier ones, in the form that the stages observe.
+    /// Returns a packet that resembles earlier packets, in the form that the stages observe.
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,
@@ -76,7 +77,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the packet predicted after the one that just arrived, with the same metadata and arrival time.
+    /// Returns the packet that is predicted to follow the packet that has just arrived, with the same metadata and
+    /// arrival time.
     #[inline(always)]
     pub(crate) fn predicted_behind<'a>(
         &self,
@@ -136,8 +138,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Processes a packet whose predicted train is missing, with the other tiers; this should be unreachable. The rules
-    /// of a profile include the exact laws, so this one function serves both.
+    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. The
+    /// function is not compiled for each policy, because the rules of a profile include the exact laws.
     #[cold]
     #[inline(never)]
     fn take_unpredicted(

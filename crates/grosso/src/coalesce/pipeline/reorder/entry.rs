@@ -1,4 +1,4 @@
-//! One flow: its next sequence number and its queued runs.
+//! State of one flow: its next sequence number and its queued runs.
 
 use alloc::vec::Vec;
 
@@ -11,9 +11,9 @@ use crate::{
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The first packets wait, because earlier ones may still arrive.
+    /// The first packets wait, because earlier packets may still arrive.
     Build,
-    /// Packets wait for a hole to fill.
+    /// Packets wait for a hole to be filled.
     Active,
     /// No packet waits.
     Idle,
@@ -30,39 +30,40 @@ pub(super) struct Entry {
     /// Hash of the outermost addresses, for ordering flushes.
     pub(super) address_pair: u32,
     pub(super) phase: Phase,
-    /// Neighbors in the queue of its phase.
+    /// Neighbors of the entry in the queue of its phase.
     pub(super) link: Link,
     /// Time of the last packet.
     pub(super) seen_ns: u64,
     /// Queued memory in bytes.
     pub(super) bytes: usize,
-    /// Next sequence number.
+    /// Next expected sequence number.
     pub(super) next: u32,
     /// Start of the waiting time for a hole: the time at which the hole appeared, or at which the last packet was
     /// released.
     progress_ns: u64,
-    /// Queued runs in sequence, disjoint and not adjacent.
+    /// Queued runs in the order of sequence numbers. They neither overlap nor touch.
     runs: Vec<Run>,
-    /// Range of sequence numbers given up as lost that have not arrived since.
+    /// Start of the range of sequence numbers that were given up as lost and have not arrived since. The next field is
+    /// its end.
     lost: u32,
     resume: u32,
-    /// Times at which the range was given up and at which the hole had appeared.
+    /// Time at which the range was given up. The next field is the time at which the hole had appeared.
     given_up_ns: u64,
     missing_since_ns: u64,
     /// Number of consecutive late packets.
     late: u32,
-    /// Smoothed time that holes took to fill; 0 before the first hole.
+    /// Smoothed time that it took for holes to be filled; 0 before the first hole.
     fill_ns: u64,
-    /// Round-trip time; 0 if unknown.
+    /// Round-trip time; 0 if it is unknown.
     round_trip_ns: u64,
 }
 
-/// Adjacent queued packets.
+/// A run of adjacent queued packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     start: u32,
     end: u32,
-    /// First and last packet of the run.
+    /// First packet of the run; the next field is the last packet.
     pub(super) first: u32,
     pub(super) last: u32,
     /// Arrival time of the first packet.
@@ -105,16 +106,16 @@ pub(super) enum Standing {
 pub(super) enum Joint {
     /// The packet forms a new run.
     Alone,
-    /// The packet follows this one.
+    /// The packet follows this packet.
     Behind(u32),
-    /// The packet precedes this one.
+    /// The packet precedes this packet.
     Before(u32),
-    /// The packet is between these two.
+    /// The packet is between these two packets.
     Between(u32, u32),
 }
 
 impl Entry {
-    /// Creates the entry of a new flow, whose first packet waits. `runs` is an empty list for reuse.
+    /// Creates the entry of a new flow whose first packet waits. `runs` is an empty list whose memory is reused.
     pub(super) fn new(
         flow: FlowHash,
         place: Place,
@@ -143,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// Inserts packet `packet` into the runs and returns its neighbors.
+    /// Inserts the packet with index `packet` into the runs and returns its neighbors.
     pub(super) fn insert(&mut self, span: &Span, index: usize, packet: u32) -> Joint {
         self.late = 0;
         if self.phase == Phase::Build {
@@ -201,7 +202,7 @@ impl Entry {
         self.progress_ns = now_ns;
     }
 
-    /// Takes the first run, if it continues the flow.
+    /// Takes the first run if it continues the flow.
     pub(super) fn take_next(&mut self, now_ns: u64) -> Option<Run> {
         let run = *self.runs.first().filter(|run| run.start == self.next)?;
         self.runs.remove(0);
@@ -209,19 +210,20 @@ impl Entry {
         Some(run)
     }
 
-    /// Takes all runs, regardless of data missing before them, and advances to the end of the last. Return the list
-    /// with [`Self::give_back`].
+    /// Takes all runs, regardless of data missing before them, and advances to the end of the last run. The caller must
+    /// return the list with [`Self::give_back`].
     pub(super) fn take_all(&mut self) -> Vec<Run> {
         self.next = self.runs.last().map_or(self.next, |last| last.end);
         core::mem::take(&mut self.runs)
     }
 
-    /// Takes back the memory of an emptied list of runs.
+    /// Takes back an emptied list of runs to reuse its memory.
     pub(super) fn give_back(&mut self, runs: Vec<Run>) {
         self.runs = runs;
     }
 
-    /// Updates the average time that holes take to fill, with weight 1/2 when it rises and 1/8 when it falls.
+    /// Updates the smoothed time that it takes for holes to be filled. A new value has the weight 1/2 if it is higher
+    /// and 1/8 if it is lower.
     pub(super) fn learn(&mut self, run: &Run, now_ns: u64) {
         self.learn_time(now_ns.saturating_sub(run.since_ns));
     }
@@ -231,7 +233,7 @@ impl Entry {
         self.round_trip_ns = round_trip_ns.max(1);
     }
 
-    /// Gives up the data missing before and between the runs.
+    /// Gives up the missing data before and between the runs.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         let goes_on = self.runs.first().filter(|run| run.start == self.next);
         let first = goes_on.map_or(self.next, |run| run.end);
@@ -242,13 +244,13 @@ impl Entry {
         self.given_up_ns = now_ns;
     }
 
-    /// Counts a late packet; returns whether there were enough consecutive ones to show that the flow has restarted at
-    /// an earlier number.
+    /// Counts a late packet. Returns whether there were enough consecutive late packets to show that the flow has
+    /// restarted at an earlier number.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // Packets that took longer were retransmitted.
+            // Packets that took longer were retransmitted, so they do not count here.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }
@@ -286,8 +288,8 @@ impl Entry {
         }
     }
 
-    /// Returns whether a packet continues the flow in the simple case: recently active, nothing queued, and no change
-    /// of phase.
+    /// Returns whether a packet continues the flow in the simple case that the flow was recently active, no packets are
+    /// queued, and the phase does not change.
     #[inline]
     pub(super) fn goes_on(&self, span: &Span, now_ns: u64, reorder: &Reorder) -> bool {
         let is_recent = now_ns.saturating_sub(self.seen_ns) < reorder.idle_ns;
@@ -317,10 +319,11 @@ impl Entry {
         }
     }
 
-    /// Returns when and why queued packets are released if no other event comes first; trains are held for `hold_ns`.
+    /// Returns when and for what reason queued packets are released if no other event comes first. `hold_ns` is the
+    /// hold time of trains.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
-        // A packet that leaves this queue may still be held in a train.
+        // A packet that leaves this queue may still be held in a train, which adds to its delay.
         let most_ns = self.hole_ns_max(reorder).saturating_mul(2).saturating_sub(hold_ns);
         if self.phase == Phase::Build {
             let is_pushed = self.runs.len() == 1 && first.is_pushed;
@@ -356,8 +359,8 @@ impl Entry {
         }
     }
 
-    /// Returns the upper bound of the waiting time. If the time adapts to the flow, the bound is below the sender's
-    /// loss timers (P52).
+    /// Returns the upper bound of the waiting time. If the waiting time adapts to the flow, the bound is below the loss
+    /// timers of the sender (P52).
     fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
         let most_ns = reorder.hole_ns();
         match self.round_trip_ns {
@@ -375,7 +378,8 @@ impl Entry {
         .max(1);
     }
 
-    /// Returns the distance of a sequence number from the next one, in serial arithmetic (RFC 9293 section 3.4).
+    /// Returns the distance of a sequence number from the next expected one, in serial arithmetic (RFC 9293 section
+    /// 3.4).
     fn ahead(&self, sequence: u32) -> i64 {
         i64::from(since(sequence, self.next))
     }
@@ -388,6 +392,6 @@ fn since(sequence: u32, earlier: u32) -> i32 {
 /// Upper bound of the configurable number of runs.
 pub(super) const RUNS_MAX: usize = 256;
 
-/// Consecutive late packets after which the flow counts as restarted: its sender retransmits everything, or an earlier
-/// sequence number was far too high by mistake.
+/// Number of consecutive late packets after which the flow counts as restarted. Either its sender retransmits
+/// everything, or an earlier sequence number was far too high by mistake.
 const LATE_MAX: u32 = 16;

@@ -1,4 +1,4 @@
-//! The stage that repairs reordering: applies the decisions of the [`Resequencer`] to packets and trains.
+//! The stage that repairs reordering. It applies the decisions of the [`Resequencer`] to packets and trains.
 
 use grosso_wire::tcp;
 
@@ -63,7 +63,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.goes_on(predicted.observed.flow, &span)
     }
 
-    /// Allows all packets that continue the flow.
+    /// Lets all packets that continue the flow bypass the stage.
     #[inline(always)]
     fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         let mut at = self.first();
         while let Some(entry) = at {
             at = self.behind(entry);
-            // One flush releases the packets up to the next hole; the packets after the hole are released immediately
-            // if the profile does not wait for holes.
+            // One flush releases only the packets up to the next hole. If the profile does not wait for holes, the
+            // packets after the hole are due immediately.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
-                // No packet was released after the train was looked up.
+                // No packet has been released since the train was looked up.
                 let (merger, sink) = next.trains();
                 let &FlowMatch { found, agrees, .. } = flow_match;
                 let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);
@@ -164,8 +164,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Flushes the flow of an unmergeable packet; SYN, FIN and RST remove the flow. Returns whether anything may have
-    /// been released.
+    /// Flushes the flow of an unmergeable packet. A packet with SYN, FIN or RST also removes the flow. Returns whether
+    /// packets may have been released.
     #[inline(always)]
     fn flush_before(&mut self, flow: FlowHash, flags: u8, next: &mut impl Downstream<B>) -> bool {
         let Some(entry) = self.find(flow) else { return false };
@@ -179,7 +179,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         !is_quiet
     }
 
-    /// Starts tracking a flow. Its first packet waits, because an earlier one may still arrive.
+    /// Starts tracking a flow. Its first packet waits, because an earlier packet may still arrive.
     fn remember(
         &mut self,
         examined: Examined<B>,
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Verdict::Waits
     }
 
-    /// Processes a mergeable packet that no later one may overtake, because it ends the flow or has no data.
+    /// Processes a mergeable packet that no later packet may overtake, because it ends the flow or has no data.
     fn resequence_barrier(
         &mut self,
         examined: Examined<B>,
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes queued packets while a limit is exceeded.
+    /// Flushes queued packets as long as a limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
@@ -250,7 +250,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             // The packets have already waited for the maximum hold time of a train.
             Release::Begun if self.level() == Level::Holes => Close::HoldTime,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
-            // An eviction ends no train: otherwise many flows in a small table would end each other's trains.
+            // An eviction does not end a train. Otherwise, many flows in a small table would end each other's trains.
             Release::Evicted => return,
             Release::Begun | Release::Filled | Release::PollEnd => return,
             Release::Barrier | Release::Overlap | Release::Finish => return,
@@ -276,7 +276,7 @@ fn admit<B: AsRef<[u8]>>(examined: Examined<B>, next: &mut impl Downstream<B>) -
     merger.admit_anew::<ByProfile>(examined, sink)
 }
 
-/// Delivers a late packet, before the train of its flow if it precedes the train.
+/// Delivers a late packet. If it precedes the train of its flow, it is delivered before the train.
 fn pass_late<B: AsRef<[u8]>>(
     examined: Examined<B>,
     span: &Span,

@@ -1,4 +1,4 @@
-//! Tracked flows and queued packets: which packets are released next, and why.
+//! Tracked flows and queued packets. Decides which packets are released next, and why.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::{
     reassemble::queue::{NONE, Queue, Slab},
 };
 
-/// Flows with queued or possibly late packets, and the queued packets.
+/// The tracked flows, and the queued packets.
 ///
 /// The resequencer makes the decisions and queues the packets to release, in order; the stage carries the decisions
 /// out.
@@ -28,12 +28,12 @@ pub(crate) struct Resequencer<B> {
     spare: Vec<Vec<Run>>,
     /// Queued memory in bytes.
     bytes: usize,
-    /// Eviction order: idle flows, then flows with queued packets (longest waiting first), then recovering flows;
-    /// otherwise least recently active first.
+    /// Queues in the order of eviction: idle flows, then flows with queued packets (longest waiting first), then
+    /// recovering flows. Idle and recovering flows are evicted in the order of their last activity.
     queues: [Queue; 3],
-    /// Flow that was continued last.
+    /// Flow that most recently received its next packet.
     latest: u32,
-    /// First and last of the packets to release, in order.
+    /// First packet of the list of packets to release, and last packet of the list.
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Resequencer<B> {
 #[derive(Debug)]
 struct Waiting<B> {
     examined: Examined<B>,
-    /// Next packet of the run.
+    /// Next packet in the same run.
     next: u32,
 }
 
@@ -56,7 +56,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             flow_runs: reorder.flow_runs.clamp(1, RUNS_MAX),
             ..reorder
         };
-        // The table has twice as many ways as flows, so that few buckets are ever full.
+        // The table has twice as many ways as there can be flows, so that few buckets are ever full.
         let shape = TableShape { buckets: reorder.flows.div_ceil(4), choice: BucketChoice::Seeded };
         Self {
             hold_ns: limits.hold_ns,
@@ -118,16 +118,16 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow was the last to be continued, and a packet with this sequence range would continue it
-    /// again.
+    /// Returns whether this flow most recently received its next packet, and whether a packet with this sequence range
+    /// would continue it.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
-    /// Refreshes a flow without queued or missing packets, which a flush would not change. Returns whether this was
-    /// possible.
+    /// Records activity of a flow without queued or missing packets. A flush would not change such a flow. Returns
+    /// whether the flow has neither.
     pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
         let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
         if is_quiet {
@@ -151,7 +151,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Returns the position of a packet in its flow. Removes a flow that has restarted, and returns `None`.
+    /// Returns the position of a packet in its flow. If the flow has restarted, removes it and returns `None`.
     pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
         let known = self.entries.get_mut(entry)?;
         let standing = known.standing(span);
@@ -163,7 +163,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(standing)
     }
 
-    /// Returns the flow to evict for a flow with this hash, if the table is full.
+    /// Returns the flow to evict to make room for a flow with this hash, if the table is full.
     pub(super) fn victim(&self, flow: FlowHash) -> Option<u32> {
         let oldest = || self.queues.iter().find_map(Queue::first);
         match self.table.find(flow, None) {
@@ -177,7 +177,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Starts tracking a flow whose first packet waits. There must be room.
+    /// Starts tracking a flow whose first packet waits. The table must have room.
     pub(super) fn begin(
         &mut self,
         examined: Examined<B>,
@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Returns the limit that a flow has reached, if any.
+    /// Returns the limit that a flow has reached, if there is one.
     pub(super) fn full(&self, entry: u32) -> Option<Release> {
         let known = self.entries.get(entry)?;
         if known.bytes > self.reorder.flow_bytes {
@@ -224,7 +224,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         (known.runs() > self.reorder.flow_runs).then_some(Release::FlowRuns)
     }
 
-    /// Returns the longest waiting flow if the total limit is exceeded.
+    /// Returns the flow that has waited longest if the total limit is exceeded.
     pub(super) fn excess(&self) -> Option<u32> {
         self.queues[BUSY].first().filter(|_| self.bytes > self.reorder.queue_bytes)
     }
@@ -240,7 +240,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases the packets that continue a flow, and stops waiting for an earlier start.
+    /// Releases the packets that continue a flow, and stops waiting for packets before its first one.
     pub(super) fn go_on(&mut self, entry: u32) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         known.phase = Phase::Active;
@@ -286,12 +286,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(Examined { now_ns: self.now_ns, ..examined })
     }
 
-    /// Returns the longest waiting flow.
+    /// Returns the flow that has waited longest.
     pub(super) fn first(&self) -> Option<u32> {
         self.queues[BUSY].first()
     }
 
-    /// Returns the flow that has waited longest after `entry`.
+    /// Returns the flow that has waited longest except for `entry` and the flows before it.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
@@ -357,7 +357,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Appends a run to the packets to release.
+    /// Appends a run to the list of packets to release.
     fn leave(&mut self, entry: u32, run: &Run) {
         let mut at = run.first;
         let mut bytes = 0;
