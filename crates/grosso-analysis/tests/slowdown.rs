@@ -21,7 +21,7 @@ use grosso_wire::dissect;
 /// Returns faults, and for each the cause that must be named first in a capture at the sender and in one at the
 /// receiver; `None` if that capture does not show the fault and is not tested. The seed chooses the strength of a
 /// fault.
-fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
+fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 19] {
     let strength = [1, 2, 5][seed as usize % 3];
     [
         (Fault::Loss(8 * strength), Some(Cause::LostAfter), Some(Cause::LostBefore)),
@@ -29,6 +29,16 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
             Fault::Reordering(10 * strength),
             Some(Cause::ReorderedAfter),
             Some(Cause::ReorderedBefore),
+        ),
+        (
+            Fault::Overtaking(10 * strength),
+            Some(Cause::ReorderedAfter),
+            Some(Cause::ReorderedBefore),
+        ),
+        (
+            Fault::SmallCongestionWindow(4 + 2 * strength),
+            Some(Cause::CongestionWindow),
+            Some(Cause::CongestionWindow),
         ),
         (Fault::Duplication(10 * strength), Some(Cause::Duplicated), Some(Cause::Duplicated)),
         (Fault::AckLoss(5 * strength), Some(Cause::AcksLost), None),
@@ -316,6 +326,29 @@ fn one_short_round_trip_hides_no_small_window() {
     }
     frames.sort_by_key(|(time, _)| *time);
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
+}
+
+/// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
+#[test]
+fn tiny_segments_are_no_stretched_acknowledgments() {
+    for seed in 1000..1010 {
+        let captured = transfer(Fault::TinySegments, seed);
+        for frames in [captured.at_sender, captured.at_receiver] {
+            let mut frames = frames;
+            let mut acks = 0;
+            // One acknowledgment for 28 tiny packets remains.
+            frames.retain(|(_, frame)| {
+                let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+                let is_ack = frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame[tcp + 13] == 16;
+                acks += usize::from(is_ack);
+                !is_ack || acks % 14 == 0
+            });
+            let causes = slowdowns(&frames).causes;
+            let causes: Vec<_> = causes.iter().map(|slow| slow.finding.cause).collect();
+            assert!(!causes.contains(&Cause::AcksStretched), "seed {seed}: {causes:?}");
+            assert!(causes.contains(&Cause::TinySegments), "seed {seed}: {causes:?}");
+        }
+    }
 }
 
 /// The fields of a damaged packet are not those that its sender wrote.

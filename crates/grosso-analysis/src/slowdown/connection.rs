@@ -2,7 +2,12 @@
 
 use grosso_wire::tcp;
 
-use super::{figures::Figures, frame::TcpFrame, slots::Tracked, stream::Stream};
+use super::{
+    figures::Figures,
+    frame::TcpFrame,
+    slots::Tracked,
+    stream::{Stream, Surroundings},
+};
 
 /// A TCP connection.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +51,13 @@ impl Connection {
         } else {
             let sent = own.follow(frame);
             if frame.payload > 0 {
-                own.send(frame, sent, round_trip_ns, quiet_ns);
+                let surroundings = Surroundings {
+                    round_trip_ns,
+                    answer_ns: peer.echo_ns,
+                    quiet_ns,
+                    peer_timestamp: peer.stamped,
+                };
+                own.send(frame, sent, &surroundings);
             }
         }
         if let Some(ack) = frame.ack {

@@ -46,7 +46,9 @@ pub(super) struct Stream {
     window_max: u32,
     stuck: Stuck,
     /// Timestamp value of the last frame.
-    stamped: Option<u32>,
+    pub(super) stamped: Option<u32>,
+    /// First timestamp value, and the time of its frame.
+    first_stamp: Option<(u32, u64)>,
     /// Timestamp value whose echo is awaited, and the time of its frame.
     echo: Option<(u32, u64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
@@ -54,6 +56,22 @@ pub(super) struct Stream {
     /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
+    /// Number of longer times.
+    echoes_long: u32,
+}
+
+/// State of the connection before a frame with data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings {
+    /// Minimum round-trip time in nanoseconds; 0 if unknown.
+    pub(super) round_trip_ns: u64,
+    /// Minimum time from an acknowledgment at this capture point to the data that answers it, in nanoseconds; 0 if
+    /// unknown.
+    pub(super) answer_ns: u64,
+    /// Time since the last frame in either direction, in nanoseconds.
+    pub(super) quiet_ns: u64,
+    /// Last timestamp value of the peer.
+    pub(super) peer_timestamp: Option<u32>,
 }
 
 /// First segment that was not acknowledged.
@@ -127,8 +145,9 @@ impl Stream {
         sent
     }
 
-    /// Processes a frame with data. The connection was silent for `quiet_ns` before this frame.
-    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, round_trip_ns: u64, quiet_ns: u64) {
+    /// Processes a frame with data.
+    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, around: &Surroundings) {
+        let &Surroundings { round_trip_ns, quiet_ns, peer_timestamp, .. } = around;
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
             self.restart(start);
@@ -137,21 +156,16 @@ impl Stream {
         if frame.payload == 1 && end == self.max && end == self.acked {
             return;
         }
+        let idle_ns = frame.time_ns.saturating_sub(self.figures.last_ns);
         self.count(frame);
         if !is_before(start, self.max) {
             if start != self.max {
-                let is_dropped = self.holes.open(self.max, frame);
+                let is_dropped = self.holes.open(self.max, frame, peer_timestamp);
                 self.figures.holes_dropped += u32::from(is_dropped);
             } else if matches!(sent, Sent::Later(1..)) && quiet_ns > round_trip_ns.max(QUIET_NS) {
                 self.figures.tails_lost += 1;
-            } else if self.acked == start
-                && self.is_pushed
-                && self.figures.frames > 1
-                && self.zero_since.is_none()
-                && quiet_ns > (2 * round_trip_ns).max(PAUSE_NS)
-            {
-                self.figures.pauses += 1;
-                self.figures.paused_ns += quiet_ns;
+            } else if self.figures.frames > 1 && self.zero_since.is_none() {
+                self.wait(start.wrapping_sub(self.acked), idle_ns, around);
             }
             self.max = end;
         } else {
@@ -161,7 +175,7 @@ impl Stream {
                 self.repaired = top;
             }
             if let Some(hole) = hole {
-                self.fill(frame, frame.packets_of(filled), &hole, sent, round_trip_ns);
+                self.fill(frame, frame.packets_of(filled), &hole, sent, around.round_trip_ns);
             }
             let repeated = top.wrapping_sub(start) - filled;
             if repeated > 0 {
@@ -176,6 +190,23 @@ impl Stream {
                 (start.wrapping_add(frame.segment), frame.segment);
         }
         self.is_pushed = frame.has(tcp::PSH);
+    }
+
+    /// Counts a wait of the sender: a pause of its application, or a wait for acknowledgments. `in_flight` bytes were
+    /// not acknowledged, and the direction was idle for `idle_ns`.
+    fn wait(&mut self, in_flight: u32, idle_ns: u64, around: &Surroundings) {
+        let &Surroundings { round_trip_ns, answer_ns, quiet_ns, .. } = around;
+        let figures = &mut self.figures;
+        // The receiver may delay the acknowledgment of the last two segments.
+        let is_done = in_flight <= 2 * figures.segment_max && self.is_pushed;
+        let answer_ns = if answer_ns == 0 { round_trip_ns } else { answer_ns };
+        if is_done && quiet_ns > (answer_ns + answer_ns / 2).max(PAUSE_NS) {
+            figures.pauses += 1;
+            figures.paused_ns += idle_ns;
+        } else if idle_ns > (round_trip_ns / 2).max(WAIT_NS) && idle_ns < 2 * round_trip_ns {
+            figures.waits += 1;
+            figures.waited_ns += idle_ns;
+        }
     }
 
     fn count(&mut self, frame: &TcpFrame) {
@@ -207,16 +238,16 @@ impl Stream {
     /// Counts packets that fill a hole: they were late, or their first copies were lost before the capture point.
     fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
         let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
-        let timestamps = frame.timestamps.map(|(value, _)| value).zip(hole.timestamp);
+        let by_timestamps = self.is_late(frame, hole, elapsed_ns);
         let figures = &mut self.figures;
-        let is_late = match (sent, timestamps) {
+        let is_late = match (sent, by_timestamps) {
             (Sent::Later(_), _) => false,
             (Sent::Earlier | Sent::Copy, _) => true,
-            (Sent::Unknown, Some((own, after))) if own != after => {
+            (Sent::Unknown, Some(is_late)) => {
                 figures.told_by_timestamps += packets;
-                is_before(own, after)
+                is_late
             }
-            (Sent::Unknown, _) => {
+            (Sent::Unknown, None) => {
                 figures.told_by_time += packets;
                 elapsed_ns < if rtt_ns == 0 { LATE_NS } else { rtt_ns }
             }
@@ -229,6 +260,28 @@ impl Stream {
         let behind = frame.packets_of(self.max.wrapping_sub(frame.end()));
         figures.late_packets_max = figures.late_packets_max.max(behind);
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
+    }
+
+    /// Returns whether the timestamps of a frame that fills a hole show that it was sent before the frame after the
+    /// hole, and not in answer to the hole; `None` if they do not show it.
+    fn is_late(&self, frame: &TcpFrame, hole: &Hole, elapsed_ns: u64) -> Option<bool> {
+        let ((own, echo), after) = frame.timestamps.zip(hole.timestamp)?;
+        if own != after {
+            return Some(is_before(own, after));
+        }
+        // A retransmission answers an acknowledgment that the peer sent after the hole opened.
+        let is_older = hole.peer_timestamp.is_some_and(|peer| is_before(echo, peer));
+        // The clock ticks while a retransmission waits for its acknowledgment.
+        let is_still = self.tick_ns().is_some_and(|tick_ns| elapsed_ns > TICKS_MIN * tick_ns);
+        (is_older || is_still).then_some(true)
+    }
+
+    /// Returns the time between two timestamp values in nanoseconds; `None` if it is unknown.
+    fn tick_ns(&self) -> Option<u64> {
+        let (first, first_ns) = self.first_stamp?;
+        let ticks = u64::from(self.stamped?.wrapping_sub(first));
+        let elapsed_ns = self.figures.last_ns.saturating_sub(first_ns);
+        elapsed_ns.checked_div(ticks)
     }
 
     /// Counts packets whose data the capture had already shown.
@@ -387,6 +440,7 @@ impl Stream {
     pub(super) fn stamp(&mut self, frame: &TcpFrame) {
         let Some((value, _)) = frame.timestamps else { return };
         let is_new = self.stamped.replace(value) != Some(value);
+        self.first_stamp.get_or_insert((value, frame.time_ns));
         if is_new && self.echo.is_none() && !frame.has(tcp::SYN | tcp::FIN | tcp::RST) {
             self.echo = Some((value, frame.time_ns));
         }
@@ -408,12 +462,20 @@ impl Stream {
         if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
             self.echoes_ns += elapsed_ns;
             self.echoes += 1;
+        } else {
+            self.echoes_long += 1;
         }
     }
 
     /// Returns the mean time from this capture point to the peer and back without pauses, in nanoseconds; 0 if unknown.
     pub(super) fn echo_mean_ns(&self) -> u64 {
         self.echoes_ns / u64::from(self.echoes.max(1))
+    }
+
+    /// Returns whether the time from this capture point to the peer and back hardly varies, so that no queue fills.
+    pub(super) fn is_echo_steady(&self) -> bool {
+        let mean_ns = self.echo_mean_ns();
+        mean_ns > 0 && 2 * mean_ns <= 3 * self.echo_ns && self.echoes_long <= self.echoes / 4
     }
 
     /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
@@ -431,6 +493,10 @@ const RECEIVED_TWICE_MAX: u32 = 64;
 const QUIET_NS: u64 = 10_000_000;
 /// Minimum silence that counts as a pause of the sender, in nanoseconds.
 const PAUSE_NS: u64 = 5_000_000;
+/// Minimum time without data that counts as a wait for acknowledgments, in nanoseconds.
+const WAIT_NS: u64 = 1_000_000;
+/// Minimum number of ticks of the timestamp clock between a frame and an answer to its effect.
+const TICKS_MIN: u64 = 2;
 /// Maximum lateness of reordered packets if the round-trip time is unknown, in nanoseconds; later packets were lost.
 const LATE_NS: u64 = 3_000_000;
 /// Maximum share of frames damaged on the path: one in `DAMAGED_SHARE`.

@@ -20,8 +20,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 /// Finds acknowledgments that are rare in a direction without faults: a sender then sends in bursts.
 pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, acks) = (view.figures, view.peer.figures.acks);
-    let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
-    let round_trips = active_ns.checked_div(view.round_trip_ns).unwrap_or(0);
+    let round_trips = view.active_ns().checked_div(view.round_trip_ns).unwrap_or(0);
     // A host that sends data acknowledges with it.
     let is_one_way = view.peer.figures.frames <= acks;
     // A host that merges packets acknowledges superframes.
