@@ -62,7 +62,7 @@ fn the_fault_of_a_stream_is_named_first_on_both_sides_of_the_link() {
     for situation in FAULTS.iter().chain(&LIMITS).chain(&[HEALTHY, HEALTHY_LOCAL, HEALTHY_IPV6]) {
         score.take(situation, 0);
     }
-    score.check(53);
+    score.check(49);
 }
 
 #[test]
@@ -212,7 +212,7 @@ impl Line {
             ethtool::set_features(&Control::new()?, &name("a0"), &wishes)
         };
         hosts.a.run(plain).unwrap().unwrap();
-        let mut command = hosts.command(&format!("bridge e0 tap:b0 {}", situation.bridge));
+        let mut command = hosts.command("bridge e0 tap:b0 --no-coalesce");
         let bridge = Running::spawn(command.args(["--impair", &situation.impairment(seed)]));
         bridge.said("<->");
         let merging = (situation.route == Route::Merged).then(|| {
