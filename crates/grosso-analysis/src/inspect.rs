@@ -178,7 +178,7 @@ impl CaptureFacts {
         }
         let mark = self.connections.mark(&sight, &judgment, verdict == Some(Verdict::Bad));
         if let Some(replay) = &mut self.replay {
-            let mut seen = Seen::judged(&sight, judgment, Purpose::Looks, &mut self.judge);
+            let mut seen = Seen::judged(packet, &sight, judgment, Purpose::Looks, &mut self.judge);
             if verdict == Some(Verdict::Valid) && seen.meta.checksum == Checksum::None {
                 // The engine need not verify the checksum again.
                 seen.meta.checksum = Checksum::Unnecessary { levels: u8::MAX };

@@ -331,15 +331,19 @@ fn one_short_round_trip_hides_no_small_window() {
 /// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
 #[test]
 fn tiny_segments_are_no_stretched_acknowledgments() {
-    for seed in 1000..1010 {
+    let mut judged = 0;
+    for seed in 1000..1040 {
         let captured = transfer(Fault::TinySegments, seed);
-        for frames in [captured.at_sender, captured.at_receiver] {
-            let mut frames = frames;
+        for mut frames in [captured.at_sender, captured.at_receiver] {
+            // Without identifications, lost acknowledgments look like stretched ones.
+            if frames[0].1[12..14] == [8, 0] {
+                continue;
+            }
+            judged += 1;
             let mut acks = 0;
             // One acknowledgment for 28 tiny packets remains.
             frames.retain(|(_, frame)| {
-                let tcp = if frame[12..14] == [8, 0] { 34 } else { 54 };
-                let is_ack = frame[tcp..tcp + 2] == 5201_u16.to_be_bytes() && frame[tcp + 13] == 16;
+                let is_ack = frame[54..56] == 5201_u16.to_be_bytes() && frame[54 + 13] == 16;
                 acks += usize::from(is_ack);
                 !is_ack || acks % 14 == 0
             });
@@ -349,6 +353,7 @@ fn tiny_segments_are_no_stretched_acknowledgments() {
             assert!(causes.contains(&Cause::TinySegments), "seed {seed}: {causes:?}");
         }
     }
+    assert!(judged >= 8, "{judged}");
 }
 
 /// The fields of a damaged packet are not those that its sender wrote.

@@ -126,7 +126,7 @@ fn every_command_lists_the_same_flows() {
 #[test]
 fn memory_does_not_grow_with_the_number_of_flows() {
     let bench = Bench::new();
-    let flows = 4 * CONNECTIONS_MAX as u32;
+    let flows = 12 * CONNECTIONS_MAX as u32;
     let packets: Vec<_> = (0..flows).map(|flow| (u64::from(flow), packet_of(flow))).collect();
     put(&bench, "a", &packets);
     drop(packets);

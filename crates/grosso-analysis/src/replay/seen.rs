@@ -53,17 +53,18 @@ impl<'a> Seen<'a> {
         let sight = Sight::new(packet, &described, &stack, link, ports);
         let judgment = judge.judge(&sight);
         let tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
-        Self { tunnels, ..Self::judged(&sight, judgment, purpose, judge) }
+        Self { tunnels, ..Self::judged(packet, &sight, judgment, purpose, judge) }
     }
 
     /// Returns a parsed and classified packet, without its tunnels.
     pub(crate) fn judged(
-        sight: &Sight<'a>,
+        packet: &'a Packet<'a>,
+        sight: &Sight<'_>,
         judgment: Judgment,
         purpose: Purpose,
         judge: &mut Judge,
     ) -> Self {
-        let &Sight { packet, said: described, link, ports, .. } = sight;
+        let &Sight { said: described, link, ports, .. } = sight;
         let mut seen = Self::unparsed(packet, described, ports, purpose);
         (seen.link, seen.judgment) = (Some(link), Some(judgment));
         if packet.is_cut() {

@@ -47,8 +47,9 @@ pub(super) struct Stream {
     stuck: Stuck,
     /// Timestamp value of the last frame.
     pub(super) stamped: Option<u32>,
-    /// First timestamp value, and the time of its frame.
-    first_stamp: Option<(u32, u64)>,
+    /// First timestamp value, and the time of its frame in nanoseconds; 0 before it.
+    stamp_first: u32,
+    stamp_first_ns: u64,
     /// Timestamp value whose echo is awaited, and the time of its frame.
     echo: Option<(u32, u64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
@@ -278,9 +279,8 @@ impl Stream {
 
     /// Returns the time between two timestamp values in nanoseconds; `None` if it is unknown.
     fn tick_ns(&self) -> Option<u64> {
-        let (first, first_ns) = self.first_stamp?;
-        let ticks = u64::from(self.stamped?.wrapping_sub(first));
-        let elapsed_ns = self.figures.last_ns.saturating_sub(first_ns);
+        let ticks = u64::from(self.stamped?.wrapping_sub(self.stamp_first));
+        let elapsed_ns = self.figures.last_ns.saturating_sub(self.stamp_first_ns);
         elapsed_ns.checked_div(ticks)
     }
 
@@ -440,7 +440,9 @@ impl Stream {
     pub(super) fn stamp(&mut self, frame: &TcpFrame) {
         let Some((value, _)) = frame.timestamps else { return };
         let is_new = self.stamped.replace(value) != Some(value);
-        self.first_stamp.get_or_insert((value, frame.time_ns));
+        if self.stamp_first_ns == 0 {
+            (self.stamp_first, self.stamp_first_ns) = (value, frame.time_ns);
+        }
         if is_new && self.echo.is_none() && !frame.has(tcp::SYN | tcp::FIN | tcp::RST) {
             self.echo = Some((value, frame.time_ns));
         }
