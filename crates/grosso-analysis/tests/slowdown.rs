@@ -328,6 +328,25 @@ fn one_short_round_trip_hides_no_small_window() {
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
 
+/// Without a handshake, only timestamp echoes show how long an answer takes, and after a pause they contain the pause.
+#[test]
+fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
+    let waits = [
+        (Fault::PausingWriter, Cause::Application),
+        (Fault::SmallCongestionWindow(8), Cause::CongestionWindow),
+    ];
+    for (fault, cause) in waits {
+        for seed in 1000..1012 {
+            let captured = transfer(fault, seed);
+            for frames in [captured.at_sender, captured.at_receiver] {
+                let without_handshake = frames[3..].to_vec();
+                let found = slowdowns(&without_handshake);
+                assert_eq!(first(&found), Some(cause), "seed {seed}: {:?}", found.causes);
+            }
+        }
+    }
+}
+
 /// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
 #[test]
 fn tiny_segments_are_no_stretched_acknowledgments() {

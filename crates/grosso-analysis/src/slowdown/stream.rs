@@ -1,5 +1,7 @@
 //! One direction of a connection: its sequence numbers, and what the peer's acknowledgments say about them.
 
+use std::num::NonZeroU64;
+
 use grosso_wire::tcp;
 
 use super::{
@@ -36,14 +38,18 @@ pub(super) struct Stream {
     place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
+    /// Time since which the sender could have sent more: at most [`DELAYED_MAX`] segments were not acknowledged, and the
+    /// window was open; `None` if it could not.
+    open_since: Option<NonZeroU64>,
     /// Whether the receiver reported a gap at its last acknowledged sequence number.
     has_gap: bool,
     /// End of the highest packet that filled a gap or repeated data.
     repaired: u32,
     /// Time at which the window was closed; `None` if it is open.
-    zero_since: Option<u64>,
-    /// Largest window that the peer announced, in bytes.
+    zero_since: Option<NonZeroU64>,
+    /// Largest window that the peer announced, in bytes, and the end of its last window; 0 if the scale is unknown.
     window_max: u32,
+    window_end: u32,
     stuck: Stuck,
     /// Timestamp value of the last frame.
     pub(super) stamped: Option<u32>,
@@ -51,9 +57,11 @@ pub(super) struct Stream {
     stamp_first: u32,
     stamp_first_ns: u64,
     /// Timestamp value whose echo is awaited, and the time of its frame.
-    echo: Option<(u32, u64)>,
+    echo: Option<(u32, NonZeroU64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
+    /// The same minimum over the handshake and the times that contain no pause of the peer's application.
+    pub(super) answer_ns: u64,
     /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
@@ -66,8 +74,8 @@ pub(super) struct Stream {
 pub(super) struct Surroundings {
     /// Minimum round-trip time in nanoseconds; 0 if unknown.
     pub(super) round_trip_ns: u64,
-    /// Minimum time from an acknowledgment at this capture point to the data that answers it, in nanoseconds; 0 if
-    /// unknown.
+    /// Minimum time from an acknowledgment at this capture point to the data that answers it, without a pause of the
+    /// application, in nanoseconds; 0 if unknown.
     pub(super) answer_ns: u64,
     /// Time since the last frame in either direction, in nanoseconds.
     pub(super) quiet_ns: u64,
@@ -105,6 +113,7 @@ impl Stream {
     fn restart(&mut self, first: u32) {
         self.holes.clear();
         (self.max, self.acked, self.repaired, self.is_known) = (first, first, first, true);
+        (self.window_end, self.open_since) = (first, None);
         (self.has_gap, self.stuck) = Default::default();
     }
 
@@ -166,7 +175,7 @@ impl Stream {
             } else if matches!(sent, Sent::Later(1..)) && quiet_ns > round_trip_ns.max(QUIET_NS) {
                 self.figures.tails_lost += 1;
             } else if self.figures.frames > 1 && self.zero_since.is_none() {
-                self.wait(start.wrapping_sub(self.acked), idle_ns, around);
+                self.wait(frame.time_ns, idle_ns, around);
             }
             self.max = end;
         } else {
@@ -191,17 +200,34 @@ impl Stream {
                 (start.wrapping_add(frame.segment), frame.segment);
         }
         self.is_pushed = frame.has(tcp::PSH);
+        self.open_since = None;
+        self.find_room(frame.time_ns);
     }
 
-    /// Counts a wait of the sender: a pause of its application, or a wait for acknowledgments. `in_flight` bytes were
-    /// not acknowledged, and the direction was idle for `idle_ns`.
-    fn wait(&mut self, in_flight: u32, idle_ns: u64, around: &Surroundings) {
-        let &Surroundings { round_trip_ns, answer_ns, quiet_ns, .. } = around;
+    /// Records since when the sender could send more.
+    fn find_room(&mut self, now_ns: u64) {
+        let segment = self.figures.segment_max;
+        // The receiver may delay the acknowledgment of the last segments.
+        let is_acked = !is_before(self.acked.wrapping_add(DELAYED_MAX * segment), self.max);
+        let has_room =
+            self.window_max == 0 || !is_before(self.window_end, self.max.wrapping_add(segment));
+        self.open_since =
+            self.open_since.or(NonZeroU64::new(now_ns)).filter(|_| is_acked && has_room);
+    }
+
+    /// Returns whether the sender has sent all data of its application, as far as the frames show it.
+    pub(super) const fn is_drained(&self) -> bool {
+        self.is_pushed && self.open_since.is_some()
+    }
+
+    /// Counts a wait of the sender that ends at `now_ns`: a pause of its application, or a wait for acknowledgments. The
+    /// direction was idle for `idle_ns`.
+    fn wait(&mut self, now_ns: u64, idle_ns: u64, around: &Surroundings) {
+        let &Surroundings { round_trip_ns, answer_ns, .. } = around;
+        let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         let figures = &mut self.figures;
-        // The receiver may delay the acknowledgment of the last two segments.
-        let is_done = in_flight <= 2 * figures.segment_max && self.is_pushed;
-        let answer_ns = if answer_ns == 0 { round_trip_ns } else { answer_ns };
-        if is_done && quiet_ns > (answer_ns + answer_ns / 2).max(PAUSE_NS) {
+        // A sender that waits for acknowledgments sends when they arrive, and one that has more data sets no PSH.
+        if self.is_pushed && open_ns > (answer_ns + answer_ns / 2).max(PAUSE_NS) {
             figures.pauses += 1;
             figures.paused_ns += idle_ns;
         } else if idle_ns > (round_trip_ns / 2).max(WAIT_NS) && idle_ns < 2 * round_trip_ns {
@@ -324,10 +350,15 @@ impl Stream {
 
     /// Processes an acknowledgment of the peer, whose SYN had the window scale `scale`.
     pub(super) fn acknowledge(&mut self, frame: &TcpFrame, ack: u32, scale: Option<u8>) {
-        self.take_window(frame, scale);
-        if !self.is_known {
-            return;
+        let window = scale.map(|scale| u32::from(frame.window) << scale);
+        self.take_window(frame, ack, window);
+        if self.is_known {
+            self.advance(frame, ack);
+            self.find_room(frame.time_ns);
         }
+    }
+
+    fn advance(&mut self, frame: &TcpFrame, ack: u32) {
         let is_gap_reported = self.take_blocks(frame, ack);
         if !is_before(self.acked, ack) || ack.wrapping_sub(self.acked) > JUMP_MAX {
             return;
@@ -396,23 +427,26 @@ impl Stream {
         true
     }
 
-    fn take_window(&mut self, frame: &TcpFrame, scale: Option<u8>) {
+    fn take_window(&mut self, frame: &TcpFrame, ack: u32, window: Option<u32>) {
         if frame.has(tcp::SYN | tcp::RST | tcp::FIN) {
             return;
         }
-        let window = scale.map(|scale| u32::from(frame.window) << scale);
         match (self.is_closed(frame.window, window), self.zero_since) {
             (true, None) => {
-                self.zero_since = Some(frame.time_ns);
+                self.zero_since = NonZeroU64::new(frame.time_ns.max(1));
                 self.figures.zero_windows += 1;
             }
             (false, Some(since)) => {
-                self.figures.zero_ns += frame.time_ns.saturating_sub(since);
+                self.figures.zero_ns += frame.time_ns.saturating_sub(since.get());
                 self.zero_since = None;
             }
             _ => {}
         }
         if let Some(window) = window {
+            let end = ack.wrapping_add(window);
+            if self.window_max == 0 || is_before(self.window_end, end) {
+                self.window_end = end;
+            }
             self.window_max = self.window_max.max(window);
             self.figures.window_bytes += u64::from(window);
             self.figures.windows += 1;
@@ -444,12 +478,13 @@ impl Stream {
             (self.stamp_first, self.stamp_first_ns) = (value, frame.time_ns);
         }
         if is_new && self.echo.is_none() && !frame.has(tcp::SYN | tcp::FIN | tcp::RST) {
-            self.echo = Some((value, frame.time_ns));
+            self.echo = NonZeroU64::new(frame.time_ns).map(|time_ns| (value, time_ns));
         }
     }
 
-    /// Processes the timestamp echo in a frame of the peer.
-    pub(super) fn hear_echo(&mut self, frame: &TcpFrame) {
+    /// Processes the timestamp echo in a frame of the peer. If `is_prompt`, the peer's application did not delay the
+    /// frame.
+    pub(super) fn hear_echo(&mut self, frame: &TcpFrame, is_prompt: bool) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
         };
@@ -457,9 +492,12 @@ impl Stream {
             return;
         }
         self.echo = None;
-        let elapsed_ns = frame.time_ns.saturating_sub(since_ns).max(1);
+        let elapsed_ns = frame.time_ns.saturating_sub(since_ns.get()).max(1);
         if self.echo_ns == 0 || elapsed_ns < self.echo_ns {
             self.echo_ns = elapsed_ns;
+        }
+        if is_prompt && (self.answer_ns == 0 || elapsed_ns < self.answer_ns) {
+            self.answer_ns = elapsed_ns;
         }
         if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
             self.echoes_ns += elapsed_ns;
@@ -482,7 +520,7 @@ impl Stream {
 
     /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
-        let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since));
+        let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         self.figures.zero_ns + open_ns
     }
 }
@@ -493,6 +531,8 @@ const JUMP_MAX: u32 = 1 << 30;
 const RECEIVED_TWICE_MAX: u32 = 64;
 /// Minimum silence before a retransmission in order, in nanoseconds: Linux's shortest retransmission timer is longer.
 const QUIET_NS: u64 = 10_000_000;
+/// Maximum number of segments whose acknowledgment a receiver delays (RFC 9293 section 3.8.6.3).
+const DELAYED_MAX: u32 = 2;
 /// Minimum silence that counts as a pause of the sender, in nanoseconds.
 const PAUSE_NS: u64 = 5_000_000;
 /// Minimum time without data that counts as a wait for acknowledgments, in nanoseconds.
