@@ -347,6 +347,16 @@ fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
     }
 }
 
+/// A retransmission after lost acknowledgments looks like a lost packet if its report was lost as well.
+#[test]
+fn lost_reports_of_retransmissions_are_no_loss() {
+    for seed in [3005, 4004, 4010] {
+        let found = slowdowns(&transfer(Fault::AckLoss(25), seed).at_sender).causes;
+        let causes: Vec<_> = found.iter().map(|slow| slow.finding.cause).collect();
+        assert_eq!(causes, [Cause::AcksLost, Cause::LostAfter], "seed {seed}");
+    }
+}
+
 /// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
 #[test]
 fn tiny_segments_are_no_stretched_acknowledgments() {

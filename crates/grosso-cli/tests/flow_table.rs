@@ -16,11 +16,11 @@ fn segment(port: u16, index: u32) -> Vec<u8> {
     packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
 }
 
-/// Returns a packet with data of this TCP flow.
-fn packet_of(flow: u32) -> Vec<u8> {
+/// Returns packet `index` of this TCP flow.
+fn packet_of(flow: u32, index: u32) -> Vec<u8> {
     let [_, high, middle, low] = flow.to_be_bytes();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, high, middle, low]));
-    packet.tcp(|t| t.sequence(1)).payload_len(1).build()
+    packet.tcp(|t| t.sequence(1 + index)).payload_len(1).build()
 }
 
 fn datagram(port: u16, len: usize) -> Vec<u8> {
@@ -126,8 +126,12 @@ fn every_command_lists_the_same_flows() {
 #[test]
 fn memory_does_not_grow_with_the_number_of_flows() {
     let bench = Bench::new();
-    let flows = 12 * CONNECTIONS_MAX as u32;
-    let packets: Vec<_> = (0..flows).map(|flow| (u64::from(flow), packet_of(flow))).collect();
+    // More than a million flows of one or two packets.
+    let flows = 32 * CONNECTIONS_MAX as u32;
+    let mut packets = Vec::new();
+    for flow in 0..flows {
+        packets.extend((0..=flow % 2).map(|index| (u64::from(flow), packet_of(flow, index))));
+    }
     put(&bench, "a", &packets);
     drop(packets);
     let program = bench.command("inspect --json --flows=10 a");

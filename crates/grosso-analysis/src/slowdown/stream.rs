@@ -211,8 +211,11 @@ impl Stream {
         let is_acked = !is_before(self.acked.wrapping_add(DELAYED_MAX * segment), self.max);
         let has_room =
             self.window_max == 0 || !is_before(self.window_end, self.max.wrapping_add(segment));
-        self.open_since =
-            self.open_since.or(NonZeroU64::new(now_ns)).filter(|_| is_acked && has_room);
+        self.open_since = match self.open_since {
+            _ if !is_acked || !has_room => None,
+            None => NonZeroU64::new(now_ns),
+            since => since,
+        };
     }
 
     /// Returns whether the sender has sent all data of its application, as far as the frames show it.

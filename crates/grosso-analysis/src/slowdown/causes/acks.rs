@@ -11,8 +11,13 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     if is_many && is_captured && view.peer.order.is_own() {
         let found = view.found(Cause::AcksLost, Basis::IpId, missing);
         let lost = Finding { of_packets: u64::from(acks) + u64::from(missing), ..found };
-        // Retransmissions after lost acknowledgments are their effect.
-        let place = findings.iter().position(|found| found.cause == Cause::Spurious);
+        // Retransmissions after lost acknowledgments are their effect, and some reports of them were lost as well.
+        let is_effect = |found: &Finding| match found.cause {
+            Cause::Spurious => true,
+            Cause::LostAfter => view.figures.lost_after() <= view.figures.spurious(),
+            _ => false,
+        };
+        let place = findings.iter().position(is_effect);
         findings.insert(place.unwrap_or(findings.len()), lost);
     }
 }
