@@ -38,8 +38,8 @@ pub(super) struct Stream {
     place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
-    /// Time since which the sender could have sent more: at most [`DELAYED_MAX`] segments were not acknowledged, and the
-    /// window was open; `None` if it could not.
+    /// Time since which the sender could have sent more: at most [`DELAYED_MAX`] segments were not acknowledged, and
+    /// the window was open; `None` if it could not.
     open_since: Option<NonZeroU64>,
     /// Whether the receiver reported a gap at its last acknowledged sequence number.
     has_gap: bool,
@@ -223,8 +223,8 @@ impl Stream {
         self.is_pushed && self.open_since.is_some()
     }
 
-    /// Counts a wait of the sender that ends at `now_ns`: a pause of its application, or a wait for acknowledgments. The
-    /// direction was idle for `idle_ns`.
+    /// Counts a wait of the sender that ends at `now_ns`: a pause of its application, or a wait for acknowledgments.
+    /// The direction was idle for `idle_ns`.
     fn wait(&mut self, now_ns: u64, idle_ns: u64, around: &Surroundings) {
         let &Surroundings { round_trip_ns, answer_ns, .. } = around;
         let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
