@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use grosso::checksum::Checksum;
 use grosso_capture::{Entry, Packet};
 use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
@@ -14,6 +15,7 @@ use crate::{
     error::Failure,
     evidence::{Given, Judge, Judgment, Nature, Side, Sight, Size, Tally, Vantages, side_said},
     headers::{Endpoints, is_ip, u16_at, u32_at},
+    replay::{FlowReplay, Purpose, Rules, Seen},
     report::Place,
     reports::inspect::{
         Fragments, InspectInput, InspectReport, Mss, OnLink, Superframes, TunnelPackets, Vantage,
@@ -39,20 +41,26 @@ impl CaptureCommand for Inspect {
         files.captures.keep(session)?;
         let judge = survey_of(&mut files.captures.first_pass(session)?, self.given)?;
         let mut input = files.input(session)?;
-        let connections = self.connections;
-        let mut facts = CaptureFacts { judge, connections, ..CaptureFacts::default() };
+        let mut connections = self.connections;
+        let replay = FlowReplay::listing(&Rules::default(), &mut connections)?;
+        let mut facts = CaptureFacts { judge, connections, replay, ..CaptureFacts::default() };
         let mut unparsed = Unparsed::default();
         let links = input.links;
         let ending = input.each(|entry| {
-            if let Entry::Packet(packet) = entry {
-                facts.count(packet);
-                match links.of(packet) {
-                    Some(link) => facts.look(packet, link),
-                    None => unparsed.count(packet),
+            match entry {
+                Entry::Packet(packet) => {
+                    facts.count(packet);
+                    match links.of(packet) {
+                        Some(link) => facts.look(packet, link),
+                        None => unparsed.count(packet),
+                    }
                 }
+                Entry::Block(block) if block.is_section_header() => facts.end_section(),
+                Entry::Block(_) => {}
             }
             Ok(Next::Go)
         })?;
+        facts.end_section();
         let truncated = match &ending {
             Ending::Damaged(_, error) => Some(error.to_string()),
             _ => None,
@@ -89,6 +97,8 @@ struct CaptureFacts {
     suspicions: Suspicions,
     vantages: Vantages,
     connections: Connections,
+    /// Replay of the trains in the table of flows; `None` without the table.
+    replay: Option<FlowReplay>,
     checksums: Verdicts,
     levels: Levels,
     fragments: FragmentSets,
@@ -166,7 +176,15 @@ impl CaptureFacts {
             let has_data = sight.transport.is_some_and(|transport| transport.payload > 0);
             self.verified += u64::from(has_data && self.levels.iter().any(is_read));
         }
-        self.connections.observe(&sight, &judgment, verdict == Some(Verdict::Bad));
+        let mark = self.connections.mark(&sight, &judgment, verdict == Some(Verdict::Bad));
+        if let Some(replay) = &mut self.replay {
+            let mut seen = Seen::judged(packet, &sight, judgment, Purpose::Looks, &mut self.judge);
+            if verdict == Some(Verdict::Valid) && seen.meta.checksum == Checksum::None {
+                // The engine need not verify the checksum again.
+                seen.meta.checksum = Checksum::Unnecessary { levels: u8::MAX };
+            }
+            replay.push(&seen, mark, &mut self.connections);
+        }
         if sight.transport.is_some() {
             // Only captures of the sending host have headers that a device still has to repeat, or checksums to which
             // it has to add a length.
@@ -181,6 +199,13 @@ impl CaptureFacts {
             };
             let side = side_said(packet.data, &stack, &said).or(by_checksum);
             self.vantages.count(sight.endpoints, is_superframe, verdict, side);
+        }
+    }
+
+    /// Ends all trains at the end of the capture or of a section.
+    fn end_section(&mut self) {
+        if let Some(replay) = &mut self.replay {
+            replay.finish(&mut self.connections);
         }
     }
 

@@ -21,7 +21,7 @@ use grosso_wire::dissect;
 /// Returns each fault with two causes: the one that must be named first in a capture at the sender, and the one for a
 /// capture at the receiver. A cause is `None` if its capture does not show the fault and is not tested. The seed
 /// chooses the strength of a fault.
-fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
+fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 19] {
     let strength = [1, 2, 5][seed as usize % 3];
     [
         (Fault::Loss(8 * strength), Some(Cause::LostAfter), Some(Cause::LostBefore)),
@@ -29,6 +29,16 @@ fn faults(seed: u64) -> [(Fault, Option<Cause>, Option<Cause>); 17] {
             Fault::Reordering(10 * strength),
             Some(Cause::ReorderedAfter),
             Some(Cause::ReorderedBefore),
+        ),
+        (
+            Fault::Overtaking(10 * strength),
+            Some(Cause::ReorderedAfter),
+            Some(Cause::ReorderedBefore),
+        ),
+        (
+            Fault::SmallCongestionWindow(4 + 2 * strength),
+            Some(Cause::CongestionWindow),
+            Some(Cause::CongestionWindow),
         ),
         (Fault::Duplication(10 * strength), Some(Cause::Duplicated), Some(Cause::Duplicated)),
         (Fault::AckLoss(5 * strength), Some(Cause::AcksLost), None),
@@ -316,6 +326,63 @@ fn one_short_round_trip_hides_no_small_window() {
     }
     frames.sort_by_key(|(time, _)| *time);
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
+}
+
+/// Without a handshake, only timestamp echoes show how long an answer takes, and after a pause they contain the pause.
+#[test]
+fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
+    let waits = [
+        (Fault::PausingWriter, Cause::Application),
+        (Fault::SmallCongestionWindow(8), Cause::CongestionWindow),
+    ];
+    for (fault, cause) in waits {
+        for seed in 1000..1012 {
+            let captured = transfer(fault, seed);
+            for frames in [captured.at_sender, captured.at_receiver] {
+                let without_handshake = frames[3..].to_vec();
+                let found = slowdowns(&without_handshake);
+                assert_eq!(first(&found), Some(cause), "seed {seed}: {:?}", found.causes);
+            }
+        }
+    }
+}
+
+/// A retransmission after lost acknowledgments looks like a lost packet if its report was lost as well.
+#[test]
+fn lost_reports_of_retransmissions_are_no_loss() {
+    for seed in [3005, 4004, 4010] {
+        let found = slowdowns(&transfer(Fault::AckLoss(25), seed).at_sender).causes;
+        let causes: Vec<_> = found.iter().map(|slow| slow.finding.cause).collect();
+        assert_eq!(causes, [Cause::AcksLost, Cause::LostAfter], "seed {seed}");
+    }
+}
+
+/// Receivers acknowledge every second full segment, and a tiny segment is a small part of one.
+#[test]
+fn tiny_segments_are_no_stretched_acknowledgments() {
+    let mut judged = 0;
+    for seed in 1000..1040 {
+        let captured = transfer(Fault::TinySegments, seed);
+        for mut frames in [captured.at_sender, captured.at_receiver] {
+            // Without identifications, lost acknowledgments look like stretched ones.
+            if frames[0].1[12..14] == [8, 0] {
+                continue;
+            }
+            judged += 1;
+            let mut acks = 0;
+            // One acknowledgment for 28 tiny packets remains.
+            frames.retain(|(_, frame)| {
+                let is_ack = frame[54..56] == 5201_u16.to_be_bytes() && frame[54 + 13] == 16;
+                acks += usize::from(is_ack);
+                !is_ack || acks % 14 == 0
+            });
+            let causes = slowdowns(&frames).causes;
+            let causes: Vec<_> = causes.iter().map(|slow| slow.finding.cause).collect();
+            assert!(!causes.contains(&Cause::AcksStretched), "seed {seed}: {causes:?}");
+            assert!(causes.contains(&Cause::TinySegments), "seed {seed}: {causes:?}");
+        }
+    }
+    assert!(judged >= 8, "{judged}");
 }
 
 /// The fields of a damaged packet are not those that its sender wrote.

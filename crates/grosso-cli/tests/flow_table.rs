@@ -1,8 +1,9 @@
 //! The table of flows: `inspect`, `coalesce` and `whatif` list the same flows, and the trains of the flows add up to
 //! the trains of the report.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command};
 
+use grosso_analysis::slowdown::CONNECTIONS_MAX;
 use grosso_capture::Format;
 use grosso_testkit::{Packet, Traffic};
 use serde_json::Value;
@@ -13,6 +14,13 @@ use crate::common::{Bench, ETHERNET, START_NS, Timed, capture_of};
 fn segment(port: u16, index: u32) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
     packet.tcp(|t| t.source_port(port).sequence(index * 100)).payload_len(100).build()
+}
+
+/// Returns packet `index` of this TCP flow.
+fn packet_of(flow: u32, index: u32) -> Vec<u8> {
+    let [_, high, middle, low] = flow.to_be_bytes();
+    let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.source([10, high, middle, low]));
+    packet.tcp(|t| t.sequence(1 + index)).payload_len(1).build()
 }
 
 fn datagram(port: u16, len: usize) -> Vec<u8> {
@@ -91,6 +99,8 @@ fn every_command_lists_the_same_flows() {
         assert_eq!(table["directions"], 3);
         assert!(rows(table).iter().map(row).eq(rows(&plain).iter().map(row)), "{table}");
     }
+    // `inspect` merges by the default rules of `coalesce`.
+    assert_eq!(plain, merged);
     let udp = &rows(&merged)[0];
     assert_eq!(
         (&udp["protocol"], &udp["bytes"], &udp["packets"]),
@@ -114,6 +124,28 @@ fn every_command_lists_the_same_flows() {
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let order: Vec<_> = text.lines().filter(|line| line.contains(" > ")).collect();
     assert!(order[0].contains(":1000 > ") && order[1].starts_with("udp "), "{order:?}");
+}
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_flows() {
+    let bench = Bench::new();
+    // Without the limit, these flows of one or two packets take more than 400 MB.
+    let flows = 4 * CONNECTIONS_MAX as u32;
+    let mut packets = Vec::new();
+    for flow in 0..flows {
+        packets.extend((0..=flow % 2).map(|index| (u64::from(flow), packet_of(flow, index))));
+    }
+    put(&bench, "a", &packets);
+    drop(packets);
+    let program = bench.command("inspect --json --flows=10 a");
+    let mut limited = Command::new("sh");
+    let script = format!("ulimit -v {MEMORY_KIB_MAX} && exec \"$0\" \"$@\"");
+    limited.args(["-c", &script]).arg(program.get_program()).args(program.get_args());
+    let output = limited.current_dir(program.get_current_dir().unwrap()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let slowdown = serde_json::from_slice::<Value>(&output.stdout).unwrap()["slowdown"].take();
+    assert_eq!(slowdown["flows"]["directions"], flows);
+    assert_eq!(slowdown["evicted"], flows - CONNECTIONS_MAX as u32);
 }
 
 #[test]
@@ -153,3 +185,6 @@ fn an_exported_table_has_the_flows_of_the_report() {
     let ended = bench.run("export a --flows 64");
     assert!(ended.code == 2 && ended.stderr.contains("--max-flows 64"), "{}", ended.stderr);
 }
+
+/// Memory that `inspect --flows` may use for any number of flows, in KiB. See `CONNECTIONS_MAX` in `docs/bounds.md`.
+const MEMORY_KIB_MAX: u32 = 240 << 10;

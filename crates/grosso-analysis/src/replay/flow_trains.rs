@@ -5,9 +5,10 @@ use grosso_capture::Packet;
 use grosso_io::PortBuffer;
 use grosso_wire::dissect;
 
-use super::{Fate, HoldTime, Receiver, Records, Repair, Replay, Seen};
+use super::{Fate, HoldTime, Purpose, Receiver, Records, Repair, Replay, Rules, Seen};
 use crate::{
     checksums::{Levels, Verdict as ChecksumVerdict, judge},
+    error::Failure,
     evidence::{Judge, Sight},
     slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
 };
@@ -155,6 +156,19 @@ struct FlowMeter {
 }
 
 impl FlowReplay {
+    /// Returns a replay by these rules if a table of flows lists the trains.
+    pub(crate) fn listing(
+        rules: &Rules,
+        connections: &mut Connections,
+    ) -> Result<Option<Self>, Failure> {
+        if !connections.lists_flows() {
+            return Ok(None);
+        }
+        let replay = Replay::new(rules, Purpose::Looks)?;
+        connections.merged_by(replay.rules_text());
+        Ok(Some(Self::new(replay)))
+    }
+
     pub(crate) fn new(replay: Replay) -> Self {
         Self { replay, meter: FlowMeter::default() }
     }

@@ -45,25 +45,28 @@ impl<'a> Seen<'a> {
         judge: &mut Judge,
     ) -> Self {
         let described = packet.meta();
-        let said = Said::by(packet, &described);
-        let (link, ports) = (links.of(packet), judge.ports(&described));
-        let mut seen = Self {
-            packet,
-            data: Cow::Borrowed(packet.data),
-            link,
-            ports,
-            tunnels: Vec::new(),
-            time: time(packet, &said, purpose),
-            said,
-            meta: Meta::default(),
-            judgment: None,
+        let ports = judge.ports(&described);
+        let Some(link) = links.of(packet) else {
+            return Self::unparsed(packet, &described, ports, purpose);
         };
-        let Some(link) = link else { return seen };
         let stack = dissect(packet.data, link, &ports);
         let sight = Sight::new(packet, &described, &stack, link, ports);
         let judgment = judge.judge(&sight);
-        seen.judgment = Some(judgment);
-        seen.tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
+        let tunnels = TunnelPort::of_packet(packet.data, &stack, &ports);
+        Self { tunnels, ..Self::judged(packet, &sight, judgment, purpose, judge) }
+    }
+
+    /// Returns a parsed and classified packet, without its tunnels.
+    pub(crate) fn judged(
+        packet: &'a Packet<'a>,
+        sight: &Sight<'_>,
+        judgment: Judgment,
+        purpose: Purpose,
+        judge: &mut Judge,
+    ) -> Self {
+        let &Sight { said: described, link, ports, .. } = sight;
+        let mut seen = Self::unparsed(packet, described, ports, purpose);
+        (seen.link, seen.judgment) = (Some(link), Some(judgment));
         if packet.is_cut() {
             // A superframe has one captured length, so it cannot restore the captured bytes of each packet.
             let stays_apart = purpose == Purpose::Writes;
@@ -76,11 +79,31 @@ impl<'a> Seen<'a> {
             }
         }
         if let Ok(now_ns) = seen.time {
-            let checksum = checksum(&sight, judge);
+            let checksum = checksum(sight, judge);
             let meta = Meta { checksum, timestamp_ns: Some(now_ns), ..Meta::default() };
-            seen.meta = with_offloads(meta, &described, &judgment, ports);
+            seen.meta = with_offloads(meta, described, &judgment, ports);
         }
         seen
+    }
+
+    fn unparsed(
+        packet: &'a Packet<'a>,
+        described: &PacketMeta,
+        ports: Ports,
+        purpose: Purpose,
+    ) -> Self {
+        let said = Said::by(packet, described);
+        Self {
+            packet,
+            data: Cow::Borrowed(packet.data),
+            link: None,
+            ports,
+            tunnels: Vec::new(),
+            time: time(packet, &said, purpose),
+            said,
+            meta: Meta::default(),
+            judgment: None,
+        }
     }
 
     /// Returns the properties that a replay needs.

@@ -49,6 +49,8 @@ pub enum Cause {
     SteppingTimestamps,
     /// The sender had nothing to send.
     Application,
+    /// The sender waited for acknowledgments although the receive window was open.
+    CongestionWindow,
 }
 
 /// The evidence for a cause.
@@ -125,6 +127,9 @@ impl Cause {
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "timestamps differ from packet to packet",
             Self::Application => "the sender paused: no data from its application",
+            Self::CongestionWindow => {
+                "congestion window or send buffer too small for the round trip"
+            }
         }
     }
 
@@ -152,6 +157,7 @@ impl Cause {
             Self::TinySegments => "tiny_segments",
             Self::SteppingTimestamps => "stepping_timestamps",
             Self::Application => "application",
+            Self::CongestionWindow => "congestion_window",
         }
     }
 
@@ -179,6 +185,7 @@ impl Cause {
             Self::TinySegments => "tiny segments",
             Self::SteppingTimestamps => "changing timestamps",
             Self::Application => "sender paused",
+            Self::CongestionWindow => "congestion window",
         }
     }
 
@@ -234,6 +241,10 @@ impl Cause {
                 "ip route change DEST without features tcp_usec_ts on the sender"
             }
             Self::Application => "no setting helps: the network waited for the sender",
+            Self::CongestionWindow => {
+                "ss -ti on the sender shows cwnd and sndbuf_limited; sysctl -w \
+                 net.ipv4.tcp_wmem=\"4096 131072 33554432\" there; no SO_SNDBUF"
+            }
         }
     }
 }

@@ -2,7 +2,12 @@
 
 use grosso_wire::tcp;
 
-use super::{figures::Figures, frame::TcpFrame, slots::Tracked, stream::Stream};
+use super::{
+    figures::Figures,
+    frame::TcpFrame,
+    slots::Tracked,
+    stream::{Stream, Surroundings},
+};
 
 /// A TCP connection.
 #[derive(Clone, Debug, Default)]
@@ -37,27 +42,35 @@ impl Connection {
         if self.streams[side].is_damaged(frame) {
             return;
         }
-        self.shake_hands(side, frame);
+        self.shake_hands(side, frame, quiet_ns);
         let [first, second] = &mut self.streams;
         let (own, peer) = if side == 0 { (first, second) } else { (second, first) };
+        let is_prompt = frame.payload == 0 || !own.is_drained();
         if frame.has(tcp::SYN) {
             own.begin(frame);
             peer.figures.mss = frame.mss.unwrap_or(peer.figures.mss);
         } else {
             let sent = own.follow(frame);
             if frame.payload > 0 {
-                own.send(frame, sent, round_trip_ns, quiet_ns);
+                let surroundings = Surroundings {
+                    round_trip_ns,
+                    answer_ns: peer.answer_ns,
+                    quiet_ns,
+                    peer_timestamp: peer.stamped,
+                };
+                own.send(frame, sent, &surroundings);
             }
         }
         if let Some(ack) = frame.ack {
             let scale = own.scale_with(peer);
             peer.acknowledge(frame, ack, scale);
-            peer.hear_echo(frame);
+            peer.hear_echo(frame, is_prompt);
         }
         own.stamp(frame);
     }
 
-    fn shake_hands(&mut self, side: usize, frame: &TcpFrame) {
+    /// Processes a frame of the handshake, `quiet_ns` after the frame before it.
+    fn shake_hands(&mut self, side: usize, frame: &TcpFrame, quiet_ns: u64) {
         match self.syn {
             _ if frame.has(tcp::SYN) && frame.ack.is_none() => {
                 let is_second = self.syn.is_some() && self.handshake_ns == 0;
@@ -65,6 +78,10 @@ impl Connection {
             }
             Some((from, since @ 1..)) if from == side && self.handshake_ns == 0 => {
                 self.handshake_ns = frame.time_ns.saturating_sub(since).max(1);
+                self.streams[1 - from].answer_ns = quiet_ns.max(1);
+            }
+            Some((from, 1..)) if from != side && frame.has(tcp::SYN) => {
+                self.streams[from].answer_ns = quiet_ns.max(1);
             }
             _ => {}
         }

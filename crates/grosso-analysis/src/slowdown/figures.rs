@@ -56,9 +56,13 @@ pub(super) struct Figures {
     /// Periods with a closed window, and their total time.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
-    /// Pauses of the sender after a push, with all data acknowledged, and their total time.
+    /// Pauses of the sender after a push, with all data acknowledged except the last segments, and the total time
+    /// without data.
     pub(super) pauses: u32,
     pub(super) paused_ns: u64,
+    /// Other times without data that are longer than half a round trip, and their sum.
+    pub(super) waits: u32,
+    pub(super) waited_ns: u64,
     /// Frames with data and PSH.
     pub(super) pushed: u32,
     /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these

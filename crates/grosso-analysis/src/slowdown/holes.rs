@@ -11,6 +11,9 @@ pub(super) struct Hole {
     pub(super) since_ns: u64,
     /// Timestamp value of the frame after the hole.
     pub(super) timestamp: Option<u32>,
+    /// Last timestamp value of the peer before the hole opened. A retransmission because of the hole echoes this value
+    /// or a later one.
+    pub(super) peer_timestamp: Option<u32>,
 }
 
 /// Holes of one direction, in sequence order; at most [`HOLES_MAX`].
@@ -19,7 +22,7 @@ pub(super) struct Holes(Vec<Hole>);
 
 impl Holes {
     /// Opens a hole before a frame; returns whether the first hole was dropped because of the limit.
-    pub(super) fn open(&mut self, start: u32, frame: &TcpFrame) -> bool {
+    pub(super) fn open(&mut self, start: u32, frame: &TcpFrame, peer: Option<u32>) -> bool {
         let is_full = self.0.len() >= HOLES_MAX;
         if is_full {
             self.0.remove(0);
@@ -29,6 +32,7 @@ impl Holes {
             end: frame.sequence,
             since_ns: frame.time_ns,
             timestamp: frame.timestamps.map(|(value, _)| value),
+            peer_timestamp: peer,
         });
         is_full
     }
@@ -78,5 +82,5 @@ impl Holes {
     }
 }
 
-/// Maximum number of holes in one direction. Each has 24 bytes, allocated when the first one opens.
+/// Maximum number of holes in one direction. Each has 40 bytes, allocated when the first one opens.
 pub(super) const HOLES_MAX: usize = 64;

@@ -1,5 +1,7 @@
 //! One direction of a connection: its sequence numbers, and what the peer's acknowledgments say about them.
 
+use std::num::NonZeroU64;
+
 use grosso_wire::tcp;
 
 use super::{
@@ -36,24 +38,49 @@ pub(super) struct Stream {
     place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
+    /// Time since which the sender could have sent more: at most [`DELAYED_MAX`] segments were not acknowledged, and
+    /// the window was open; `None` if it could not.
+    open_since: Option<NonZeroU64>,
     /// Whether the receiver reported a gap at its last acknowledged sequence number.
     has_gap: bool,
     /// End of the highest packet that filled a gap or repeated data.
     repaired: u32,
     /// Time at which the window was closed; `None` if it is open.
-    zero_since: Option<u64>,
-    /// Largest window that the peer announced, in bytes.
+    zero_since: Option<NonZeroU64>,
+    /// Largest window that the peer announced, in bytes, and the end of its last window; 0 if the scale is unknown.
     window_max: u32,
+    window_end: u32,
     stuck: Stuck,
     /// Timestamp value of the last frame.
-    stamped: Option<u32>,
+    pub(super) stamped: Option<u32>,
+    /// First timestamp value, and the time of its frame in nanoseconds; 0 before it.
+    stamp_first: u32,
+    stamp_first_ns: u64,
     /// Timestamp value whose echo is awaited, and the time of its frame.
-    echo: Option<(u32, u64)>,
+    echo: Option<(u32, NonZeroU64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
+    /// The same minimum over the handshake and the times that contain no pause of the peer's application.
+    pub(super) answer_ns: u64,
     /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
+    /// Number of longer times.
+    echoes_long: u32,
+}
+
+/// State of the connection before a frame with data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings {
+    /// Minimum round-trip time in nanoseconds; 0 if unknown.
+    pub(super) round_trip_ns: u64,
+    /// Minimum time from an acknowledgment at this capture point to the data that answers it, without a pause of the
+    /// application, in nanoseconds; 0 if unknown.
+    pub(super) answer_ns: u64,
+    /// Time since the last frame in either direction, in nanoseconds.
+    pub(super) quiet_ns: u64,
+    /// Last timestamp value of the peer.
+    pub(super) peer_timestamp: Option<u32>,
 }
 
 /// First segment that was not acknowledged.
@@ -86,6 +113,7 @@ impl Stream {
     fn restart(&mut self, first: u32) {
         self.holes.clear();
         (self.max, self.acked, self.repaired, self.is_known) = (first, first, first, true);
+        (self.window_end, self.open_since) = (first, None);
         (self.has_gap, self.stuck) = Default::default();
     }
 
@@ -127,8 +155,9 @@ impl Stream {
         sent
     }
 
-    /// Processes a frame with data. The connection was silent for `quiet_ns` before this frame.
-    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, round_trip_ns: u64, quiet_ns: u64) {
+    /// Processes a frame with data.
+    pub(super) fn send(&mut self, frame: &TcpFrame, sent: Sent, around: &Surroundings) {
+        let &Surroundings { round_trip_ns, quiet_ns, peer_timestamp, .. } = around;
         let (start, end) = (frame.sequence, frame.end());
         if !self.is_known || start.wrapping_sub(self.max).cast_signed().unsigned_abs() > JUMP_MAX {
             self.restart(start);
@@ -137,21 +166,16 @@ impl Stream {
         if frame.payload == 1 && end == self.max && end == self.acked {
             return;
         }
+        let idle_ns = frame.time_ns.saturating_sub(self.figures.last_ns);
         self.count(frame);
         if !is_before(start, self.max) {
             if start != self.max {
-                let is_dropped = self.holes.open(self.max, frame);
+                let is_dropped = self.holes.open(self.max, frame, peer_timestamp);
                 self.figures.holes_dropped += u32::from(is_dropped);
             } else if matches!(sent, Sent::Later(1..)) && quiet_ns > round_trip_ns.max(QUIET_NS) {
                 self.figures.tails_lost += 1;
-            } else if self.acked == start
-                && self.is_pushed
-                && self.figures.frames > 1
-                && self.zero_since.is_none()
-                && quiet_ns > (2 * round_trip_ns).max(PAUSE_NS)
-            {
-                self.figures.pauses += 1;
-                self.figures.paused_ns += quiet_ns;
+            } else if self.figures.frames > 1 && self.zero_since.is_none() {
+                self.wait(frame.time_ns, idle_ns, around);
             }
             self.max = end;
         } else {
@@ -161,7 +185,7 @@ impl Stream {
                 self.repaired = top;
             }
             if let Some(hole) = hole {
-                self.fill(frame, frame.packets_of(filled), &hole, sent, round_trip_ns);
+                self.fill(frame, frame.packets_of(filled), &hole, sent, around.round_trip_ns);
             }
             let repeated = top.wrapping_sub(start) - filled;
             if repeated > 0 {
@@ -176,6 +200,43 @@ impl Stream {
                 (start.wrapping_add(frame.segment), frame.segment);
         }
         self.is_pushed = frame.has(tcp::PSH);
+        self.open_since = None;
+        self.find_room(frame.time_ns);
+    }
+
+    /// Records since when the sender could send more.
+    fn find_room(&mut self, now_ns: u64) {
+        let segment = self.figures.segment_max;
+        // The receiver may delay the acknowledgment of the last segments.
+        let is_acked = !is_before(self.acked.wrapping_add(DELAYED_MAX * segment), self.max);
+        let has_room =
+            self.window_max == 0 || !is_before(self.window_end, self.max.wrapping_add(segment));
+        self.open_since = match self.open_since {
+            _ if !is_acked || !has_room => None,
+            None => NonZeroU64::new(now_ns),
+            since => since,
+        };
+    }
+
+    /// Returns whether the sender has sent all data of its application, as far as the frames show it.
+    pub(super) const fn is_drained(&self) -> bool {
+        self.is_pushed && self.open_since.is_some()
+    }
+
+    /// Counts a wait of the sender that ends at `now_ns`: a pause of its application, or a wait for acknowledgments.
+    /// The direction was idle for `idle_ns`.
+    fn wait(&mut self, now_ns: u64, idle_ns: u64, around: &Surroundings) {
+        let &Surroundings { round_trip_ns, answer_ns, .. } = around;
+        let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
+        let figures = &mut self.figures;
+        // A sender that waits for acknowledgments sends when they arrive, and one that has more data sets no PSH.
+        if self.is_pushed && open_ns > (answer_ns + answer_ns / 2).max(PAUSE_NS) {
+            figures.pauses += 1;
+            figures.paused_ns += idle_ns;
+        } else if idle_ns > (round_trip_ns / 2).max(WAIT_NS) && idle_ns < 2 * round_trip_ns {
+            figures.waits += 1;
+            figures.waited_ns += idle_ns;
+        }
     }
 
     fn count(&mut self, frame: &TcpFrame) {
@@ -207,16 +268,16 @@ impl Stream {
     /// Counts packets that fill a hole: they were late, or their first copies were lost before the capture point.
     fn fill(&mut self, frame: &TcpFrame, packets: u32, hole: &Hole, sent: Sent, rtt_ns: u64) {
         let elapsed_ns = frame.time_ns.saturating_sub(hole.since_ns);
-        let timestamps = frame.timestamps.map(|(value, _)| value).zip(hole.timestamp);
+        let by_timestamps = self.is_late(frame, hole, elapsed_ns);
         let figures = &mut self.figures;
-        let is_late = match (sent, timestamps) {
+        let is_late = match (sent, by_timestamps) {
             (Sent::Later(_), _) => false,
             (Sent::Earlier | Sent::Copy, _) => true,
-            (Sent::Unknown, Some((own, after))) if own != after => {
+            (Sent::Unknown, Some(is_late)) => {
                 figures.told_by_timestamps += packets;
-                is_before(own, after)
+                is_late
             }
-            (Sent::Unknown, _) => {
+            (Sent::Unknown, None) => {
                 figures.told_by_time += packets;
                 elapsed_ns < if rtt_ns == 0 { LATE_NS } else { rtt_ns }
             }
@@ -229,6 +290,27 @@ impl Stream {
         let behind = frame.packets_of(self.max.wrapping_sub(frame.end()));
         figures.late_packets_max = figures.late_packets_max.max(behind);
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
+    }
+
+    /// Returns whether the timestamps of a frame that fills a hole show that it was sent before the frame after the
+    /// hole, and not in answer to the hole; `None` if they do not show it.
+    fn is_late(&self, frame: &TcpFrame, hole: &Hole, elapsed_ns: u64) -> Option<bool> {
+        let ((own, echo), after) = frame.timestamps.zip(hole.timestamp)?;
+        if own != after {
+            return Some(is_before(own, after));
+        }
+        // A retransmission answers an acknowledgment that the peer sent after the hole opened.
+        let is_older = hole.peer_timestamp.is_some_and(|peer| is_before(echo, peer));
+        // The clock ticks while a retransmission waits for its acknowledgment.
+        let is_still = self.tick_ns().is_some_and(|tick_ns| elapsed_ns > TICKS_MIN * tick_ns);
+        (is_older || is_still).then_some(true)
+    }
+
+    /// Returns the time between two timestamp values in nanoseconds; `None` if it is unknown.
+    fn tick_ns(&self) -> Option<u64> {
+        let ticks = u64::from(self.stamped?.wrapping_sub(self.stamp_first));
+        let elapsed_ns = self.figures.last_ns.saturating_sub(self.stamp_first_ns);
+        elapsed_ns.checked_div(ticks)
     }
 
     /// Counts packets whose data the capture had already shown.
@@ -271,10 +353,15 @@ impl Stream {
 
     /// Processes an acknowledgment of the peer, whose SYN had the window scale `scale`.
     pub(super) fn acknowledge(&mut self, frame: &TcpFrame, ack: u32, scale: Option<u8>) {
-        self.take_window(frame, scale);
-        if !self.is_known {
-            return;
+        let window = scale.map(|scale| u32::from(frame.window) << scale);
+        self.take_window(frame, ack, window);
+        if self.is_known {
+            self.advance(frame, ack);
+            self.find_room(frame.time_ns);
         }
+    }
+
+    fn advance(&mut self, frame: &TcpFrame, ack: u32) {
         let is_gap_reported = self.take_blocks(frame, ack);
         if !is_before(self.acked, ack) || ack.wrapping_sub(self.acked) > JUMP_MAX {
             return;
@@ -343,23 +430,26 @@ impl Stream {
         true
     }
 
-    fn take_window(&mut self, frame: &TcpFrame, scale: Option<u8>) {
+    fn take_window(&mut self, frame: &TcpFrame, ack: u32, window: Option<u32>) {
         if frame.has(tcp::SYN | tcp::RST | tcp::FIN) {
             return;
         }
-        let window = scale.map(|scale| u32::from(frame.window) << scale);
         match (self.is_closed(frame.window, window), self.zero_since) {
             (true, None) => {
-                self.zero_since = Some(frame.time_ns);
+                self.zero_since = NonZeroU64::new(frame.time_ns.max(1));
                 self.figures.zero_windows += 1;
             }
             (false, Some(since)) => {
-                self.figures.zero_ns += frame.time_ns.saturating_sub(since);
+                self.figures.zero_ns += frame.time_ns.saturating_sub(since.get());
                 self.zero_since = None;
             }
             _ => {}
         }
         if let Some(window) = window {
+            let end = ack.wrapping_add(window);
+            if self.window_max == 0 || is_before(self.window_end, end) {
+                self.window_end = end;
+            }
             self.window_max = self.window_max.max(window);
             self.figures.window_bytes += u64::from(window);
             self.figures.windows += 1;
@@ -387,13 +477,17 @@ impl Stream {
     pub(super) fn stamp(&mut self, frame: &TcpFrame) {
         let Some((value, _)) = frame.timestamps else { return };
         let is_new = self.stamped.replace(value) != Some(value);
+        if self.stamp_first_ns == 0 {
+            (self.stamp_first, self.stamp_first_ns) = (value, frame.time_ns);
+        }
         if is_new && self.echo.is_none() && !frame.has(tcp::SYN | tcp::FIN | tcp::RST) {
-            self.echo = Some((value, frame.time_ns));
+            self.echo = NonZeroU64::new(frame.time_ns).map(|time_ns| (value, time_ns));
         }
     }
 
-    /// Processes the timestamp echo in a frame of the peer.
-    pub(super) fn hear_echo(&mut self, frame: &TcpFrame) {
+    /// Processes the timestamp echo in a frame of the peer. If `is_prompt`, the peer's application did not delay the
+    /// frame.
+    pub(super) fn hear_echo(&mut self, frame: &TcpFrame, is_prompt: bool) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
         };
@@ -401,13 +495,18 @@ impl Stream {
             return;
         }
         self.echo = None;
-        let elapsed_ns = frame.time_ns.saturating_sub(since_ns).max(1);
+        let elapsed_ns = frame.time_ns.saturating_sub(since_ns.get()).max(1);
         if self.echo_ns == 0 || elapsed_ns < self.echo_ns {
             self.echo_ns = elapsed_ns;
+        }
+        if is_prompt && (self.answer_ns == 0 || elapsed_ns < self.answer_ns) {
+            self.answer_ns = elapsed_ns;
         }
         if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
             self.echoes_ns += elapsed_ns;
             self.echoes += 1;
+        } else {
+            self.echoes_long += 1;
         }
     }
 
@@ -416,9 +515,15 @@ impl Stream {
         self.echoes_ns / u64::from(self.echoes.max(1))
     }
 
+    /// Returns whether the time from this capture point to the peer and back hardly varies, so that no queue fills.
+    pub(super) fn is_echo_steady(&self) -> bool {
+        let mean_ns = self.echo_mean_ns();
+        mean_ns > 0 && 2 * mean_ns <= 3 * self.echo_ns && self.echoes_long <= self.echoes / 4
+    }
+
     /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
-        let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since));
+        let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         self.figures.zero_ns + open_ns
     }
 }
@@ -429,8 +534,14 @@ const JUMP_MAX: u32 = 1 << 30;
 const RECEIVED_TWICE_MAX: u32 = 64;
 /// Minimum silence before a retransmission in order, in nanoseconds: Linux's shortest retransmission timer is longer.
 const QUIET_NS: u64 = 10_000_000;
+/// Maximum number of segments whose acknowledgment a receiver delays (RFC 9293 section 3.8.6.3).
+const DELAYED_MAX: u32 = 2;
 /// Minimum silence that counts as a pause of the sender, in nanoseconds.
 const PAUSE_NS: u64 = 5_000_000;
+/// Minimum time without data that counts as a wait for acknowledgments, in nanoseconds.
+const WAIT_NS: u64 = 1_000_000;
+/// Minimum number of ticks of the timestamp clock between a frame and an answer to its effect.
+const TICKS_MIN: u64 = 2;
 /// Maximum lateness of reordered packets if the round-trip time is unknown, in nanoseconds; later packets were lost.
 const LATE_NS: u64 = 3_000_000;
 /// Maximum share of frames damaged on the path: one in `DAMAGED_SHARE`.

@@ -266,7 +266,7 @@ impl Sources {
     }
 }
 
-// Two streams of at most 480 bytes each, without holes, which few directions have.
+// Two streams of at most 488 bytes each, without holes, which few directions have.
 const _: () = assert!(size_of::<Connection>() <= 1024);
 /// Maximum number of paths whose MTU is stored.
 const PATHS_MAX: usize = 1 << 12;

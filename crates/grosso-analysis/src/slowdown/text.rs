@@ -77,6 +77,9 @@ fn measure(finding: &Finding) -> String {
         }
         Cause::SmallMss => format!(": {bytes} B"),
         Cause::ZeroWindow | Cause::Application => format!(": {}, {time}", times(*packets)),
+        Cause::CongestionWindow => {
+            format!(": {bytes} B per round trip, {time} waiting for ACKs")
+        }
         Cause::ReceiveWindow | Cause::TinySegments => format!(": {bytes} B on average"),
         Cause::ReorderedBefore => format!(": {share}, at most {time} late"),
         _ => format!(": {share}"),

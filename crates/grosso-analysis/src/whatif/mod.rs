@@ -23,7 +23,7 @@ use crate::{
     evidence::Given,
     name::{Name, quoted, shown},
     replay::{
-        Batch, Bounds, FlowReplay, HoldTime, Purpose, Repair, Replay, Rules, Seen, Streams,
+        Batch, Bounds, FlowReplay, HoldTime, Purpose, Repair, Rules, Seen, Streams,
         note_blind_flows,
     },
     report::Place,
@@ -87,7 +87,10 @@ impl CaptureCommand for Whatif {
         let mut streams = Streams::new(std::mem::take(&mut self.connections));
         let options = &self;
         let rules = settings(options);
-        let mut flows = flow_replay(rules.first(), &mut streams.connections)?;
+        let mut flows = match rules.first() {
+            Some(first) => FlowReplay::listing(first, &mut streams.connections)?,
+            None => None,
+        };
         let mut judge = survey(&files.captures, self.given, session)?;
         let mut input = files.input(session)?;
         if let Some(page) = &options.html {
@@ -140,17 +143,6 @@ impl CaptureCommand for Whatif {
         let end = end.bytes(report.input.bytes).failure(written.err());
         Ok(Outcome { report, place: Place::Standard, end })
     }
-}
-
-/// Returns a replay by the first setting, if the table of flows is enabled.
-fn flow_replay(
-    first: Option<&Rules>,
-    connections: &mut Connections,
-) -> Result<Option<FlowReplay>, Failure> {
-    let Some(first) = first.filter(|_| connections.lists_flows()) else { return Ok(None) };
-    let replay = Replay::new(first, Purpose::Looks)?;
-    connections.merged_by(replay.rules_text());
-    Ok(Some(FlowReplay::new(replay)))
 }
 
 fn write_page(report: &mut WhatifReport, page: &Path, session: &Session) -> Result<(), Failure> {

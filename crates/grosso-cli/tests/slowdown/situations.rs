@@ -28,6 +28,8 @@ pub(super) enum Route {
     Direct,
     /// The link, and a router behind it.
     Routed,
+    /// The link, and a router behind it whose device merges packets.
+    Merged,
 }
 
 /// A fault, and the cause that must be named first at each capture point.
@@ -128,7 +130,7 @@ pub(super) const HEALTHY_OFFLOADED: Situation =
     Situation { name: "healthy, TSO", setup: ["ethtool -K a0 tso on gso on", "", ""], ..HEALTHY };
 
 /// Faults of the network and the hosts.
-pub(super) const FAULTS: [Situation; 21] = [
+pub(super) const FAULTS: [Situation; 22] = [
     Situation {
         name: "loss",
         impairment: "delay {delay} loss {share}",
@@ -301,6 +303,18 @@ pub(super) const FAULTS: [Situation; 21] = [
         ..HEALTHY
     },
     Situation {
+        name: "LRO on the router",
+        route: Route::Merged,
+        impairment: "delay {delay}",
+        applications: BUSY,
+        // The merging device does not complete checksums.
+        setup: ["ethtool -K a0 tx off", "", ""],
+        is_made: |counters| counters.unreachable() >= 1 && !counters.is_window_limited(),
+        causes: [Some("merged_by_router"); 2],
+        behind_router: Some(Some("lost_before")),
+        ..HEALTHY
+    },
+    Situation {
         name: "PSH on every packet",
         impairment: "delay 2ms",
         applications: Applications { write: 1000, is_record: true, ..BUSY },
@@ -310,7 +324,7 @@ pub(super) const FAULTS: [Situation; 21] = [
 ];
 
 /// Limits without a fault of the network.
-pub(super) const LIMITS: [Situation; 2] = [
+pub(super) const LIMITS: [Situation; 3] = [
     Situation {
         name: "tiny segments",
         impairment: "delay 2ms",
@@ -323,6 +337,13 @@ pub(super) const LIMITS: [Situation; 2] = [
         route: Route::Routed,
         setup: ["", CLAMP_MSS, ""],
         causes: [Some("small_mss"); 2],
+        ..HEALTHY
+    },
+    Situation {
+        name: "small congestion window",
+        impairment: "delay 15ms",
+        setup: [CLAMP_WINDOW, "", ""],
+        causes: [Some("congestion_window"); 2],
         ..HEALTHY
     },
 ];
@@ -362,6 +383,8 @@ const CLAMP_MSS: &str = "nft add table ip t && \
     nft add rule ip t through tcp flags syn tcp option maxseg size set 536";
 /// Makes the sender retransmit after two round trips, and again soon after.
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
+/// Limits the sender's congestion window to eight segments.
+const CLAMP_WINDOW: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 cwnd lock 8";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
 /// Minimum number of events that count as a fault.

@@ -22,6 +22,8 @@ pub enum Fault {
     Loss(usize),
     /// The path delays this many of 1000 data packets so that a few later ones overtake them.
     Reordering(usize),
+    /// The path delivers this many of 1000 data packets at once, before all packets in transit. It uses IPv6.
+    Overtaking(usize),
     /// The path delivers this many of 1000 data packets twice.
     Duplication(usize),
     /// The path loses this many of 100 acknowledgments.
@@ -32,8 +34,10 @@ pub enum Fault {
     SmallWindow(u32),
     /// The receiver's application reads more slowly than data arrives.
     SlowReader,
-    /// The sender's application writes small amounts with pauses.
+    /// The sender's application writes small amounts, with pauses that are little longer than a round trip.
     PausingWriter,
+    /// The congestion window has at most this many packets.
+    SmallCongestionWindow(usize),
     /// The path silently drops packets with more than 1000 bytes of payload.
     BlackHole,
     /// The path silently drops packets with more than 1000 bytes of payload, and the sender never tries smaller ones.
@@ -133,13 +137,13 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
     // The faults need suitable delays: a small window limits a transfer only over a long path, and receive offload
     // merges packets only if they arrive close together.
     let one_ways: &[u64] = match fault {
-        Fault::SmallWindow(_) => &[5_000_000, 20_000_000],
+        Fault::SmallWindow(_) | Fault::SmallCongestionWindow(_) => &[5_000_000, 20_000_000],
         _ if is_dense => &[200_000, 1_000_000],
         _ => &[200_000, 1_000_000, 5_000_000, 20_000_000],
     };
     let setting = Setting {
         fault,
-        is_ipv6: !needs_ipv4 && random.one_in(4),
+        is_ipv6: !needs_ipv4 && random.one_in(4) || matches!(fault, Fault::Overtaking(_)),
         one_way_ns: *random.choose(one_ways),
         ns_per_byte: *random.choose(if is_dense { &[8, 16] } else { &[8, 16, 80] }),
         segments: random.within(600, 1200) as u32,
@@ -213,6 +217,9 @@ impl Passage {
                 let packets = self.random.within(2, 6) as u64;
                 let full_ns = u64::from(SEGMENT_BYTES + HEADER_BYTES) * self.setting.ns_per_byte;
                 self.record_arrival(arrival_ns + packets * full_ns, item);
+            }
+            Fault::Overtaking(share) if strikes(share) => {
+                self.record_arrival(departure_ns + wire_ns, item);
             }
             Fault::Duplication(share) if strikes(share) => {
                 self.deliver(arrival_ns, side, item.clone());

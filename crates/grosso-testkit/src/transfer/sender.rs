@@ -51,7 +51,7 @@ impl Source {
             end,
             outstanding: BTreeMap::new(),
             window: 0,
-            allowance: 10,
+            allowance: ALLOWANCE_START.min(allowance_max(setting.fault)),
             recovery: first,
             identification: 0x1000,
             ticks: 0,
@@ -89,7 +89,7 @@ impl Source {
             self.una = item.ack;
             self.outstanding = self.outstanding.split_off(&item.ack);
             self.timeouts = 0;
-            self.allowance = (self.allowance + 2).min(ALLOWANCE_MAX);
+            self.allowance = (self.allowance + 2).min(allowance_max(self.setting.fault));
             self.start_timer(now_ns, path);
         }
         for &(left, right) in &item.blocks {
@@ -168,10 +168,11 @@ impl Source {
 
     /// Writes a small amount of data, in the role of the application.
     pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
-        self.written = self.end.min(self.written + 10 * SEGMENT_BYTES);
+        // The receiver delays the acknowledgment of the last packet.
+        self.written = self.end.min(self.written + 9 * SEGMENT_BYTES);
         self.fill(now_ns, path);
         if self.written < self.end {
-            let pause_ns = 6 * self.setting.one_way_ns + 200_000_000;
+            let pause_ns = 5 * self.setting.one_way_ns / 2 + PAUSE_NS;
             path.agenda.add(now_ns + pause_ns, Event::Write);
         }
     }
@@ -238,9 +239,21 @@ impl Source {
     }
 }
 
+/// Returns the maximum number of packets in flight.
+const fn allowance_max(fault: Fault) -> usize {
+    match fault {
+        Fault::SmallCongestionWindow(packets) => packets,
+        // More than the window and the bandwidth permit.
+        Fault::Healthy => 4096,
+        _ => 40,
+    }
+}
+
 const ISN: u32 = 100_000;
 const RECEIVER_ISN: u32 = 900_000;
-/// Maximum number of packets in flight.
-const ALLOWANCE_MAX: usize = 40;
+/// Number of packets in flight at the start.
+const ALLOWANCE_START: usize = 10;
+/// Shortest pause of a pausing application.
+const PAUSE_NS: u64 = 30_000_000;
 /// Number of consecutive timeouts after which the sender gives up.
 const TIMEOUTS_MAX: u32 = 6;

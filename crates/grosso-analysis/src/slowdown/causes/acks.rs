@@ -11,8 +11,13 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     if is_many && is_captured && view.peer.order.is_own() {
         let found = view.found(Cause::AcksLost, Basis::IpId, missing);
         let lost = Finding { of_packets: u64::from(acks) + u64::from(missing), ..found };
-        // Retransmissions after lost acknowledgments are their effect.
-        let place = findings.iter().position(|found| found.cause == Cause::Spurious);
+        // Retransmissions after lost acknowledgments are their effect, and some reports of them were lost as well.
+        let is_effect = |found: &Finding| match found.cause {
+            Cause::Spurious => true,
+            Cause::LostAfter => view.figures.lost_after() <= view.figures.spurious(),
+            _ => false,
+        };
+        let place = findings.iter().position(is_effect);
         findings.insert(place.unwrap_or(findings.len()), lost);
     }
 }
@@ -20,8 +25,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 /// Finds acknowledgments that are rare in a direction without faults: a sender then sends in bursts.
 pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, acks) = (view.figures, view.peer.figures.acks);
-    let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
-    let round_trips = active_ns.checked_div(view.round_trip_ns).unwrap_or(0);
+    let round_trips = view.active_ns().checked_div(view.round_trip_ns).unwrap_or(0);
     // A host that sends data acknowledges with it.
     let is_one_way = view.peer.figures.frames <= acks;
     // A host that merges packets acknowledges superframes.

@@ -5,7 +5,7 @@
 //! | `path` | path MTU, black holes, routers that merge, wrong checksums |
 //! | `loss` | loss, reordering, copies, unnecessary retransmissions |
 //! | `acks` | lost and rare acknowledgments |
-//! | `window` | closed and small windows, pauses of the sender |
+//! | `window` | closed and small windows, pauses and waits of the sender |
 //! | `offload` | traffic that receive offload cannot merge |
 
 mod acks;
@@ -39,6 +39,14 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns the time without the pauses of the sender, in nanoseconds. Within a pause, the acknowledgments of the
+    /// last data take a round trip.
+    fn active_ns(&self) -> u64 {
+        let acknowledged_ns = u64::from(self.figures.pauses) * self.round_trip_mean_ns;
+        let paused_ns = self.figures.paused_ns.saturating_sub(acknowledged_ns);
+        self.figures.duration_ns().saturating_sub(paused_ns)
+    }
+
     fn found(&self, cause: Cause, basis: Basis, packets: u32) -> Finding {
         Finding {
             cause,
@@ -81,6 +89,9 @@ pub(super) fn judge(slot: &FlowSlot<Connection>, totals: &mut Totals) {
             acks::find_stretched(&view, &mut findings);
         }
         offload::find(&view, &mut findings);
+        if findings.is_empty() {
+            window::find_congestion(&view, &mut findings);
+        }
         let judged = JudgedFlow {
             flow: &flow,
             figures: &stream.figures,

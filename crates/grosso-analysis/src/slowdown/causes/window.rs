@@ -1,4 +1,4 @@
-//! Limits set by the two hosts: the receive window, and the sender's application.
+//! Limits set by the two hosts: the receive window, and the sender's application and congestion window.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -15,7 +15,7 @@ pub(super) fn find_closed(view: &View<'_>, findings: &mut Vec<Finding>) {
 /// Finds the limits of a direction without faults.
 pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
-    let active_ns = figures.duration_ns().saturating_sub(figures.paused_ns);
+    let active_ns = view.active_ns();
     let (window, round_trip_ns) = (figures.window_mean(), view.round_trip_mean_ns);
     if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
         let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
@@ -36,6 +36,27 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Finds a sender that waits for acknowledgments although the window is open and no queue fills: its congestion window
+/// or its send buffer limits it.
+pub(super) fn find_congestion(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let (figures, active_ns) = (view.figures, view.active_ns());
+    let (near, far) = (view.peer, view.stream);
+    // The longer part of the round trip contains the queue.
+    let longer = if near.echo_ns > far.echo_ns { near } else { far };
+    let is_limited = figures.waits >= WAITS_MIN && figures.waited_ns >= active_ns / 2;
+    if is_limited && figures.packets >= PACKETS_MIN && longer.is_echo_steady() {
+        let found = view.found(Cause::CongestionWindow, Basis::Timing, figures.waits);
+        let round_trips = active_ns / view.round_trip_mean_ns.max(1);
+        findings.push(Finding {
+            bytes: Some(figures.bytes / round_trips.max(1)),
+            time_ns: Some(figures.waited_ns),
+            ..found
+        });
+    }
+}
+
+/// Minimum number of waits for acknowledgments: a short transfer ends in slow start.
+const WAITS_MIN: u32 = 12;
 /// Minimum share of time with a closed window: one part in `ZERO_SHARE`.
 const ZERO_SHARE: u64 = 50;
 /// Minimum number of pauses that show a pattern.
