@@ -28,7 +28,7 @@ pub(crate) struct Report {
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) kernel: String,
-    /// The core to which all contenders were pinned; `None` if pinning was refused.
+    /// The core to which all contenders were pinned, or `None` if pinning was refused.
     pub(crate) core: Option<usize>,
     /// CPU features for which the Rust contenders were compiled, in addition to the features that they detect at run
     /// time.

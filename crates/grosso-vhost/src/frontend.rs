@@ -116,7 +116,7 @@ impl FrontEnd {
         }
     }
 
-    /// Returns the device features that the driver uses; `None` before they are known.
+    /// Returns the device features that the driver uses, or `None` before they are known.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen

@@ -191,7 +191,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the next message; `None` if it is incomplete.
+    /// Returns the next message, or `None` if it is incomplete.
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another

@@ -69,7 +69,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns a command with which an administrator can remove the restriction; `None` if there is no such command.
+    /// Returns a command with which an administrator can remove the restriction, or `None` if there is no such command.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),

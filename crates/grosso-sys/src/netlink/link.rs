@@ -164,7 +164,7 @@ pub struct Link {
     pub index: u32,
     /// Interface name.
     pub name: InterfaceName,
-    /// Link type, for example `veth` or `tun`; `None` for loopback and most hardware.
+    /// Link type, for example `veth` or `tun`, or `None` for loopback and most hardware.
     pub kind: Option<String>,
     /// Index of the lower link of, for example, a VLAN device or a bound tunnel. For a veth device, the index of its
     /// peer.

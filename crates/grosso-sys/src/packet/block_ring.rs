@@ -100,7 +100,7 @@ impl BlockRing {
         &self.socket
     }
 
-    /// Returns the next packet in order of arrival; `None` if there is none, or if the next block is still held from
+    /// Returns the next packet in order of arrival, or `None` if there is none, or if the next block is still held from
     /// the previous round.
     pub fn receive(&mut self) -> Option<BlockPacket> {
         self.queue.receive()

@@ -42,8 +42,8 @@ impl ReceiveRing {
         self.socket.fanout_group()
     }
 
-    /// Returns the next packet in order of arrival; `None` if there is none, or if the next slot is still held from the
-    /// previous round.
+    /// Returns the next packet in order of arrival, or `None` if there is none, or if the next slot is still held from
+    /// the previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
         // A correct kernel fills every slot validly; the loop limit is for a kernel that does not.

@@ -116,7 +116,7 @@ pub struct Ipv4Header {
     pub version_ihl: u8,
     /// DSCP in the high six bits, ECN in the low two.
     pub tos: u8,
-    /// Length of header and payload in bytes; 0 if the packet is longer than the field can express (rule G62).
+    /// Length of header and payload in bytes, or 0 if the packet is longer than the field can express (rule G62).
     pub total_length: U16,
     /// Identification, which the fragments of one datagram share.
     pub identification: U16,

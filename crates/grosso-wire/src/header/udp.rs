@@ -69,7 +69,7 @@ pub struct UdpHeader {
     pub destination_port: U16,
     /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
-    /// Checksum over pseudo-header, header and payload; 0 if there is none.
+    /// Checksum over pseudo-header, header and payload, or 0 if there is none.
     pub checksum: U16,
 }
 

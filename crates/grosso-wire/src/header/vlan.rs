@@ -100,7 +100,7 @@ impl VlanHeader {
         self.tci.set(self.tci.get() & !DROP_ELIGIBLE | bit);
     }
 
-    /// Returns the VLAN ID; 0 for a priority tag.
+    /// Returns the VLAN ID, or 0 for a priority tag.
     pub fn id(&self) -> u16 {
         self.tci.get() & ID_MASK
     }

@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub header: Header,
     /// Protocol that carries the tunnel header.
     pub carrier: Carrier,
-    /// The only IP version that the tunnel carries, like `mode` in `ip link`; `None` for both versions.
+    /// The only IP version that the tunnel carries, like `mode` in `ip link`, or `None` for both versions.
     pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
@@ -251,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the UDP settings; `None` if the carrier is not UDP.
+    /// Returns the UDP settings, or `None` if the carrier is not UDP.
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match &self.carrier {
@@ -329,7 +329,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Returns the MTU of the tunnel for this path MTU, both in bytes; `None` if no bytes remain.
+    /// Returns the MTU of the tunnel for this path MTU, both in bytes, or `None` if no bytes remain.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();

@@ -90,7 +90,7 @@ impl UdpOptions {
         }
     }
 
-    /// Creates options for the outer frames of a tunnel; `None` for a tunnel that does not use UDP.
+    /// Creates options for the outer frames of a tunnel. Returns `None` for a tunnel that does not use UDP.
     ///
     /// If the tunnel has checksums and accepts remote checksum offload, datagrams without a checksum are dropped,
     /// because nothing would protect them (rule C54).

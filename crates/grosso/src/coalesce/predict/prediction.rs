@@ -51,14 +51,14 @@ pub(crate) struct Prediction {
     /// ID of the headers.
     pub(crate) known: ShapeId,
     vlan: Option<VlanTag>,
-    /// Sequence number; `None` for UDP.
+    /// Sequence number, or `None` for UDP.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
     /// IP levels with a fixed identification.
     pub(crate) fixed_ids: IpLevels,
     /// Permitted values of the checksums over the payload.
     forms: ArrayVec<Form, CHECKSUMS_MAX>,
-    /// The only complete checksum over the payload; `None` if there are several.
+    /// The only complete checksum over the payload, or `None` if there are several.
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
@@ -201,7 +201,7 @@ impl Prediction {
             && known.identity.agrees(&self.header, packet)
     }
 
-    /// Returns the sequence number of the next packet; `None` for UDP.
+    /// Returns the sequence number of the next packet, or `None` for UDP.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> Option<u32> {
         self.sequence.map(|next| next.value)

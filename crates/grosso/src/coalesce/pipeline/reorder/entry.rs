@@ -54,7 +54,7 @@ pub(super) struct Entry {
     late: u32,
     /// Smoothed time that it took for holes to be filled; 0 before the first hole.
     fill_ns: u64,
-    /// Round-trip time; 0 if it is unknown.
+    /// Round-trip time, or 0 if it is unknown.
     round_trip_ns: u64,
 }
 
