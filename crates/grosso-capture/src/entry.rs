@@ -61,7 +61,8 @@ pub struct Packet<'a> {
 /// Position of a packet in its original file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Index of the file among merged captures; 0 otherwise ([`Outcome::next_origin`](super::Outcome::next_origin)).
+    /// Index of the file among merged captures, or 0 if captures are not merged
+    /// ([`Outcome::next_origin`](super::Outcome::next_origin)).
     pub file: u32,
     /// Position of the packet in that file, counted from 1, including packets that were filtered out.
     pub number: u64,

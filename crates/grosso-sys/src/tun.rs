@@ -350,7 +350,7 @@ impl Tun {
         self.flags & abi::IFF_MULTI_QUEUE != 0
     }
 
-    /// Returns the length of the virtio header before each packet in bytes; 0 without a header.
+    /// Returns the length of the virtio header before each packet in bytes, or 0 if there is no header.
     ///
     /// # Errors
     ///

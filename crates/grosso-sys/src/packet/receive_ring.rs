@@ -207,7 +207,7 @@ pub struct RingFrame {
 const _: () = assert!(size_of::<RingFrame>() == 24);
 
 impl RingFrame {
-    /// Returns the virtio header of the packet; empty if the socket was opened without one.
+    /// Returns the virtio header of the packet, which is empty if the socket was opened without a virtio header.
     #[inline]
     pub fn virtio_header(&self) -> &[u8] {
         let start = self.start as usize;

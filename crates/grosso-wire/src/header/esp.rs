@@ -64,7 +64,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct EspHeader {
-    /// Security parameters index; never 0 on the wire (RFC 4303 section 2.1).
+    /// Security parameters index, which is never 0 on the wire (RFC 4303 section 2.1).
     pub spi: U32,
     /// Sequence number.
     pub sequence: U32,

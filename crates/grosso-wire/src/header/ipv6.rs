@@ -83,8 +83,8 @@ layout::assert_layout! {
 pub struct Ipv6Header {
     /// Version, traffic class and flow label.
     pub word: U32,
-    /// Length of the payload in bytes, including extension headers; 0 in a jumbogram (RFC 2675) and in a packet longer
-    /// than the field can express (rule G62).
+    /// Length of the payload in bytes, including extension headers, or 0 in a jumbogram (RFC 2675) and in a packet
+    /// longer than the field can express (rule G62).
     pub payload_length: U16,
     /// Protocol number of the next header, which may be an extension header.
     pub next_header: u8,

@@ -169,7 +169,7 @@ impl TcpHeader {
         self.offset_flags.get() & flags == flags
     }
 
-    /// Returns the three reserved bits; 0 unless a later standard uses them.
+    /// Returns the three reserved bits, which are 0 unless a later standard uses them.
     pub fn reserved(&self) -> u8 {
         (self.offset_flags.get() >> 9) as u8 & 7
     }

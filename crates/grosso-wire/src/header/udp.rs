@@ -67,7 +67,7 @@ pub struct UdpHeader {
     pub source_port: U16,
     /// Destination port, which the dissector uses to recognize tunnels.
     pub destination_port: U16,
-    /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
+    /// Length of header and payload in bytes, or 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
     /// Checksum over pseudo-header, header and payload, or 0 if there is none.
     pub checksum: U16,

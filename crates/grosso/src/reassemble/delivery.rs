@@ -101,7 +101,7 @@ pub struct Datagram<'a, B> {
     pub(crate) pages: Pages,
     /// Fragments that have not been taken.
     pub(crate) rest: Starts,
-    /// Number of bytes copied into one buffer; 0 in a mode that keeps buffers.
+    /// Number of bytes copied into one buffer, or 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
     /// Identity of the datagram.
     pub identity: Identity,

@@ -141,7 +141,7 @@ pub struct UdpPort {
 #[derive(Debug)]
 struct UdpSockets {
     receiver: DatagramSocket,
-    /// Sending sockets; empty if datagrams are sent from the receiving socket.
+    /// Sending sockets. There are none if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
     /// Whether every received datagram has a checksum that the kernel has verified.

@@ -36,7 +36,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
-    /// The train of the flow; `NONE` after its delivery.
+    /// The train of the flow, or `NONE` after its delivery.
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
