@@ -27,7 +27,7 @@ impl TunnelPort {
         Self { port, payload: UdpPayload::Protocol(protocol) }
     }
 
-    /// Returns every tunnel that has an assigned port, on this port.
+    /// Returns one entry for every tunnel that has an assigned port, with this port.
     pub fn assigned() -> impl Iterator<Item = Self> {
         Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
     }

@@ -251,7 +251,8 @@ impl Default for Ipv4Header {
     }
 }
 
-/// Formats like `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if applicable.
+/// Formats the header as in `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if
+/// applicable.
 impl fmt::Display for Ipv4Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv4Addr::from(self.source), Ipv4Addr::from(self.destination));

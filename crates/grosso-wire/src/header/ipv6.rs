@@ -173,7 +173,8 @@ impl Default for Ipv6Header {
     }
 }
 
-/// Formats like `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is 0.
+/// Formats the header as in `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is
+/// 0.
 impl fmt::Display for Ipv6Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv6Addr::from(self.source), Ipv6Addr::from(self.destination));

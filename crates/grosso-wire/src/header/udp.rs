@@ -102,7 +102,7 @@ impl UdpHeader {
     }
 }
 
-/// Formats like `udp 49152 > 4789 len 1408`.
+/// Formats the header as in `udp 49152 > 4789 len 1408`.
 impl fmt::Display for UdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source_port, self.destination_port);

@@ -116,7 +116,7 @@ impl VlanHeader {
     }
 }
 
-/// Formats like `vlan 7 priority 3 0x0800`.
+/// Formats the tag as in `vlan 7 priority 3 0x0800`.
 impl fmt::Display for VlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, priority) = (self.id(), self.priority());
