@@ -136,10 +136,10 @@ pub struct Offload {
     pub has_partial_transport: bool,
     /// Transport protocol of a superframe's packets.
     pub transport: SegmentTransport,
-    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. Empty for other packets.
+    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. The list is empty for other packets.
     pub parts: Vec<u32>,
-    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. Empty if they are
-    /// unknown.
+    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. The list is empty
+    /// if the times are unknown.
     pub arrivals_ns: Vec<u32>,
     /// Tunnels around the packet on UDP ports other than their assigned ones, outermost first; see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,

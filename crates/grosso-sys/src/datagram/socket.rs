@@ -174,7 +174,7 @@ impl DatagramSocket {
     /// # Errors
     ///
     /// Returns the error of the first message if none was sent: `WouldBlock` if the buffer is full, `EMSGSIZE` above
-    /// the path MTU, `EIO` and `EINVAL` for segments that the kernel cannot create.
+    /// the path MTU, or `EIO` or `EINVAL` for segments that the kernel cannot create.
     pub fn send_batch(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];

@@ -14,7 +14,7 @@ use crate::path::kernel;
 ///
 /// # Errors
 ///
-/// Returns `EINVAL` if the process has more than one thread, and `EPERM`, `EACCES` or `ENOSPC` if the system permits no
+/// Returns `EINVAL` if the process has more than one thread, or `EPERM`, `EACCES` or `ENOSPC` if the system permits no
 /// user namespaces. [`user_namespace_refusal`] returns the reason.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();

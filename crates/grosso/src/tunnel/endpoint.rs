@@ -96,13 +96,13 @@ pub enum Header {
 /// Protocol that carries a tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// IP. Possible for GRE and for tunnels without a header.
+    /// IP, for GRE and for tunnels without a header.
     Ip,
-    /// UDP. Possible for VXLAN and Geneve; with GRE and tunnels without a header, this is FOU.
+    /// UDP, for VXLAN and Geneve. With GRE and tunnels without a header, this carrier is FOU.
     Udp(Udp),
-    /// GUE over UDP. Possible for GRE and for tunnels without a header.
+    /// GUE over UDP, for GRE and for tunnels without a header.
     Gue(Udp),
-    /// GUE variant 1 over UDP, which has no GUE header (rule W22). Possible for tunnels without a header.
+    /// GUE variant 1 over UDP, which has no GUE header (rule W22), for tunnels without a header.
     DirectGue(Udp),
 }
 
