@@ -137,7 +137,7 @@ fn take(mut port: impl Port, lasts: f64) -> Arrived {
     }
 }
 
-/// Receives a batch; returns the number of frames and their total length.
+/// Receives a batch and returns the number of frames and their total length.
 fn look(port: &mut impl Port, buffers: &mut Vec<PortBuffer>) -> (u64, u64) {
     let now_ns = u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX);
     let (mut frames, mut bytes) = (0, 0);

@@ -159,7 +159,7 @@ impl Drop for Running {
 struct Bridge(NetworkNamespace);
 
 impl Bridge {
-    /// Creates the bridge; `None` if the user may not create it, or if `ip(8)` is missing.
+    /// Creates the bridge. Returns `None` if the user may not create it, or if `ip(8)` is missing.
     fn new() -> Option<Self> {
         let bridge = Self(NetworkNamespace::new().ok()?);
         let commands = [

@@ -100,7 +100,7 @@ fn put_in(
     }
 }
 
-/// Returns the packet that the peer decapsulates; `None` if the sent frame was not a packet.
+/// Returns the packet that the peer decapsulates, or `None` if the sent frame was not a packet.
 fn taken(sent: &[u8], meta: &Meta, endpoint: &Endpoint) -> Option<Vec<u8>> {
     let mut other = endpoint.clone();
     (other.local, other.remote) = (endpoint.remote, endpoint.local);

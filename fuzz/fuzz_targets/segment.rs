@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Returns a packet as it reaches the wire; `None` if a device still has to segment it.
+/// Returns a packet as it reaches the wire, or `None` if a device still has to segment it.
 fn completed(mut packet: Vec<u8>, meta: &Meta) -> Option<Vec<u8>> {
     if meta.gso.is_some() {
         return None;

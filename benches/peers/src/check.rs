@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// Returns the faults of a contender's output, as sentences; empty if the output is correct.
+/// Returns the faults of a contender's output, as sentences. The list is empty if the output is correct.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {

@@ -53,7 +53,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Name that distinguishes two contenders of one peer; may be empty.
+    /// Name that distinguishes two contenders of one peer, which may be empty.
     pub(crate) variant: &'static str,
     /// The work that the timed part contains, such as parsing, verification, copying and sums.
     pub(crate) inside: &'static str,
@@ -82,7 +82,7 @@ impl About {
 /// One pass over a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Nanoseconds of work, without the time to fill, touch and free buffers.
+    /// Duration of the work in nanoseconds, without the time to fill, touch and free buffers.
     pub(crate) ns: u64,
     /// Number of packets, fragments, segments or sums that the pass processed.
     pub(crate) packets: u64,

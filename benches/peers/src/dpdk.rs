@@ -34,7 +34,7 @@ pub(crate) fn build(folder: &Path) -> Result<PathBuf, Missing> {
     Ok(program)
 }
 
-/// Returns DPDK's contenders for a workload; empty if DPDK does not do this kind of work.
+/// Returns DPDK's contenders for a workload. The list is empty if DPDK does not do this kind of work.
 pub(crate) fn contenders<'a>(
     program: &Program,
     work: Work,

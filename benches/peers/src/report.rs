@@ -28,7 +28,7 @@ pub(crate) struct Report {
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) kernel: String,
-    /// The core to which all contenders were pinned; `None` if pinning was refused.
+    /// The core to which all contenders were pinned, or `None` if pinning was refused.
     pub(crate) core: Option<usize>,
     /// CPU features for which the Rust contenders were compiled, in addition to the features that they detect at run
     /// time.
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 pub(crate) struct Absent {
     pub(crate) peer: &'static str,
     pub(crate) why: String,
-    /// Command that installs the peer; empty if the user skipped the peer.
+    /// Command that installs the peer, or an empty text if the user skipped the peer.
     pub(crate) hint: &'static str,
 }
 

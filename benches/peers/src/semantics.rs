@@ -18,7 +18,7 @@ pub(crate) struct Finding {
     pub(crate) contender: String,
     pub(crate) work: Work,
     pub(crate) case: &'static str,
-    /// The fault; `None` if the result was correct.
+    /// The fault, or `None` if the result was correct.
     pub(crate) wrong: Option<&'static str>,
 }
 

@@ -38,7 +38,7 @@ pub struct Packet<'a> {
     /// Length of the packet on its link in bytes, without a frame check sequence of known length. It is larger than
     /// `data` if the snapshot length truncated the packet, and smaller only in files with wrong lengths.
     pub original_len: u32,
-    /// Nanoseconds since the epoch, rounded down; `None` if the record has no time.
+    /// Nanoseconds since the epoch, rounded down, or `None` if the record has no time.
     pub timestamp_ns: Option<u64>,
     /// Index of the packet's interface within its section.
     pub interface: u32,
@@ -61,7 +61,8 @@ pub struct Packet<'a> {
 /// Position of a packet in its original file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Index of the file among merged captures; 0 otherwise ([`Outcome::next_origin`](super::Outcome::next_origin)).
+    /// Index of the file among merged captures, or 0 if captures are not merged
+    /// ([`Outcome::next_origin`](super::Outcome::next_origin)).
     pub file: u32,
     /// Position of the packet in that file, counted from 1, including packets that were filtered out.
     pub number: u64,
@@ -109,7 +110,7 @@ impl<'a> Packet<'a> {
         meta
     }
 
-    /// Returns the damage in the packet's options; `None` if they are intact. The packet remains usable despite the
+    /// Returns the damage in the packet's options, or `None` if they are intact. The packet remains usable despite the
     /// damage.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
@@ -144,7 +145,7 @@ pub struct Block<'a> {
     pub raw: &'a [u8],
     /// Byte order of the section.
     pub order: ByteOrder,
-    /// Interface that this block describes; `None` unless the block is an interface description.
+    /// Interface that this block describes, or `None` if the block is not an interface description.
     pub interface: Option<Interface>,
 }
 

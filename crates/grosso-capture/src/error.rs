@@ -18,7 +18,7 @@ pub enum CaptureError {
         starts(starts_with)
     )]
     NotACapture {
-        /// First bytes of the file, with escapes; empty if the file is empty.
+        /// First bytes of the file, with escapes, or an empty text if the file is empty.
         starts_with: String,
     },
     /// A related format that is recognized but not supported.

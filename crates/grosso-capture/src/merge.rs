@@ -63,7 +63,7 @@ pub struct Outcome {
     /// Number of selected packets without a time. They get time 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
-    /// Origins that have not been requested yet; `None` if origins are not recorded.
+    /// Origins that have not been requested yet, or `None` if origins are not recorded.
     origins: Option<VecDeque<Origin>>,
 }
 

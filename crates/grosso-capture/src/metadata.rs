@@ -23,8 +23,8 @@ use super::tunnel_port::TunnelPort;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch; `None` if the capture stores no time. In this case, a writer stores 0 and [counts
-    /// the packet](super::CaptureWriter::without_time).
+    /// Nanoseconds since the epoch, or `None` if the capture stores no time. In this case, a writer stores 0 and
+    /// [counts the packet](super::CaptureWriter::without_time).
     pub timestamp_ns: Option<u64>,
     /// Index of the interface of the packet within its section.
     pub interface: u32,
@@ -33,7 +33,7 @@ pub struct PacketMeta {
     /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
     /// `offload` is present, it takes precedence for bits 9 to 11.
     pub flags: Option<u32>,
-    /// Offload state; `None` if it was not recorded.
+    /// Offload state, or `None` if it was not recorded.
     pub offload: Option<Offload>,
 }
 
@@ -114,7 +114,7 @@ pub mod flag {
     pub const INBOUND: u32 = 1;
     /// Bits 0 and 1: the packet was sent.
     pub const OUTBOUND: u32 = 2;
-    /// Bits 5 to 8: length of the frame check sequence in bytes; 0 if it is unknown.
+    /// Bits 5 to 8: length of the frame check sequence in bytes, or 0 if it is unknown.
     pub const FCS_BYTES: u32 = 0xf << 5;
     /// Bit 9: the checksum is not yet computed (partial).
     pub const CHECKSUM_NOT_READY: u32 = 1 << 9;
@@ -136,10 +136,10 @@ pub struct Offload {
     pub has_partial_transport: bool,
     /// Transport protocol of a superframe's packets.
     pub transport: SegmentTransport,
-    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. Empty for other packets.
+    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. The list is empty for other packets.
     pub parts: Vec<u32>,
-    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. Empty if they are
-    /// unknown.
+    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. The list is empty
+    /// if the times are unknown.
     pub arrivals_ns: Vec<u32>,
     /// Tunnels around the packet on UDP ports other than their assigned ones, outermost first; see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,
@@ -157,7 +157,7 @@ impl Offload {
         Self { meta, ..Self::default() }
     }
 
-    /// Returns the offload state that the flags alone express; `None` if bits 9 to 11 are all clear.
+    /// Returns the offload state that the flags alone express, or `None` if bits 9 to 11 are all clear.
     #[must_use]
     pub fn from_flags(flags: u32) -> Option<Self> {
         if flags & flag::OFFLOADS == 0 {

@@ -32,7 +32,7 @@ pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
 }
 
-/// Reads the value of a custom binary option; `None` if it is not Grosso's option or has another version.
+/// Reads the value of a custom binary option. Returns `None` if it is not Grosso's option or has another version.
 pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let (number, rest) = value.split_first_chunk::<4>()?;
     if order.u32_from(*number) != ENTERPRISE_NUMBER {

@@ -70,7 +70,7 @@ impl<'a> Options<'a> {
         found.map(|option| option.value)
     }
 
-    /// Returns the damage that ends the options early; `None` if they are intact.
+    /// Returns the damage that ends the options early, or `None` if they are intact.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.iter().find_map(Result::err)

@@ -40,7 +40,7 @@ enum Lengths {
 }
 
 impl Lengths {
-    /// Returns the order in a file of this version; `None` if the version is unknown.
+    /// Returns the order in a file of this version, or `None` if the version is unknown.
     fn of_version(version: (u16, u16)) -> Option<Self> {
         match version {
             VERSION => Some(Self::CapturedFirst),

@@ -75,7 +75,7 @@ impl CaptureReader<Input> {
         }
     }
 
-    /// Returns the length of the file in bytes before decompression; `None` if it is not a regular file.
+    /// Returns the length of the file in bytes before decompression, or `None` if it is not a regular file.
     ///
     /// Together with [`file_bytes`](Self::file_bytes), this can be used for a progress bar.
     #[must_use]
@@ -119,7 +119,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(reader)
     }
 
-    /// Returns the next packet or block; `None` at the end of the file.
+    /// Returns the next packet or block, or `None` at the end of the file.
     ///
     /// # Errors
     /// Returns `Truncated`, `Damaged`, `CompressedTruncated`, `CompressedDamaged`, or a read error, after all entries
@@ -201,7 +201,7 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.bytes.len()
     }
 
-    /// Returns the original header of a classic pcap file; `None` for pcapng.
+    /// Returns the original header of a classic pcap file, or `None` for pcapng.
     pub(crate) fn pcap_header(&self) -> Option<&FileHeader> {
         match &self.decoder {
             Decoder::Pcap(header) => Some(header),
@@ -256,7 +256,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Reads the missing bytes of an incomplete record; returns `false` if the file ends between records.
+    /// Reads the missing bytes of an incomplete record. Returns `false` if the file ends between records.
     #[cold]
     fn read_on(&mut self, need: Need) -> Result<bool, CaptureError> {
         let more = self.fill(need.bytes);

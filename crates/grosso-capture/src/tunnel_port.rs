@@ -27,12 +27,12 @@ impl TunnelPort {
         Self { port, payload: UdpPayload::Protocol(protocol) }
     }
 
-    /// Returns every tunnel that has an assigned port, on this port.
+    /// Returns one entry for every tunnel that has an assigned port, with this port.
     pub fn assigned() -> impl Iterator<Item = Self> {
         Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
     }
 
-    /// Returns the tunnel on a UDP port according to `ports`; `None` if no tunnel uses it.
+    /// Returns the tunnel on a UDP port according to `ports`, or `None` if no tunnel uses it.
     #[must_use]
     pub fn on(port: u16, ports: &Ports) -> Option<Self> {
         ports.on(port).map(|payload| Self { port, payload })
@@ -118,7 +118,7 @@ impl TunnelPort {
         }
     }
 
-    /// Returns the assigned port and protocol of the tunnel; `None` for foo over UDP.
+    /// Returns the assigned port and protocol of the tunnel, or `None` for foo over UDP.
     const fn announced(self) -> Option<&'static AnnouncedByPort> {
         match self.payload {
             UdpPayload::Header(kind) => kind.spec().announced.port.as_ref(),
@@ -165,7 +165,7 @@ impl TunnelPort {
         u32::from_be_bytes([code, protocol, high, low])
     }
 
-    /// Returns the tunnel of an entry; `None` if the type is unknown or the port is 0.
+    /// Returns the tunnel of an entry, or `None` if the type is unknown or the port is 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);

@@ -199,7 +199,7 @@ impl FrameHeader {
         self.bytes().get(MAGIC.len()).copied().map(Descriptor)
     }
 
-    /// Returns the size of the window in bytes; `None` for a skippable frame or an incomplete header.
+    /// Returns the size of the window in bytes, or `None` for a skippable frame or an incomplete header.
     fn window_bytes(&self) -> Option<u64> {
         let descriptor = self.descriptor()?;
         let fields = &self.bytes()[MAGIC.len() + 1..];

@@ -26,8 +26,8 @@ pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     })
 }
 
-/// Works like [`copy`], but uses `backend` for every length. Meant for tests and benchmarks. If the CPU does not
-/// support `backend`, the portable backend is used.
+/// Works like [`copy`], but uses `backend` for every length. This function is meant for tests and benchmarks. If the
+/// CPU does not support `backend`, the portable backend is used.
 ///
 /// # Panics
 ///

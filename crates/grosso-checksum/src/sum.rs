@@ -180,8 +180,8 @@ impl ops::Sub for Sum {
     }
 }
 
-/// Works like [`Sum::of`], but uses `backend` for every length. Meant for tests and benchmarks. If the CPU does not
-/// support `backend`, the portable backend is used.
+/// Works like [`Sum::of`], but uses `backend` for every length. This function is meant for tests and benchmarks. If the
+/// CPU does not support `backend`, the portable backend is used.
 #[doc(hidden)]
 #[must_use]
 pub fn of_with(backend: Backend, bytes: &[u8]) -> Sum {

@@ -69,8 +69,8 @@ impl PortCoalescer {
         self.0.flows_without_round_trip()
     }
 
-    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
-    /// is held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds, or `None` if
+    /// nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.0.deadline()

@@ -90,7 +90,7 @@ impl Egress {
         !self.backlog.is_empty()
     }
 
-    /// Sends queued frames; returns true once the queue is empty.
+    /// Sends queued frames. Returns true once the queue is empty.
     ///
     /// # Errors
     /// Returns errors from the port.

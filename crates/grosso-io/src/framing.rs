@@ -36,7 +36,7 @@ pub struct TooLong {
     pub max: usize,
 }
 
-/// Returns the length prefix of a frame; `None` if the format cannot express the length.
+/// Returns the length prefix of a frame, or `None` if the format cannot express the length.
 #[must_use]
 pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
     u32::try_from(len).ok().map(u32::to_be_bytes)
@@ -124,7 +124,7 @@ impl Deframer {
         had_part
     }
 
-    /// Returns the length of the frame at the current position; `None` if its length prefix is incomplete.
+    /// Returns the length of the frame at the current position, or `None` if its length prefix is incomplete.
     fn announced(&mut self) -> Result<Option<usize>, TooLong> {
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
         let Some((prefix, _)) = ahead.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };

@@ -336,8 +336,8 @@ impl<P: Port> Impair<P> {
     }
 }
 
-/// Returns the packets that a device would send for a frame, with complete checksums; empty if the frame cannot be
-/// segmented.
+/// Returns the packets that a device would send for a frame, with complete checksums. The result is empty if the frame
+/// cannot be segmented.
 ///
 /// A bit flipped in a superframe, or in a packet with a partial checksum, would be flipped before the checksum is
 /// computed. A later step would then compute a correct checksum over wrong bytes. For the same reason, `sch_netem.c`

@@ -261,7 +261,7 @@ impl Direction {
         self.hand_back(from, to)
     }
 
-    /// Returns the deadline of the next held train in the caller's nanoseconds; `None` if no train is held.
+    /// Returns the deadline of the next held train in the caller's nanoseconds, or `None` if no train is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.coalescer.as_ref()?.deadline()
@@ -285,13 +285,13 @@ impl Direction {
         &self.egress.stats
     }
 
-    /// Returns the counters of the coalescer; `None` if the transmit port does not accept superframes.
+    /// Returns the counters of the coalescer, or `None` if the transmit port does not accept superframes.
     #[must_use]
     pub fn coalesce_stats(&self) -> Option<&CoalesceStats> {
         self.coalescer.as_ref().map(PortCoalescer::stats)
     }
 
-    /// Returns the number of held trains; `None` if the transmit port does not accept superframes.
+    /// Returns the number of held trains, or `None` if the transmit port does not accept superframes.
     #[must_use]
     pub fn trains_held(&self) -> Option<usize> {
         self.coalescer.as_ref().map(PortCoalescer::trains_held)

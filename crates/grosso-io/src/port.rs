@@ -58,8 +58,8 @@ pub trait Port {
         None
     }
 
-    /// Returns a descriptor that becomes readable when frames arrive; `None` for ports without such a descriptor, for
-    /// example ports in memory.
+    /// Returns a descriptor that becomes readable when frames arrive, or `None` for ports without such a descriptor,
+    /// for example ports in memory.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
@@ -86,14 +86,14 @@ pub trait Port {
         None
     }
 
-    /// Returns the maximum length in bytes of packets to the remote endpoint, including the IP header; `None` if the
+    /// Returns the maximum length in bytes of packets to the remote endpoint, including the IP header, or `None` if the
     /// port has no path. The length may change, but never because of unauthenticated messages.
     fn path_mtu(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the path MTU that ICMP messages report; `None` if no messages have arrived. The messages may be forged.
-    /// The value may be less than [`Port::path_mtu`].
+    /// Returns the path MTU that ICMP messages report, or `None` if no messages have arrived. The messages may be
+    /// forged. The value may be less than [`Port::path_mtu`].
     fn path_hint(&self) -> Option<usize> {
         None
     }

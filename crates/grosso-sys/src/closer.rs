@@ -52,7 +52,7 @@ impl Drop for PassedFile {
     }
 }
 
-/// Passes a descriptor to the closing thread; returns false if there is no such thread.
+/// Passes a descriptor to the closing thread. Returns false if there is no such thread.
 fn hand_over(number: RawFd) -> bool {
     let Some(queue) = QUEUE.get() else { return false };
     WAITING.fetch_add(1, Ordering::Relaxed);

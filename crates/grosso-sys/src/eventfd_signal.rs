@@ -45,8 +45,8 @@ impl EventfdSignal {
     /// Creates a context.
     ///
     /// # Errors
-    /// Returns any error from `io_setup(2)`, for example `EAGAIN` if the limit `fs.aio-max-nr` is reached, `ENOSYS` for
-    /// a kernel without asynchronous I/O. Also returns any error from `pipe(2)`.
+    /// Returns any error from `io_setup(2)`, for example `EAGAIN` if the limit `fs.aio-max-nr` is reached, or `ENOSYS`
+    /// for a kernel without asynchronous I/O. Also returns any error from `pipe(2)`.
     pub fn new() -> io::Result<Self> {
         let (nothing, _) = io::pipe()?;
         let mut context: c_ulong = 0;

@@ -97,7 +97,7 @@ fn serve(socket: &OwnedFd, prepare: fn() -> io::Result<()>, work: fn(Job)) -> io
     Ok(())
 }
 
-/// Returns the next job; `None` once the parent has ended.
+/// Returns the next job, or `None` once the parent has ended.
 fn receive(socket: &OwnedFd) -> io::Result<Option<Job>> {
     let mut number = [0; size_of::<u128>()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

@@ -207,7 +207,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// Returns `ENOTTY` if the descriptor does not belong to `/dev/net/tun`, `EBADFD` if no device is attached (not
+    /// Returns `ENOTTY` if the descriptor does not belong to `/dev/net/tun`, or `EBADFD` if no device is attached (not
     /// yet, or no longer).
     pub fn adopt(file: OwnedFd) -> io::Result<Self> {
         let request = InterfaceRequest::read::<{ abi::TUNGETIFF }>(&file)?;
@@ -309,8 +309,8 @@ impl Tun {
     /// # Errors
     ///
     /// Returns `EINVAL` for an invalid header (rules V1 to V8), `EIO` while the interface is down, `EBADFD` if the
-    /// device is gone, [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`].
-    /// [`crate::errno::ErrorClass`] distinguishes them.
+    /// device is gone, or [`io::ErrorKind::WouldBlock`] at the limit of [`Tun::set_send_buffer_bytes`].
+    /// [`crate::errno::ErrorClass`] distinguishes these errors.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(seen(|| rustix::io::write(&self.file, packet))?)
     }
@@ -350,7 +350,7 @@ impl Tun {
         self.flags & abi::IFF_MULTI_QUEUE != 0
     }
 
-    /// Returns the length of the virtio header before each packet in bytes; 0 without a header.
+    /// Returns the length of the virtio header before each packet in bytes, or 0 if there is no header.
     ///
     /// # Errors
     ///

@@ -144,7 +144,7 @@ impl<B: AsRef<[u8]>> Joiner<B> {
 /// ```
 #[derive(Debug)]
 pub struct Joined<'a, B> {
-    /// Headers with a complete checksum; empty if the packet is unchanged.
+    /// Headers with a complete checksum, or no bytes if the packet is unchanged.
     header: &'a [u8],
     delivery: &'a Delivery<'a, B>,
 }

@@ -169,7 +169,7 @@ impl BackEnd {
         }
     }
 
-    /// Returns the features that the guest has chosen; `None` if it has not chosen any yet.
+    /// Returns the features that the guest has chosen, or `None` if it has not chosen any yet.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen

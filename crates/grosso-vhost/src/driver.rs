@@ -82,7 +82,7 @@ impl DriverRing {
         self.is_broken
     }
 
-    /// Copies the next frame from the device, including its virtio header; `None` if there is none.
+    /// Copies the next frame from the device, including its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
     /// Returns the fault of the next used entry: with [`ChainFault::Length`] and [`ChainFault::TooLong`] a frame is

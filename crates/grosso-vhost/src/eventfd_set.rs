@@ -57,7 +57,7 @@ impl Edges {
         let _ = self.waiter.wait(&mut self.seen, Some(Duration::ZERO));
     }
 
-    /// Returns a descriptor that becomes readable when an eventfd is signaled; `None` if there is no eventfd.
+    /// Returns a descriptor that becomes readable when an eventfd is signaled, or `None` if there is no eventfd.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let is_some = self.files.iter().any(Option::is_some);
         is_some.then(|| self.waiter.as_fd())

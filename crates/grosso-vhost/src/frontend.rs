@@ -84,7 +84,7 @@ impl FrontEnd {
     ///
     /// # Errors
     /// Returns [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports
-    /// versions before virtio 1; [`Refused::System`] if the system has no memory or descriptors to share.
+    /// versions before virtio 1, or [`Refused::System`] if the system has no memory or descriptors to share.
     pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;
@@ -116,7 +116,7 @@ impl FrontEnd {
         }
     }
 
-    /// Returns the device features that the driver uses; `None` before they are known.
+    /// Returns the device features that the driver uses, or `None` before they are known.
     #[must_use]
     pub fn chosen(&self) -> Option<u64> {
         self.chosen

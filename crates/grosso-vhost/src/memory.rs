@@ -51,7 +51,7 @@ impl RegionPlace {
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// Dirty log; `None` while logging is disabled.
+    /// Dirty log, or `None` while logging is disabled.
     dirty: Option<Arc<DirtyLog>>,
 }
 

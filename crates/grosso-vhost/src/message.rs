@@ -191,10 +191,10 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the next message; `None` if it is incomplete.
+    /// Returns the next message, or `None` if it is incomplete.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::UnexpectedEof`] if the peer disconnected; [`io::ErrorKind::InvalidData`] for another
+    /// Returns [`io::ErrorKind::UnexpectedEof`] if the peer disconnected, [`io::ErrorKind::InvalidData`] for another
     /// protocol version, a payload that is too long, or too many files, or any error from `recvmsg(2)`.
     pub fn next(&mut self, socket: &UnixSocket) -> io::Result<Option<Message>> {
         loop {

@@ -22,7 +22,7 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
-    /// Address of the mapping; 0 if the entry is free.
+    /// Address of the mapping, or 0 if the entry is free.
     start: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicBool,

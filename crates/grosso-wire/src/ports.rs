@@ -94,7 +94,7 @@ impl Ports {
         self
     }
 
-    /// Returns the port that announces this kind of header; 0 if there is none.
+    /// Returns the port that announces this kind of header, or 0 if there is none.
     #[inline]
     #[must_use]
     pub const fn port(&self, kind: Kind) -> u16 {
@@ -124,7 +124,7 @@ impl Ports {
         self.l2tp
     }
 
-    /// Returns the type of the payload of a datagram to `port`; `None` if the port announces no header.
+    /// Returns the type of the payload of a datagram to `port`, or `None` if the port announces no header.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<UdpPayload> {
         self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)
@@ -152,7 +152,7 @@ impl Default for Ports {
 pub(crate) struct Slot(usize);
 
 impl Slot {
-    /// Returns the slot of a kind; `None` if no UDP port can announce it.
+    /// Returns the slot of a kind, or `None` if no UDP port can announce it.
     #[inline(always)]
     pub(crate) const fn of(kind: Kind) -> Option<Self> {
         match kind.spec().announced.port {

@@ -123,7 +123,7 @@ impl Stack {
         self.count = 0;
     }
 
-    /// Appends a header; returns false if the stack is full.
+    /// Appends a header. Returns false if the stack is full.
     #[inline]
     pub fn push(&mut self, layer: Layer) -> bool {
         match self.layers.get_mut(self.count as usize) {

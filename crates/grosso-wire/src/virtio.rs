@@ -253,7 +253,8 @@ impl VirtioHeader {
     }
 }
 
-/// Formats like `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` if applicable.
+/// Formats the header as in `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` if
+/// applicable.
 impl fmt::Display for VirtioHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#x} gso {:#x}", self.flags, self.gso_type)?;

@@ -100,7 +100,7 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 /// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
 /// for the packet's metadata (rule C3). Use this function in a network stack that leaves checksums to the device.
 ///
-/// `packet` must be complete, and may be a superframe; `stack` is its dissection. Returns [`Checksum::None`] and leaves
+/// `packet` must be complete, and may be a superframe. `stack` is its dissection. Returns [`Checksum::None`] and leaves
 /// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the
 /// packet is a fragment or has IPv6 extension headers, or bytes follow the end of the IP packet.
 #[must_use]

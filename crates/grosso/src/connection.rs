@@ -19,7 +19,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Returns the endpoints of a dissected packet; `None` if the innermost header is not a complete TCP header.
+    /// Returns the endpoints of a dissected packet, or `None` if the innermost header is not a complete TCP header.
     pub(crate) fn of(packet: &'a [u8], stack: &Stack) -> Option<Self> {
         let layers = stack.layers();
         let header = layers.last().filter(|layer| layer.kind == Kind::Tcp)?;

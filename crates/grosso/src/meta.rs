@@ -100,7 +100,7 @@ pub struct VlanTag {
 pub struct Gso {
     /// Packet boundaries in the payload.
     pub size: GsoSize,
-    /// Number of packets in the superframe; 0 if unknown (rule S3).
+    /// Number of packets in the superframe, or 0 if unknown (rule S3).
     pub segments: u16,
     /// IPv4 levels whose identification is the same in every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
@@ -123,7 +123,7 @@ impl Gso {
         untrusted: false,
     };
 
-    /// Returns trusted parameters for packets of `size` payload bytes; `None` if `size` is zero.
+    /// Returns trusted parameters for packets of `size` payload bytes, or `None` if `size` is zero.
     ///
     /// The number of segments is not set, identifications increase, and only the first packet carries CWR.
     #[must_use]

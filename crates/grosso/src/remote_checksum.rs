@@ -16,7 +16,7 @@ impl RemoteChecksum {
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
-/// Returns the remote checksum offload that a header requests (rules C50, C51); `None` if it requests none.
+/// Returns the remote checksum offload that a header requests (rules C50, C51), or `None` if it requests none.
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let read = layer.kind.spec().remote_checksum?;
     let remote = read(frame.get(layer.offset.into()..layer.end())?)?;

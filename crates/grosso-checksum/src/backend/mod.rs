@@ -182,7 +182,7 @@ fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
 }
 
-/// Returns the selected backend; `None` before the first selection, and while an observer is set.
+/// Returns the selected backend, or `None` before the first selection, and while an observer is set.
 #[inline]
 fn chosen() -> Option<Backend> {
     numbered(CHOSEN.load(Ordering::Relaxed))

@@ -1,7 +1,7 @@
 //! Observation of checksums, to measure their cost.
 //!
-//! Without an observer, this costs no instructions: an observer takes the place of the selected backend, which has to
-//! be loaded for every long block anyway.
+//! Without an observer, the observation costs no instructions: an observer takes the place of the selected backend,
+//! which has to be loaded for every long block anyway.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 

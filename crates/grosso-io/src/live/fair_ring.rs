@@ -3,7 +3,7 @@
 use grosso::fair::FairShare;
 use grosso_sys::packet::{ReceiveRing, RingFrame};
 
-/// A receive ring. Only while nothing but its reserve is free does it track the flows of its frames.
+/// A receive ring. The ring tracks the flows of its frames only while no slot outside the reserve is free.
 #[derive(Debug)]
 pub(super) struct FairRing {
     pub(super) ring: ReceiveRing,

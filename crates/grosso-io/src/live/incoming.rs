@@ -73,7 +73,7 @@ impl FrameReceiver {
         Ok(received)
     }
 
-    /// Returns the frame in a buffer that was just filled; `None` if it is too long or its metadata is invalid.
+    /// Returns the frame in a buffer that was just filled, or `None` if it is too long or its metadata is invalid.
     fn frame(
         &mut self,
         bytes: Vec<u8>,

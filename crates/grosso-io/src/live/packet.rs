@@ -167,7 +167,7 @@ impl PacketPort {
         self.name.as_str()
     }
 
-    /// Returns the number of the fanout group that shares the interface's frames; `None` if no fanout is configured.
+    /// Returns the number of the fanout group that shares the interface's frames, or `None` if no fanout is configured.
     ///
     /// # Errors
     /// Returns any error from `getsockopt(2)`.

@@ -172,7 +172,7 @@ impl TapPort {
         self.writer.name()
     }
 
-    /// Returns the virtio header format in use; `None` for a device created without one.
+    /// Returns the virtio header format in use, or `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
         self.reader.form()
@@ -204,7 +204,7 @@ impl TapReader {
         self.receiver.incoming.link
     }
 
-    /// Returns the virtio header format in use; `None` for a device created without one.
+    /// Returns the virtio header format in use, or `None` for a device created without one.
     #[must_use]
     pub fn form(&self) -> Option<Form> {
         self.receiver.incoming.form

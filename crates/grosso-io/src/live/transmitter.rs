@@ -79,8 +79,8 @@ impl Transmitter {
         self.ring.is_some()
     }
 
-    /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes; `None` while
-    /// the queue of the device is full, which no descriptor shows.
+    /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes, or `None`
+    /// while the queue of the device is full, which no descriptor shows.
     pub(super) fn blocked(&self, frame_len: usize) -> Option<BorrowedFd<'_>> {
         match &self.ring {
             _ if self.drops => None,

@@ -252,7 +252,7 @@ impl TxOffload {
         }
     }
 
-    /// Returns the packets of a superframe; empty if it cannot be segmented.
+    /// Returns the packets of a superframe. The result is empty if the superframe cannot be segmented.
     fn cut(&mut self, slices: &[&[u8]], meta: &Meta) -> Vec<Queued> {
         let takes_partial = self.features.contains(Features::CHECKSUM_GENERIC);
         let outgoing = if takes_partial {

@@ -86,20 +86,20 @@ pub struct Snapshot {
     pub left_to_right: DirectionStats,
     /// Direction from the right port to the left port.
     pub right_to_left: DirectionStats,
-    /// Coalescing counters of the direction to the right port; `None` if that port does not accept superframes.
+    /// Coalescing counters of the direction to the right port, or `None` if that port does not accept superframes.
     pub coalesced_to_right: Option<CoalesceStats>,
-    /// Coalescing counters of the direction to the left port; `None` if that port does not accept superframes.
+    /// Coalescing counters of the direction to the left port, or `None` if that port does not accept superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
-    /// Number of trains held for the right port, and number held for the left port; `None` for a port that does not
+    /// Number of trains held for the right port, and number held for the left port, or `None` for a port that does not
     /// accept superframes.
     pub trains_held: [Option<u64>; 2],
     /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,
     /// Counters of the right port itself.
     pub right: Vec<(PortCounter, u64)>,
-    /// Nanoseconds since the last frame from the left port; `None` before the first frame.
+    /// Nanoseconds since the last frame from the left port, or `None` before the first frame.
     pub left_idle_ns: Option<u64>,
-    /// Nanoseconds since the last frame from the right port; `None` before the first frame.
+    /// Nanoseconds since the last frame from the right port, or `None` before the first frame.
     pub right_idle_ns: Option<u64>,
     /// Number of times that the thread slept.
     pub sleeps: u64,

@@ -56,7 +56,7 @@ pub(super) struct Exchange {
     event: Event,
     /// Number of the last request.
     last_request: AtomicU64,
-    /// Time of the oldest request without an answer, in nanoseconds; 0 if there is none.
+    /// Time of the oldest request without an answer, in nanoseconds, or 0 if there is none.
     asked_ns: AtomicU64,
     answers: Mutex<Answers>,
 }

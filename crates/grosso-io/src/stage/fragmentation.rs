@@ -156,7 +156,7 @@ impl<P: Port> Fragmentation<P> {
         }
     }
 
-    /// Returns the counters of reassembly; `None` if fragments pass unchanged.
+    /// Returns the counters of reassembly, or `None` if fragments pass unchanged.
     #[must_use]
     pub fn reassemble_stats(&self) -> Option<&ReassembleStats> {
         self.joining.as_ref().map(|joining| joining.reassembler.stats())

@@ -18,7 +18,7 @@ use crate::port::{Port, PortCounter, PortError, Transmitted};
 pub(super) struct Segmenting {
     link: LinkType,
     ports: Ports,
-    /// Maximum length of a packet; `None` if only packets that arrived in fragments are fragmented.
+    /// Maximum length of a packet, or `None` if only packets that arrived in fragments are fragmented.
     mtu: Option<u16>,
     ignore_df: bool,
     identifications: Identifications,

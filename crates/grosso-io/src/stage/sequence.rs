@@ -157,7 +157,7 @@ fn read(mut file: &File, keys: u128) -> io::Result<Numbers> {
     }
 }
 
-/// Parses the fingerprint and the numbers; returns `None` for a truncated text, even if its digits look complete.
+/// Parses the fingerprint and the numbers. Returns `None` for a truncated text, even if its digits look complete.
 fn parse(text: &str) -> Option<(u128, Numbers)> {
     let mut lines = text.lines();
     let first = lines.next()?;

@@ -30,7 +30,7 @@ use control::{ControlMessages, each_message};
 pub struct Datagrams {
     /// Total length of the datagrams in the buffer in bytes.
     pub length: usize,
-    /// Length in bytes of each datagram except the last, which may be shorter; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last, which may be shorter, or `None` for a single datagram.
     pub segment_bytes: Option<u16>,
 }
 

@@ -31,7 +31,7 @@ pub struct DatagramSocket {
     has_both: bool,
     hop_limit: u8,
     flow_label: Option<u32>,
-    /// Last value set in the kernel; `None` if no value has been set.
+    /// Last value set in the kernel, or `None` if no value has been set.
     dont_fragment: Option<bool>,
     /// Addresses and control messages of the messages of one call.
     addresses: Vec<Address>,
@@ -70,7 +70,7 @@ pub struct ReceivedMessage {
     pub traffic_class: u8,
     /// TTL or hop limit on arrival.
     pub hop_limit: u8,
-    /// Length in bytes of each datagram except the last; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last, or `None` for a single datagram.
     pub segment_bytes: Option<u16>,
     /// Local address; see [`DatagramSocketBuilder::reports_local`].
     pub local: Option<IpAddr>,
@@ -174,7 +174,7 @@ impl DatagramSocket {
     /// # Errors
     ///
     /// Returns the error of the first message if none was sent: `WouldBlock` if the buffer is full, `EMSGSIZE` above
-    /// the path MTU, `EIO` and `EINVAL` for segments that the kernel cannot create.
+    /// the path MTU, or `EIO` or `EINVAL` for segments that the kernel cannot create.
     pub fn send_batch(&mut self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let count = datagrams.len().min(BATCH_MAX);
         let datagrams = &datagrams[..count];

@@ -31,7 +31,7 @@ impl TooBigMessages {
         if result == 0 { Ok(Self { file }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Returns the next message in `buffer`, starting with its type; `None` if there is none. A longer message is
+    /// Returns the next message in `buffer`, starting with its type, or `None` if there is none. A longer message is
     /// truncated.
     ///
     /// # Errors

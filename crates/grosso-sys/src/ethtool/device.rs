@@ -46,7 +46,7 @@ const DRIVER_WORDS: usize = 1 + 5 * 8 + 3 + 5;
 pub struct Coalesce([u32; COALESCE_NAMES.len()]);
 
 impl Coalesce {
-    /// Sets a parameter; returns whether it exists.
+    /// Sets a parameter and returns whether it exists.
     pub fn set(&mut self, parameter: &str, value: u32) -> bool {
         let position = COALESCE_NAMES.iter().position(|name| *name == parameter);
         position.map(|position| self.0[position] = value).is_some()

@@ -17,8 +17,8 @@ const NAMES_MAX: usize = 1 << 16;
 ///
 /// # Errors
 ///
-/// Returns `ENODEV` if there is no such device; [`io::ErrorKind::Interrupted`] if the number of counters changed during
-/// the call: repeat the call.
+/// Returns `ENODEV` if there is no such device, or [`io::ErrorKind::Interrupted`] if the number of counters changed
+/// during the call. In the latter case, repeat the call.
 pub fn statistics(control: &Control, name: &InterfaceName) -> io::Result<Vec<(String, u64)>> {
     let names = names(control, name, abi::ETH_SS_STATS)?;
     if names.is_empty() {

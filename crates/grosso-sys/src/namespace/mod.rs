@@ -70,7 +70,7 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// Returns `EPERM` without `CAP_SYS_ADMIN` in the namespace, `EINVAL` if the descriptor is of another type.
+    /// Returns `EPERM` without `CAP_SYS_ADMIN` in the namespace, or `EINVAL` if the descriptor is of another type.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))?)
     }

@@ -14,7 +14,7 @@ use crate::path::kernel;
 ///
 /// # Errors
 ///
-/// Returns `EINVAL` if the process has more than one thread, and `EPERM`, `EACCES` or `ENOSPC` if the system permits no
+/// Returns `EINVAL` if the process has more than one thread, or `EPERM`, `EACCES` or `ENOSPC` if the system permits no
 /// user namespaces. [`user_namespace_refusal`] returns the reason.
 pub fn isolate_process_user() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
@@ -69,7 +69,7 @@ impl fmt::Display for UserNamespaceRefusal {
 }
 
 impl UserNamespaceRefusal {
-    /// Returns a command with which an administrator can remove the restriction; `None` if there is no such command.
+    /// Returns a command with which an administrator can remove the restriction, or `None` if there is no such command.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Self::LimitIsZero => Some("sysctl -w user.max_user_namespaces=10000"),

@@ -34,9 +34,9 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns `EEXIST`, `ENETUNREACH` or `EHOSTUNREACH` if the gateway cannot be reached through the link, `EINVAL`
-    /// for a destination with bits after its prefix or a gateway of the other family, `ENETDOWN` while the link is
-    /// down, or `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `EEXIST` if the route already exists, `ENETUNREACH` or `EHOSTUNREACH` if the gateway cannot be reached
+    /// through the link, `EINVAL` for a destination with bits after its prefix or a gateway of the other family,
+    /// `ENETDOWN` while the link is down, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(
         &self,
         index: u32,
@@ -74,7 +74,7 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns `ENODEV` if there is no such link; `EINVAL` for a link without Ethernet addresses; `EPERM` without
+    /// Returns `ENODEV` if there is no such link, `EINVAL` for a link without Ethernet addresses, or `EPERM` without
     /// `CAP_NET_ADMIN`.
     pub fn set_neighbour(
         &self,

@@ -164,7 +164,7 @@ pub struct Link {
     pub index: u32,
     /// Interface name.
     pub name: InterfaceName,
-    /// Link type, for example `veth` or `tun`; `None` for loopback and most hardware.
+    /// Link type, for example `veth` or `tun`, or `None` for loopback and most hardware.
     pub kind: Option<String>,
     /// Index of the lower link of, for example, a VLAN device or a bound tunnel. For a veth device, the index of its
     /// peer.
@@ -222,8 +222,9 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns `ENOTCONN` if the second device should be up, because the kernel creates it before its peer. `EEXIST` if
-    /// a name is in use, `EOPNOTSUPP` if the kernel lacks veth, `EPERM` without `CAP_NET_ADMIN` in each namespace.
+    /// Returns `ENOTCONN` if the second device should be up, because the kernel creates it before its peer. Also
+    /// returns `EEXIST` if a name is in use, `EOPNOTSUPP` if the kernel lacks veth, or `EPERM` without `CAP_NET_ADMIN`
+    /// in each namespace.
     pub fn add_veth(
         &self,
         first: (&InterfaceName, LinkChange<'_>),
@@ -248,7 +249,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns `EOPNOTSUPP` if the kernel lacks VXLAN, `EEXIST`, or `EPERM` without `CAP_NET_ADMIN`.
+    /// Returns `EOPNOTSUPP` if the kernel lacks VXLAN, `EEXIST` if the name is in use or another VXLAN device uses the
+    /// port, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_vxlan(&self, name: &InterfaceName, port: u16) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| {
@@ -292,8 +294,8 @@ impl Netlink {
     ///
     /// # Errors
     ///
-    /// Returns `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST`, or `EPERM`
-    /// without `CAP_NET_ADMIN`.
+    /// Returns `EOPNOTSUPP` if the kernel lacks the type, `EINVAL` if the type needs properties, `EEXIST` if the name
+    /// is in use, or `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_link(&self, name: &InterfaceName, kind: &str) -> io::Result<()> {
         let mut request = creation(name, &LinkChange::new());
         request.nested(abi::IFLA_LINKINFO, |info| info.text(abi::IFLA_INFO_KIND, kind));

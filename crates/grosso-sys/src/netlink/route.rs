@@ -32,7 +32,7 @@ pub struct RouteQuery {
     pub destination: IpAddr,
     /// Source address, which must belong to this host.
     pub source: IpAddr,
-    /// Destination port of UDP datagrams; `None` for other packets.
+    /// Destination port of UDP datagrams, or `None` for other packets.
     pub udp_port: Option<u16>,
 }
 

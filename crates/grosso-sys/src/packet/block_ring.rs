@@ -100,7 +100,7 @@ impl BlockRing {
         &self.socket
     }
 
-    /// Returns the next packet in order of arrival; `None` if there is none, or if the next block is still held from
+    /// Returns the next packet in order of arrival, or `None` if there is none, or if the next block is still held from
     /// the previous round.
     pub fn receive(&mut self) -> Option<BlockPacket> {
         self.queue.receive()
@@ -271,7 +271,7 @@ pub struct BlockPacket {
 }
 
 impl BlockPacket {
-    /// Returns the virtio header of the packet; empty if the socket was opened without one.
+    /// Returns the virtio header of the packet, which is empty if the socket was opened without a virtio header.
     #[inline]
     pub fn virtio_header(&self) -> &[u8] {
         let start = self.range.start;
@@ -314,8 +314,8 @@ struct PacketWalk {
 }
 
 impl PacketWalk {
-    /// Returns the range of the next packet, and whether it is truncated; `Some(None)` if its header, its bytes or the
-    /// header after it are outside the block, which ends the walk.
+    /// Returns the range of the next packet, and whether it is truncated, or `Some(None)` if its header, its bytes or
+    /// the header after it are outside the block, which ends the walk.
     fn next(&mut self, block: &[u8], virtio_bytes: usize) -> Option<Option<(Range<usize>, bool)>> {
         self.left = self.left.checked_sub(1)?;
         let packet = self.packet(block, virtio_bytes);

@@ -101,8 +101,8 @@ impl PacketSocketBuilder {
     ///
     /// # Errors
     ///
-    /// Returns `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV` if there is no such device, `ENETDOWN`, or
-    /// `EINVAL` for an unsupported virtio header length or a fanout group with other settings.
+    /// Returns `EPERM` without `CAP_NET_RAW` in the namespace, `ENODEV` if there is no such device, `ENETDOWN` if the
+    /// interface is down, or `EINVAL` for an unsupported virtio header length or a fanout group with other settings.
     pub fn bind(self, interface: &InterfaceName) -> io::Result<PacketSocket> {
         let socket = self.open()?;
         self.attach(&socket, interface)?;

@@ -158,7 +158,7 @@ impl PacketSocket {
         Ok(sockopt::socket_recv_buffer_size(&self.file)?)
     }
 
-    /// Receives one packet, starting with its virtio header; `None` if there is none.
+    /// Receives one packet, starting with its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl PacketSocket {
         Ok(sockopt::socket_error(&self.file)?.err().map(io::Error::from))
     }
 
-    /// Returns the number of the socket's fanout group, which other sockets need to join the group; `None` if the
+    /// Returns the number of the socket's fanout group, which other sockets need to join the group, or `None` if the
     /// socket is in no group.
     ///
     /// # Errors

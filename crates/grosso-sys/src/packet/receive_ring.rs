@@ -42,8 +42,8 @@ impl ReceiveRing {
         self.socket.fanout_group()
     }
 
-    /// Returns the next packet in order of arrival; `None` if there is none, or if the next slot is still held from the
-    /// previous round.
+    /// Returns the next packet in order of arrival, or `None` if there is none, or if the next slot is still held from
+    /// the previous round.
     #[inline(always)]
     pub fn receive(&mut self) -> Option<RingFrame> {
         // A correct kernel fills every slot validly; the loop limit is for a kernel that does not.
@@ -207,7 +207,7 @@ pub struct RingFrame {
 const _: () = assert!(size_of::<RingFrame>() == 24);
 
 impl RingFrame {
-    /// Returns the virtio header of the packet; empty if the socket was opened without one.
+    /// Returns the virtio header of the packet, which is empty if the socket was opened without a virtio header.
     #[inline]
     pub fn virtio_header(&self) -> &[u8] {
         let start = self.start as usize;

@@ -81,8 +81,8 @@ impl TransmitRing {
     /// # Errors
     ///
     /// Returns the error of the first packet if no packet was sent: `WouldBlock` if no slot is free, `EMSGSIZE` above
-    /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for an invalid virtio header, `ENETDOWN`, `ENXIO` if the
-    /// interface is gone.
+    /// [`TransmitRing::packet_bytes_max`] or the MTU, `EINVAL` for an invalid virtio header, `ENETDOWN` while the
+    /// interface is down, or `ENXIO` if the interface is gone.
     pub fn send_batch(&mut self, packets: &[&[IoSlice<'_>]]) -> io::Result<usize> {
         if self.is_full && !self.wait(Duration::ZERO)? {
             return Err(io::ErrorKind::WouldBlock.into());

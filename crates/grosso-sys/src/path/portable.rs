@@ -130,8 +130,8 @@ pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Returns a note for the user if others can replace a name; always `None`, because owners are not compared on this
-/// system.
+/// Returns a note for the user if others can replace a name. The result is always `None`, because owners are not
+/// compared on this system.
 #[must_use]
 pub fn warning(_path: &Path) -> Option<String> {
     None

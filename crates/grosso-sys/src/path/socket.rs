@@ -85,7 +85,7 @@ pub fn abstract_address(name: &str) -> io::Result<SocketAddrUnix> {
 /// reply to the bound name, so a datagram socket is bound to the path itself, and the name is checked before use.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket;
+/// Returns [`io::ErrorKind::AddrInUse`] if another program uses the socket or the entry is not a socket,
 /// [`io::ErrorKind::PermissionDenied`] if the entry was replaced in the meantime, or any error from `bind(2)`.
 pub fn bind(socket: impl AsFd, kind: SocketType, path: &Path, mode: u32) -> io::Result<()> {
     let socket = socket.as_fd();

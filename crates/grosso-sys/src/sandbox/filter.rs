@@ -55,7 +55,7 @@ fn allowed(role: Role) -> Compiled {
     compile(rules, SeccompAction::Trap, SeccompAction::Allow)
 }
 
-/// Compiles the filter for calls that fail instead of trapping; empty if there are none.
+/// Compiles the filter for calls that fail instead of trapping. The filter is empty if there are no such calls.
 fn refused(role: Role) -> Compiled {
     let mut rules: BTreeMap<_, _> =
         role.refused().iter().copied().flatten().map(|(number, _)| (*number, Vec::new())).collect();

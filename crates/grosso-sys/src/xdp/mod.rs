@@ -201,7 +201,7 @@ impl XdpSocket {
         Ok(frames.len() - before)
     }
 
-    /// Returns a free frame to fill and send; `None` if all chunks are in use, including chunks of sent packets that
+    /// Returns a free frame to fill and send, or `None` if all chunks are in use, including chunks of sent packets that
     /// the kernel still owns.
     pub fn allocate(&mut self) -> Option<Frame> {
         self.reap();

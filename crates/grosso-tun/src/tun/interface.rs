@@ -73,7 +73,7 @@ impl Interface {
     ///
     /// # Errors
     /// Returns `InvalidInput` below 68 bytes, or below 1280 bytes while the interface has IPv6; `NotFound` if the
-    /// device is gone; `EPERM` without `CAP_NET_ADMIN`.
+    /// device is gone; or `EPERM` without `CAP_NET_ADMIN`.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};

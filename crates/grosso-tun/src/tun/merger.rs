@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         self.egress.send(slices, meta, &mut self.port).map(Some)
     }
 
-    /// Sends queued segments; returns true once no segment is queued.
+    /// Sends queued segments. Returns true once no segment is queued.
     pub(crate) fn try_flush(&mut self) -> Result<bool, PortError> {
         let Self { port, egress, .. } = self;
         Ok(egress.drain(port)? && port.flush()? == Transmitted::Taken)

@@ -77,9 +77,9 @@ impl<B: AsRef<[u8]>> Tun<B> {
     /// # Errors
     /// Returns `Unsupported` for an option that this system does not have; `InvalidInput` for an invalid interface
     /// name, or if the interface exists with another layer, another number of queues or another driver; `NotFound` if
-    /// the kernel has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; `ResourceBusy` if another program uses
-    /// the device. Also returns any error from setting the MTU and the addresses. The message contains the name, the
-    /// cause and the remedy. A missing offload is not an error; see [`Tun::fallbacks`].
+    /// the kernel has no TUN driver; `PermissionDenied` without `CAP_NET_ADMIN`; or `ResourceBusy` if another program
+    /// uses the device. Also returns any error from setting the MTU and the addresses. The message contains the name,
+    /// the cause and the remedy. A missing offload is not an error; see [`Tun::fallbacks`].
     ///
     /// ```no_run
     /// use grosso_tun::{Tun, TunOptions};

@@ -124,7 +124,7 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Sends queued segments of an earlier frame; returns true once no segment is queued.
+    /// Sends queued segments of an earlier frame. Returns true once no segment is queued.
     ///
     /// # Errors
     /// Returns the same errors as [`TunSender::send`].

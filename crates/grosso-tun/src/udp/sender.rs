@@ -229,7 +229,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Sends the segments of an entry one by one; returns false if the socket buffer had no room for the first. If the
+    /// Sends the segments of an entry one by one. Returns false if the socket buffer had no room for the first. If the
     /// buffer fills up after the first segment, the remaining segments are lost, so that no segment is sent twice.
     fn send_pieces(
         &mut self,

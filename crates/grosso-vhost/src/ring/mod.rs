@@ -168,7 +168,7 @@ impl Ring {
         core::mem::take(&mut self.pieces.walked)
     }
 
-    /// Copies the next frame from the guest, including its virtio header; `None` if there is none.
+    /// Copies the next frame from the guest, including its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
     /// Returns the fault of the next entry, which is skipped.

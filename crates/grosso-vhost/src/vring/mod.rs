@@ -23,9 +23,9 @@ pub enum Side {
 pub struct Addresses {
     /// Descriptor table, or descriptor ring of a packed virtqueue.
     pub descriptors: u64,
-    /// Used ring; in a packed virtqueue, the device's event suppression area.
+    /// Used ring, or the device's event suppression area in a packed virtqueue.
     pub used: u64,
-    /// Available ring; in a packed virtqueue, the driver's event suppression area.
+    /// Available ring, or the driver's event suppression area in a packed virtqueue.
     pub available: u64,
 }
 

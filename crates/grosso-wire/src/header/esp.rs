@@ -64,7 +64,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct EspHeader {
-    /// Security parameters index; never 0 on the wire (RFC 4303 section 2.1).
+    /// Security parameters index, which is never 0 on the wire (RFC 4303 section 2.1).
     pub spi: U32,
     /// Sequence number.
     pub sequence: U32,
@@ -91,7 +91,7 @@ pub fn is_esp_in_udp(payload: &[u8]) -> bool {
     payload != [KEEPALIVE] && !payload.starts_with(&NON_ESP_MARKER)
 }
 
-/// Formats like `esp spi 0x00001000 seq 1`.
+/// Formats the header as in `esp spi 0x00001000 seq 1`.
 impl fmt::Display for EspHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} spi {:#010x} seq {}", self.spi, self.sequence)

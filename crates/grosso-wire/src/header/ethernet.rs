@@ -103,7 +103,7 @@ impl EthernetHeader {
     }
 }
 
-/// Formats like `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
+/// Formats the header as in `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
 impl fmt::Display for EthernetHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Address(&self.source), Address(&self.destination));

@@ -164,7 +164,7 @@ impl GeneveHeader {
     }
 }
 
-/// Formats like `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` if applicable.
+/// Formats the header as in `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` if applicable.
 impl fmt::Display for GeneveHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };

@@ -156,7 +156,7 @@ impl GreHeader {
     }
 }
 
-/// Formats like `gre flags 0x2000 0x0800`.
+/// Formats the header as in `gre flags 0x2000 0x0800`.
 impl fmt::Display for GreHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#06x} {:#06x}", self.flags, self.protocol)

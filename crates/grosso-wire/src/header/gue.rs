@@ -173,7 +173,7 @@ impl GueHeader {
     }
 }
 
-/// Formats like `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
+/// Formats the header as in `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
 impl fmt::Display for GueHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };

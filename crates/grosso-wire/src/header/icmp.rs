@@ -111,7 +111,7 @@ impl IcmpHeader {
     }
 }
 
-/// Formats like `icmp type 8 code 0`.
+/// Formats the header as in `icmp type 8 code 0`.
 impl fmt::Display for IcmpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} type {} code {}", self.kind, self.code)

@@ -116,7 +116,7 @@ pub struct Ipv4Header {
     pub version_ihl: u8,
     /// DSCP in the high six bits, ECN in the low two.
     pub tos: u8,
-    /// Length of header and payload in bytes; 0 if the packet is longer than the field can express (rule G62).
+    /// Length of header and payload in bytes, or 0 if the packet is longer than the field can express (rule G62).
     pub total_length: U16,
     /// Identification, which the fragments of one datagram share.
     pub identification: U16,
@@ -251,7 +251,8 @@ impl Default for Ipv4Header {
     }
 }
 
-/// Formats like `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if applicable.
+/// Formats the header as in `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if
+/// applicable.
 impl fmt::Display for Ipv4Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv4Addr::from(self.source), Ipv4Addr::from(self.destination));

@@ -83,8 +83,8 @@ layout::assert_layout! {
 pub struct Ipv6Header {
     /// Version, traffic class and flow label.
     pub word: U32,
-    /// Length of the payload in bytes, including extension headers; 0 in a jumbogram (RFC 2675) and in a packet longer
-    /// than the field can express (rule G62).
+    /// Length of the payload in bytes, including extension headers, or 0 in a jumbogram (RFC 2675) and in a packet
+    /// longer than the field can express (rule G62).
     pub payload_length: U16,
     /// Protocol number of the next header, which may be an extension header.
     pub next_header: u8,
@@ -173,7 +173,8 @@ impl Default for Ipv6Header {
     }
 }
 
-/// Formats like `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is 0.
+/// Formats the header as in `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is
+/// 0.
 impl fmt::Display for Ipv6Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Ipv6Addr::from(self.source), Ipv6Addr::from(self.destination));

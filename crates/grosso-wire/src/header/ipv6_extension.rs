@@ -103,7 +103,7 @@ impl Ipv6ExtensionHeader {
     }
 }
 
-/// Formats like `ext6 next 6 len 8`.
+/// Formats the header as in `ext6 next 6 len 8`.
 impl fmt::Display for Ipv6ExtensionHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} next {} len {}", self.next_header, self.header_len())

@@ -111,7 +111,7 @@ impl Ipv6FragmentHeader {
     }
 }
 
-/// Formats like `frag6 next 17 id 0x00000007 offset 1448+`.
+/// Formats the header as in `frag6 next 17 id 0x00000007 offset 1448+`.
 impl fmt::Display for Ipv6FragmentHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (next, id, offset) = (self.next_header, self.identification, self.fragment_offset());

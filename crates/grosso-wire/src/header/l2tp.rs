@@ -140,7 +140,7 @@ impl L2tpHeader {
     }
 }
 
-/// Formats like `l2tp session 0x00001000`.
+/// Formats the header as in `l2tp session 0x00001000`.
 impl fmt::Display for L2tpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {:#010x}", self.session)

@@ -81,7 +81,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Reads the header announced by a nonzero UDP port; `None` if the port announces no header.
+            /// Reads the header announced by a nonzero UDP port. Returns `None` if the port announces no header.
             #[inline(always)]
             pub(crate) fn enter_port(&mut self, port: u16) -> Option<Step> {
                 $($(if let Some(by_port) = const { &$module::$spec.announced.port }

@@ -124,7 +124,7 @@ impl MplsHeader {
     }
 }
 
-/// Formats like `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
+/// Formats the entry as in `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
 impl fmt::Display for MplsHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, class, ttl) = (self.label(), self.traffic_class(), self.ttl());

@@ -170,7 +170,7 @@ impl Default for NshHeader {
     }
 }
 
-/// Formats like `nsh path 7 index 255 ttl 63 next 3`.
+/// Formats the header as in `nsh path 7 index 255 ttl 63 next 3`.
 impl fmt::Display for NshHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service_index, next_protocol, .. } = self;

@@ -88,7 +88,7 @@ impl NullHeader {
     }
 }
 
-/// Formats like `null family 2`.
+/// Formats the header as in `null family 2`.
 impl fmt::Display for NullHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} family {}", self.family())

@@ -119,7 +119,7 @@ impl Default for PppoeHeader {
     }
 }
 
-/// Formats like `pppoe session 7 0x0021 len 42`.
+/// Formats the header as in `pppoe session 7 0x0021 len 42`.
 impl fmt::Display for PppoeHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {} {:#06x} len {}", self.session, self.protocol, self.length)

@@ -103,7 +103,7 @@ impl SllHeader {
     }
 }
 
-/// Formats like `sll type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats the header as in `sll type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for SllHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, address) = (self.packet_type, Address(self.address()));

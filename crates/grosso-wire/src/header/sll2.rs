@@ -102,7 +102,7 @@ impl Sll2Header {
     }
 }
 
-/// Formats like `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats the header as in `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for Sll2Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (interface, kind, address) =

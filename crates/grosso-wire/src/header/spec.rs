@@ -35,7 +35,7 @@ pub struct HeaderSpec {
     pub segmentation: Segmentation,
     /// Reader of a remote checksum request, if the header can carry one.
     pub remote_checksum: Option<ReadRemote>,
-    /// Check that a receiver makes before removing a tunnel header; `None` if the header is never removed.
+    /// Check that a receiver makes before removing a tunnel header, or `None` if the header is never removed.
     pub receive: Option<Receive>,
 }
 

@@ -169,7 +169,7 @@ impl TcpHeader {
         self.offset_flags.get() & flags == flags
     }
 
-    /// Returns the three reserved bits; 0 unless a later standard uses them.
+    /// Returns the three reserved bits, which are 0 unless a later standard uses them.
     pub fn reserved(&self) -> u8 {
         (self.offset_flags.get() >> 9) as u8 & 7
     }
@@ -196,7 +196,7 @@ impl Default for TcpHeader {
     }
 }
 
-/// Formats like `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
+/// Formats the header as in `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
 impl fmt::Display for TcpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} {} > {} [", self.source_port, self.destination_port)?;

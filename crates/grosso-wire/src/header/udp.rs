@@ -67,9 +67,9 @@ pub struct UdpHeader {
     pub source_port: U16,
     /// Destination port, which the dissector uses to recognize tunnels.
     pub destination_port: U16,
-    /// Length of header and payload in bytes; 0 in a jumbogram (RFC 2675 section 4).
+    /// Length of header and payload in bytes, or 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
-    /// Checksum over pseudo-header, header and payload; 0 if there is none.
+    /// Checksum over pseudo-header, header and payload, or 0 if there is none.
     pub checksum: U16,
 }
 
@@ -102,7 +102,7 @@ impl UdpHeader {
     }
 }
 
-/// Formats like `udp 49152 > 4789 len 1408`.
+/// Formats the header as in `udp 49152 > 4789 len 1408`.
 impl fmt::Display for UdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source_port, self.destination_port);

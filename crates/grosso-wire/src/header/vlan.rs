@@ -100,7 +100,7 @@ impl VlanHeader {
         self.tci.set(self.tci.get() & !DROP_ELIGIBLE | bit);
     }
 
-    /// Returns the VLAN ID; 0 for a priority tag.
+    /// Returns the VLAN ID, or 0 for a priority tag.
     pub fn id(&self) -> u16 {
         self.tci.get() & ID_MASK
     }
@@ -116,7 +116,7 @@ impl VlanHeader {
     }
 }
 
-/// Formats like `vlan 7 priority 3 0x0800`.
+/// Formats the tag as in `vlan 7 priority 3 0x0800`.
 impl fmt::Display for VlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, priority) = (self.id(), self.priority());

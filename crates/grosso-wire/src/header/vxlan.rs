@@ -229,7 +229,7 @@ impl Default for VxlanHeader {
     }
 }
 
-/// Formats like `vxlan vni 42 flags 0x08000000`.
+/// Formats the header as in `vxlan vni 42 flags 0x08000000`.
 impl fmt::Display for VxlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} vni {} flags {:#010x}", self.vni(), self.flags)

@@ -15,7 +15,7 @@ fn layer(kind: Kind, frame: &[u8], header: &[u8]) -> Layer {
     Layer { kind, offset: offset as u16, len: header.len() as u16 }
 }
 
-/// Returns the headers that etherparse finds; `None` if it reports a further header that only one of the two parsers
+/// Returns the headers that etherparse finds, or `None` if it reports a further header that only one of the two parsers
 /// supports.
 fn theirs(frame: &[u8], packet: &SlicedPacket<'_>) -> Option<Vec<Layer>> {
     let mut layers = Vec::new();
@@ -95,7 +95,7 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     layers
 }
 
-/// Compares the two parsers on a frame; returns whether the frame allows a comparison.
+/// Compares the two parsers on a frame and returns whether the frame allows a comparison.
 #[track_caller]
 fn compare(frame: &[u8]) -> bool {
     let stack = check(frame, LinkType::Ethernet, &Ports::NONE);

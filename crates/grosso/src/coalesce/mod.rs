@@ -277,8 +277,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.retention.blind()
     }
 
-    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if nothing
-    /// is held.
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds, or `None` if
+    /// nothing is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         if let Some(since_ns) = self.pipeline.batched_since_ns() {

@@ -101,7 +101,7 @@ pub struct Datagram<'a, B> {
     pub(crate) pages: Pages,
     /// Fragments that have not been taken.
     pub(crate) rest: Starts,
-    /// Number of bytes copied into one buffer; 0 in a mode that keeps buffers.
+    /// Number of bytes copied into one buffer, or 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
     /// Identity of the datagram.
     pub identity: Identity,
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
-    /// Returns the fragment geometry for [`Meta::fragmented`], for forwarding; `None` for a single fragment.
+    /// Returns the fragment geometry for [`Meta::fragmented`], for forwarding, or `None` for a single fragment.
     #[must_use]
     pub fn fragmented(&self) -> Option<Fragmented> {
         let largest = NonZeroU16::new(self.fragment_bytes_max).filter(|_| self.fragments > 1)?;
@@ -182,7 +182,7 @@ pub struct Discarded<'a> {
     pub reason: Discard,
     /// Number of fragments that arrived.
     pub fragments: u16,
-    /// Length of the data in bytes; `None` if the last fragment has not arrived.
+    /// Length of the data in bytes, or `None` if the last fragment has not arrived.
     pub end: Option<u32>,
     pub(crate) reach: u32,
     pub(crate) pages: Pages,

@@ -74,8 +74,8 @@ pub struct Identity {
     pub identification: u32,
     /// IP protocol, which is part of the identity in IPv4 only.
     pub protocol: Option<u8>,
-    /// Hash of the outer identifiers (VLAN, session and tunnel), with the reassembler's seed as the key; 0 if there are
-    /// none.
+    /// Hash of the outer identifiers (VLAN, session and tunnel), with the reassembler's seed as the key, or 0 if there
+    /// are none.
     pub outside: u64,
 }
 

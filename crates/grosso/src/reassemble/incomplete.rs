@@ -45,7 +45,7 @@ pub(crate) struct Contents {
     pub(crate) units: u32,
     /// Highest offset at which a fragment ends.
     pub(crate) reach: u32,
-    /// End of the datagram; `None` until its last fragment has arrived.
+    /// End of the datagram, or `None` until its last fragment has arrived.
     pub(crate) end: Option<u32>,
     /// End of the headers of the first fragment in its frame.
     pub(crate) header_len: u16,
@@ -53,7 +53,7 @@ pub(crate) struct Contents {
     pub(crate) ip: u16,
     /// Number of data bytes in the first fragment.
     pub(crate) first_len: u32,
-    /// Flow; `None` until the first fragment has arrived.
+    /// Flow, or `None` until the first fragment has arrived.
     pub(crate) flow: Option<Flow>,
     /// Whether the fragments that have arrived so far were forwarded. This happens only in the virtual mode.
     pub(crate) is_released: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Contents {
     pub(crate) meta: Meta,
     /// Checksum state that all fragments have in common.
     pub(crate) checksum: Option<Checksum>,
-    /// Sum of the data that has arrived; `None` if the sum of a fragment is unknown.
+    /// Sum of the data that has arrived, or `None` if the sum of a fragment is unknown.
     pub(crate) sum: Option<Sum>,
     /// Fragment count of the source at the time when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,

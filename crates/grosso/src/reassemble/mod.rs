@@ -257,7 +257,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds; `None` if no
+    /// Returns the time at which [`Self::expire`] must be called next, in the caller's nanoseconds, or `None` if no
     /// datagram is held.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
@@ -277,8 +277,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the identity of the datagram that a fragment belongs to; `None` if the frame would be passed through or
-    /// discarded rather than held.
+    /// Returns the identity of the datagram that a fragment belongs to, or `None` if the frame would be passed through
+    /// or discarded rather than held.
     pub fn identify(&mut self, frame: &Frame<B>) -> Option<Identity> {
         let packet = frame.buffer.as_ref();
         dissect_into(packet, self.link, &self.ports, &mut self.stack);

@@ -14,7 +14,7 @@ use crate::{
 /// A fragment whose headers were examined, and the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Properties of the packet, except the offset of its data; `None` if the headers cannot be reused for the next
+    /// Properties of the packet, except the offset of its data, or `None` if the headers cannot be reused for the next
     /// fragment.
     told: Option<ArrivedFragment>,
     /// The slot of the datagram.

@@ -20,14 +20,14 @@ pub struct ReassemblyRules {
 /// Processing mode (rule F24, P38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReassemblyMode {
-    /// Copies the data into one buffer and returns the original buffers immediately. Suitable for local delivery, and
-    /// for receivers with few buffers.
+    /// Copies the data into one buffer and returns the original buffers immediately. This mode is suitable for local
+    /// delivery, and for receivers with few buffers.
     Coalesce,
-    /// Keeps the buffers and delivers the datagram as a view of them. Suitable for forwarding, because the original
-    /// fragments can be transmitted.
+    /// Keeps the buffers and delivers the datagram as a view of them. This mode is suitable for forwarding, because the
+    /// original fragments can be transmitted.
     KeepGeometry,
-    /// Delivers fragments unchanged, with their flow, once the first fragment has supplied the ports. Suitable for a
-    /// middlebox that needs only the flow.
+    /// Delivers fragments unchanged, with their flow, once the first fragment has supplied the ports. This mode is
+    /// suitable for a middlebox that needs only the flow.
     Virtual,
 }
 

@@ -240,7 +240,7 @@ pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
 
-/// Returns whether two frames agree in the bits of a mask over `BYTES` bytes; `None` if one of them is shorter.
+/// Returns whether two frames agree in the bits of a mask over `BYTES` bytes, or `None` if one of them is shorter.
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);

@@ -27,7 +27,7 @@ pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
     /// Portion of the stored packet. All packets derived from it have the same payload length.
     portion: Portion,
-    /// The innermost checksum that depends on the payload; `None` if all checksums are the same in all packets.
+    /// The innermost checksum that depends on the payload, or `None` if all checksums are the same in all packets.
     summed: Option<Summed>,
 }
 

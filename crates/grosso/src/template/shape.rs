@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
     pub(crate) has_pppoe: bool,
-    /// Checksum that a tunnel header leaves to the receiver; `None` if there is none.
+    /// Checksum that a tunnel header leaves to the receiver, or `None` if there is none.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
     /// Position of the sequence number, for TCP only.
     pub(crate) sequence: Option<u16>,

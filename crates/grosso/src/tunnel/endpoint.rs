@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub header: Header,
     /// Protocol that carries the tunnel header.
     pub carrier: Carrier,
-    /// The only IP version that the tunnel carries, like `mode` in `ip link`; `None` for both versions.
+    /// The only IP version that the tunnel carries, like `mode` in `ip link`, or `None` for both versions.
     pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
@@ -96,13 +96,13 @@ pub enum Header {
 /// Protocol that carries a tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// IP. Possible for GRE and for tunnels without a header.
+    /// IP, for GRE and for tunnels without a header.
     Ip,
-    /// UDP. Possible for VXLAN and Geneve; with GRE and tunnels without a header, this is FOU.
+    /// UDP, for VXLAN and Geneve. With GRE and tunnels without a header, this carrier is FOU.
     Udp(Udp),
-    /// GUE over UDP. Possible for GRE and for tunnels without a header.
+    /// GUE over UDP, for GRE and for tunnels without a header.
     Gue(Udp),
-    /// GUE variant 1 over UDP, which has no GUE header (rule W22). Possible for tunnels without a header.
+    /// GUE variant 1 over UDP, which has no GUE header (rule W22), for tunnels without a header.
     DirectGue(Udp),
 }
 
@@ -251,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the UDP settings; `None` if the carrier is not UDP.
+    /// Returns the UDP settings, or `None` if the carrier is not UDP.
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match &self.carrier {
@@ -329,7 +329,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Returns the MTU of the tunnel for this path MTU, both in bytes; `None` if no bytes remain.
+    /// Returns the MTU of the tunnel for this path MTU, both in bytes, or `None` if no bytes remain.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();

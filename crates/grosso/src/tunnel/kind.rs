@@ -111,7 +111,7 @@ impl Tunnel {
         }
     }
 
-    /// Returns the tunnel that consists of an IP header of kind `ip` around a header of kind `inside`; `None` if no
+    /// Returns the tunnel that consists of an IP header of kind `ip` around a header of kind `inside`, or `None` if no
     /// tunnel has these headers.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {

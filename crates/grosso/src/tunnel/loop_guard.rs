@@ -259,7 +259,7 @@ impl Mark {
 }
 
 impl<'a> OuterPayload<'a> {
-    /// Returns the payload of an IP packet; `None` if its headers are truncated.
+    /// Returns the payload of an IP packet, or `None` if its headers are truncated.
     fn of(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_v4(packet),

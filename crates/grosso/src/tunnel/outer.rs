@@ -34,7 +34,7 @@ pub(super) struct Fields {
 }
 
 impl OuterEnds {
-    /// Returns the addresses of the endpoints; `None` if their families differ.
+    /// Returns the addresses of the endpoints, or `None` if their families differ.
     pub(super) const fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -115,7 +115,7 @@ pub(super) struct Inner {
         expect(dead_code, reason = "only ESP copies the flow label of a packet")
     )]
     pub(super) flow_label: u32,
-    /// The DF bit; `None` for IPv6, which has no such bit because routers never fragment IPv6 packets.
+    /// The DF bit, or `None` for IPv6, which has no such bit because routers never fragment IPv6 packets.
     pub(super) dont_fragment: Option<bool>,
 }
 

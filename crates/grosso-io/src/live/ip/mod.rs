@@ -62,7 +62,7 @@ impl IpOptions {
         }
     }
 
-    /// Creates options for the outer frames of a tunnel; `None` for a tunnel over UDP.
+    /// Creates options for the outer frames of a tunnel. Returns `None` for a tunnel over UDP.
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Option<Self> {
         let protocols = match (&endpoint.carrier, &endpoint.header) {

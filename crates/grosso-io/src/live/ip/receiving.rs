@@ -90,7 +90,7 @@ impl IpReceiver {
         self.malformed = malformed;
     }
 
-    /// Returns the packet in a slot; `None` if it was dropped.
+    /// Returns the packet in a slot, or `None` if it was dropped.
     fn take(&mut self, mut frame: RingFrame, stats: &mut SocketStats) -> Option<Frame<PortBuffer>> {
         let start = frame.network_offset();
         if !frame.truncated() {

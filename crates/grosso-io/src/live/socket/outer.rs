@@ -18,7 +18,7 @@ pub(in crate::live) enum BuiltHeaders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Outer {
     pub(in crate::live) built: BuiltHeaders,
-    /// Source port of UDP; 0 for other protocols.
+    /// Source port of UDP, or 0 for other protocols.
     pub(in crate::live) source_port: u16,
     pub(in crate::live) destination: SocketAddr,
     pub(in crate::live) protocol: u8,

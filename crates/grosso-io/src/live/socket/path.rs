@@ -38,9 +38,9 @@ pub(in crate::live) struct Paths {
 #[derive(Debug)]
 struct PathTo {
     address: IpAddr,
-    /// Index of the link that the route uses; `None` before the first query.
+    /// Index of the link that the route uses, or `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that was set in the kernel; `None` if none was set.
+    /// Path MTU that was set in the kernel, or `None` if none was set.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,

@@ -9,7 +9,7 @@ use super::{CARRIED_IPV6, outer::BuiltHeaders};
 /// outsider who does not see the packets cannot guess: inner addresses, ports, sequence numbers and checksums.
 #[derive(Debug, Default)]
 pub(in crate::live) struct RecentPackets {
-    /// First bytes of the recorded packets; empty if recording is off.
+    /// First bytes of the recorded packets. There are none if recording is off.
     beginnings: Vec<Beginning>,
     next: usize,
 }

@@ -57,7 +57,7 @@ pub(in crate::live) struct SocketSender {
 struct Message {
     bytes: Vec<u8>,
     outer: Outer,
-    /// Length in bytes of each datagram except the last; `None` for a single datagram.
+    /// Length in bytes of each datagram except the last, or `None` for a single datagram.
     segment_bytes: Option<u16>,
 }
 

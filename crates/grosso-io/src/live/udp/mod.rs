@@ -90,7 +90,7 @@ impl UdpOptions {
         }
     }
 
-    /// Creates options for the outer frames of a tunnel; `None` for a tunnel that does not use UDP.
+    /// Creates options for the outer frames of a tunnel. Returns `None` for a tunnel that does not use UDP.
     ///
     /// If the tunnel has checksums and accepts remote checksum offload, datagrams without a checksum are dropped,
     /// because nothing would protect them (rule C54).
@@ -141,7 +141,7 @@ pub struct UdpPort {
 #[derive(Debug)]
 struct UdpSockets {
     receiver: DatagramSocket,
-    /// Sending sockets; empty if datagrams are sent from the receiving socket.
+    /// Sending sockets. There are none if datagrams are sent from the receiving socket.
     senders: Vec<DatagramSocket>,
     source_ports: RangeInclusive<u16>,
     /// Whether every received datagram has a checksum that the kernel has verified.

@@ -21,7 +21,7 @@ pub(in crate::live) struct Acceptor {
     nobody: UnixSocket,
     /// Whether the peer may pass descriptors.
     passing: bool,
-    /// Earliest time of the next attempt to accept or connect; `None` if an attempt may be made at once.
+    /// Earliest time of the next attempt to accept or connect, or `None` if an attempt may be made at once.
     again_ns: Option<u64>,
 }
 

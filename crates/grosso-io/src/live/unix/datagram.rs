@@ -108,7 +108,7 @@ impl DatagramEnd {
         }
     }
 
-    /// Connects to the known address of the peer; reconnects if the peer has restarted.
+    /// Connects to the known address of the peer, and reconnects if the peer has restarted.
     fn find(&mut self) -> io::Result<()> {
         match &mut self.peer {
             Other::Unknown => {}

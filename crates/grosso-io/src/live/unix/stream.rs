@@ -89,7 +89,7 @@ impl StreamEnd {
         }
     }
 
-    /// Sends the rest of a partly sent frame; returns whether the whole frame is sent.
+    /// Sends the rest of a partly sent frame and returns whether the whole frame is sent.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.unsent.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let Some(peer) = &self.peer else { return Ok(true) };
@@ -118,7 +118,7 @@ impl StreamEnd {
         self.acceptor.deadline().filter(|_| self.peer.is_none())
     }
 
-    /// Connects to the peer if necessary; returns whether it is connected.
+    /// Connects to the peer if necessary and returns whether it is connected.
     fn try_to_connect(&mut self, now_ns: u64) -> bool {
         let connected = self.connect(now_ns);
         let is_own_failure = connected.as_ref().is_err_and(is_own_failure);

@@ -77,8 +77,8 @@ impl VhostDevice {
         Ok(device)
     }
 
-    /// Copies the next frame from the shared memory, and returns its length including its header; `None` if there is no
-    /// frame.
+    /// Copies the next frame from the shared memory, and returns its length including its header. Returns `None` if
+    /// there is no frame.
     ///
     /// # Errors
     /// Returns the fault of a skipped entry.
@@ -226,7 +226,7 @@ impl VhostDevice {
         result
     }
 
-    /// Connects to the peer if necessary; returns whether it is connected.
+    /// Connects to the peer if necessary and returns whether it is connected.
     fn try_to_connect(&mut self) -> bool {
         let connected = self.connect();
         if connected.as_ref().is_err_and(is_own_failure) {
@@ -260,7 +260,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// Returns the event to count; `None` if the peer closed the connection.
+    /// Returns the event to count, or `None` if the peer closed the connection.
     fn event(&self) -> Option<VhostEvent> {
         match self {
             Self::Refused(Refused::Message) => Some(VhostEvent::PeerCutOff),

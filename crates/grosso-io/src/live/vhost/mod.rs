@@ -92,8 +92,8 @@ impl VhostPort {
     /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path; [`io::ErrorKind::AddrInUse`] if another
-    /// program uses the socket, or the file is not a socket; otherwise any error from the system calls.
+    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path, [`io::ErrorKind::AddrInUse`] if another
+    /// program uses the socket or the file is not a socket, or any error from the system calls.
     pub fn open(options: &VhostOptions) -> io::Result<Self> {
         let wanted = (options.features | Features::SCATTER_GATHER).active();
         let offered = offered_bits(wanted, options.side);

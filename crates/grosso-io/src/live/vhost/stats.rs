@@ -60,7 +60,7 @@ impl VhostEvent {
         )
     }
 
-    /// Returns the event for a ring fault; `None` if the fault concerns only a frame.
+    /// Returns the event for a ring fault, or `None` if the fault concerns only a frame.
     pub(super) const fn of(fault: ChainFault) -> Option<Self> {
         Some(match fault {
             ChainFault::Index => Self::RingIndex,

@@ -70,7 +70,7 @@ pub(super) struct Table {
 #[derive(Clone, Copy, Debug)]
 struct ForwardingEntry {
     end: usize,
-    /// Time of the last packet from the address, in nanoseconds; `None` for a configured address.
+    /// Time of the last packet from the address, in nanoseconds, or `None` for a configured address.
     seen_ns: Option<u64>,
 }
 

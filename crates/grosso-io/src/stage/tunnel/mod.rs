@@ -234,8 +234,8 @@ impl<P: Port> TunnelStage<P> {
         }
     }
 
-    /// Returns the tunnel's MTU in bytes, starting with the inner IP header, for frames without a VLAN tag; `None` if
-    /// it is unknown.
+    /// Returns the tunnel's MTU in bytes, starting with the inner IP header, for frames without a VLAN tag, or `None`
+    /// if it is unknown.
     #[must_use]
     pub fn mtu(&self) -> Option<usize> {
         Some(self.mtu.behind(0)).filter(|mtu| *mtu < usize::MAX)

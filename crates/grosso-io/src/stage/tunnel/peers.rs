@@ -18,7 +18,7 @@ use super::{
 pub(super) struct Peers {
     /// The remote endpoints. The first is the remote address of the configured endpoint.
     peers: Vec<Peer>,
-    /// Forwarding table of Ethernet addresses; `None` with a single remote endpoint.
+    /// Forwarding table of Ethernet addresses, or `None` if there is only one remote endpoint.
     table: Option<Table>,
     now_ns: u64,
 }

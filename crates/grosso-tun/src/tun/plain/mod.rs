@@ -25,7 +25,7 @@ pub(crate) trait PacketDevice {
     /// Receives a packet and returns its length, or `WouldBlock` if there is none.
     fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends a packet; returns `WouldBlock` if there is no room for it.
+    /// Sends a packet. Returns `WouldBlock` if there is no room for it.
     fn try_send(&self, packet: &[u8]) -> io::Result<()>;
 }
 
@@ -35,7 +35,7 @@ pub(super) struct PlainReader<D> {
     device: Arc<D>,
     name: String,
     packet: Vec<u8>,
-    /// Length of the packet that [`PlainReader::wait`] received; 0 if there is none.
+    /// Length of the packet that [`PlainReader::wait`] received, or 0 if there is none.
     pending: usize,
     spare: Vec<Vec<u8>>,
 }

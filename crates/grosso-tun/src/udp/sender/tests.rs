@@ -15,7 +15,7 @@ struct Mock {
     answers: VecDeque<Result<usize, i32>>,
     /// Datagrams that were sent.
     sent: Vec<Vec<u8>>,
-    /// Error code for messages with segments; `None` to accept them.
+    /// Error code for messages with segments, or `None` to accept them.
     rejects_segments: Option<i32>,
 }
 

@@ -111,7 +111,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         !self.header.is_empty()
     }
 
-    /// Returns the rewritten headers of a superframe; empty if the packet is unchanged.
+    /// Returns the rewritten headers of a superframe. The result is empty if the packet is unchanged.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.header

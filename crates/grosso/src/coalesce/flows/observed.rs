@@ -27,7 +27,7 @@ pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,
     /// Train of the flow.
     pub(crate) found: Found<TrainId>,
-    /// Sequence number; `None` for UDP.
+    /// Sequence number, or `None` for UDP.
     pub(crate) sequence: Option<u32>,
     /// Length of the payload in bytes, which is at least one.
     pub(crate) payload_len: usize,

@@ -26,7 +26,7 @@ pub(crate) struct AckLog {
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet that did not repeat an acknowledgment, with the arrival time of the last packet; `None` until the
+    /// Last packet that did not repeat an acknowledgment, with the arrival time of the last packet, or `None` until the
     /// first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.

@@ -62,7 +62,7 @@ struct Said {
     opens: Option<u32>,
     /// Whether the packet resets the connection.
     is_reset: bool,
-    /// Sequence number after the packet; `None` if the packet occupies no sequence numbers.
+    /// Sequence number after the packet, or `None` if the packet occupies no sequence numbers.
     sequence: Option<u32>,
     acknowledgment: Option<u32>,
     /// Timestamp value and echo.
@@ -105,7 +105,7 @@ impl RoundTrips {
         opened_ns.into_iter().chain(there_and_back).min()
     }
 
-    /// Reads the fields of a TCP packet; returns `None` for any other packet.
+    /// Reads the fields of a TCP packet. Returns `None` for any other packet.
     fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;

@@ -34,7 +34,7 @@ pub(crate) struct Batcher<B> {
 
 #[derive(Debug)]
 struct Collect<B> {
-    /// The packet; `None` once it has been taken.
+    /// The packet, or `None` once it has been taken.
     frame: Option<Frame<B>>,
     next: u16,
 }
@@ -68,7 +68,7 @@ impl<B> Batcher<B> {
         }
     }
 
-    /// Returns the arrival time assumed for the packets; `None` if there are none.
+    /// Returns the arrival time assumed for the packets, or `None` if there are none.
     pub(crate) fn since_ns(&self) -> Option<u64> {
         (self.led > 0).then_some(self.since_ns)
     }
@@ -85,8 +85,8 @@ impl<B> Batcher<B> {
         self.led + self.packets.len() + 1 >= self.packets_max
     }
 
-    /// Counts a packet of the first flow that skips the batch, and returns the arrival time assumed for it; `None` for
-    /// a packet of any other flow.
+    /// Counts a packet of the first flow that skips the batch, and returns the arrival time assumed for it, or `None`
+    /// for a packet of any other flow.
     #[inline(always)]
     pub(crate) fn lead(&mut self, flow: FlowHash, now_ns: u64) -> Option<u64> {
         if self.led == 0 {

@@ -36,7 +36,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
-    /// The train of the flow; `NONE` after its delivery.
+    /// The train of the flow, or `NONE` after its delivery.
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
@@ -51,14 +51,14 @@ pub(crate) struct Prediction {
     /// ID of the headers.
     pub(crate) known: ShapeId,
     vlan: Option<VlanTag>,
-    /// Sequence number; `None` for UDP.
+    /// Sequence number, or `None` for UDP.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
     /// IP levels with a fixed identification.
     pub(crate) fixed_ids: IpLevels,
     /// Permitted values of the checksums over the payload.
     forms: ArrayVec<Form, CHECKSUMS_MAX>,
-    /// The only complete checksum over the payload; `None` if there are several.
+    /// The only complete checksum over the payload, or `None` if there are several.
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
@@ -201,7 +201,7 @@ impl Prediction {
             && known.identity.agrees(&self.header, packet)
     }
 
-    /// Returns the sequence number of the next packet; `None` for UDP.
+    /// Returns the sequence number of the next packet, or `None` for UDP.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> Option<u32> {
         self.sequence.map(|next| next.value)

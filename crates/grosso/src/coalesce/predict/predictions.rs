@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Predictions {
     places: SlotMap<PredictionId, Prediction>,
-    /// Prediction for the previous packet; `NONE` if there was none.
+    /// Prediction for the previous packet, or `NONE` if there was none.
     latest: PredictionId,
 }
 

@@ -90,7 +90,8 @@ impl Reorder {
         self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
-    /// Returns the maximum waiting time for a hole in nanoseconds; 0 if packets wait at most until the end of the poll.
+    /// Returns the maximum waiting time for a hole in nanoseconds, or 0 if packets wait at most until the end of the
+    /// poll.
     #[must_use]
     pub fn hole_ns(&self) -> u64 {
         match (self.level, self.round_trip_ns) {

@@ -138,7 +138,7 @@ fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     layer.kind.spec().identifier(header).map(|(_, number)| number)
 }
 
-/// Returns the end of an IP packet according to its length field; `None` for a superframe without a length.
+/// Returns the end of an IP packet according to its length field, or `None` for a superframe without a length.
 pub(super) fn declared_end(
     frame: &[u8],
     ip: &Layer,

@@ -454,7 +454,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
 struct InnerPacket {
     start: usize,
     end: usize,
-    /// EtherType of the packet; `None` for an Ethernet frame that is the whole packet.
+    /// EtherType of the packet, or `None` for an Ethernet frame that is the whole packet.
     ethertype: Option<u16>,
     /// First IP header of the packet, at the start or after VLAN tags.
     network: Option<Layer>,

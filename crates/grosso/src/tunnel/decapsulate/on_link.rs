@@ -22,7 +22,7 @@ pub(super) struct Labeled {
 }
 
 impl Labeled {
-    /// Finds the label stack; `None` if the link layer has none, which is the case for nearly all packets.
+    /// Finds the label stack. Returns `None` if the link layer has none, which is the case for nearly all packets.
     #[inline]
     pub(super) fn find(stack: &Stack) -> Option<Self> {
         let layers = stack.layers();

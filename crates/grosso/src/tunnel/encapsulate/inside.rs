@@ -24,7 +24,7 @@ pub(super) struct Inside {
     pub(super) tag: Option<VlanTag>,
     /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
-    /// Number of further tunnels that the packet may enter; `None` if the packet does not have this option.
+    /// Number of further tunnels that the packet may enter, or `None` if the packet does not have this option.
     pub(super) encapsulation_limit: Option<u8>,
     /// Whether the packet is a superframe.
     pub(super) is_superframe: bool,
@@ -151,7 +151,7 @@ impl Inside {
     }
 }
 
-/// Returns the end of an IP packet according to its length field; `None` if the field contains no length.
+/// Returns the end of an IP packet according to its length field, or `None` if the field contains no length.
 fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     let start = usize::from(ip.offset);
     if ip.kind == Kind::Ipv4 {

@@ -31,7 +31,7 @@ pub struct SecurityAssociation {
     /// Size of the replay window in packets, from [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. 0
     /// disables replay protection. Only the receiver uses this value.
     pub replay_window_packets: u32,
-    /// UDP ports for NAT traversal (RFC 3948); `None` for ESP directly in IP.
+    /// UDP ports for NAT traversal (RFC 3948), or `None` for ESP directly in IP.
     pub udp_ports: Option<UdpPorts>,
     /// Addresses of the packets that the association carries, as the sender sees them. Other packets are neither
     /// encrypted nor accepted (RFC 4301 sections 5.1 and 5.2).

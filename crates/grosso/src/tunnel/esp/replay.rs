@@ -11,7 +11,7 @@ use super::reason::Refusal;
 /// Set of the sequence numbers that were accepted.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayWindow {
-    /// Number of packets that the window covers; 0 if replay protection is off.
+    /// Number of packets that the window covers, or 0 if replay protection is off.
     packets: u64,
     /// The highest accepted sequence number; 0 before the first packet.
     top: u64,

@@ -44,8 +44,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Creates the prefix of the first `bits` bits of `address`; `None` if `bits` exceeds the length of the address or
-    /// if one of the remaining bits is set.
+    /// Creates the prefix of the first `bits` bits of `address`. Returns `None` if `bits` exceeds the length of the
+    /// address or if one of the remaining bits is set.
     #[must_use]
     pub fn new(address: IpAddr, bits: u32) -> Option<Self> {
         let (value, len) = match address {

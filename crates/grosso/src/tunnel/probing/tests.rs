@@ -16,7 +16,7 @@ const STEP_NS: u64 = SECOND / 10;
 struct Path {
     prober: Prober,
     now_ns: u64,
-    /// Length of the longest packet that arrives; `None` if the remote endpoint does not answer.
+    /// Length of the longest packet that arrives, or `None` if the remote endpoint does not answer.
     mtu: Option<usize>,
     /// Round-trip time in polls.
     delay: u64,

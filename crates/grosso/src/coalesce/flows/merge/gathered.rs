@@ -49,7 +49,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Records that a packet was appended to a train; returns the reason if no further packet may be appended.
+    /// Records that a packet was appended to a train and returns the reason if no further packet may be appended.
     #[inline]
     pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
         let train = self.trains.held(slot)?;
@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
     }
 
-    /// Ends the tracking of a train; returns whether it held unmerged acknowledgments.
+    /// Ends the tracking of a train and returns whether it held unmerged acknowledgments.
     #[cold]
     pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
         self.retention.end(slot);

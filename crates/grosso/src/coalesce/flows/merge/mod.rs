@@ -163,8 +163,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
     }
 
-    /// Returns the flow of a packet if its headers are known, and otherwise all flows that it might belong to; `None`
-    /// if it cannot belong to a train.
+    /// Returns the flow of a packet if its headers are known, and otherwise all flows that it might belong to. Returns
+    /// `None` if it cannot belong to a train.
     #[inline(always)]
     pub(crate) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.gso.is_some() {

@@ -52,9 +52,9 @@ pub(super) struct Entry {
     missing_since_ns: u64,
     /// Number of consecutive late packets.
     late: u32,
-    /// Smoothed time that it took for holes to be filled; 0 before the first hole.
+    /// Smoothed time that it took for holes to be filled, or 0 before the first hole.
     fill_ns: u64,
-    /// Round-trip time; 0 if it is unknown.
+    /// Round-trip time, or 0 if it is unknown.
     round_trip_ns: u64,
 }
 
