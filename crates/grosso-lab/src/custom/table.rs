@@ -82,7 +82,7 @@ const COLUMNS: [Column<CustomRow>; 7] = [
     Column::left(&["Gb/s"], 18, |row| row.gbps.text(digits)),
     Column::right(&["% of", "first"], 7, CustomRow::percent_of_first),
     Column::right(&["CPU", "s/GB"], 7, CustomRow::cost),
-    Column::right(&[" retrans", "      /s"], 7, |row| thousands(row.retransmits_a_second.median)),
+    Column::right(&["retr.", "/s"], 7, |row| thousands(row.retransmits_a_second.median)),
     Column::right(&["too", "long/s"], 8, |row| thousands(row.too_long_a_second.median)),
     Column::right(&["packets", "a frame"], 8, |row| digits(row.segments_per_train.median)),
 ];

@@ -318,11 +318,11 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
         Column::left(&["Gb/s per CPU", "slices"], 18, |(_, parts, _)| spread(5, parts, whole)),
         Column::left(&["", "copies"], 17, |(.., copied)| spread(5, copied, whole)),
         // The cost converts gigabits per second to seconds per gigabyte.
-        Column::right(&["  CPU seconds per GB", "  slices"], 7, |(_, parts, _)| {
+        Column::right(&["  CPU seconds per GB", "slices"], 7, |(_, parts, _)| {
             cost(8.0 / parts.median)
         }),
-        Column::right(&["", "  copies"], 7, |(.., copied)| cost(8.0 / copied.median)),
-        Column::right(&["      slices /", "        copies"], 13, |(_, parts, copied)| {
+        Column::right(&["", "copies"], 7, |(.., copied)| cost(8.0 / copied.median)),
+        Column::right(&["slices /", "copies"], 13, |(_, parts, copied)| {
             format!("{:.2} times", parts.median / copied.median)
         }),
     ]
@@ -394,13 +394,11 @@ const COLUMNS: [Column<OffloadRow>; 9] = [
     }),
     Column::right(&["", "path"], 7, |row| cost(row.path_cpu_s_per_gb.median)),
     Column::right(&["", "recvr"], 7, |row| cost(row.receiver_cpu_s_per_gb.median)),
-    Column::right(&["  segm.", " /train"], 6, |row| {
+    Column::right(&["segm.", "/train"], 7, |row| {
         row.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median))
     }),
-    Column::right(&["   ACKs", "     /s"], 6, |row| {
-        thousands(row.acknowledgements_a_second.median)
-    }),
-    Column::right(&["    re-", "  trans"], 6, |row| thousands(row.retransmits as f64)),
+    Column::right(&["ACKs", "/s"], 6, |row| thousands(row.acknowledgements_a_second.median)),
+    Column::right(&["re-", "trans"], 6, |row| thousands(row.retransmits as f64)),
 ];
 
 const BARS: [BarColumn<OffloadRow>; 2] = [
