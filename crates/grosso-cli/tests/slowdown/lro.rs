@@ -76,7 +76,8 @@ impl Merger {
                 }
                 None => {
                     self.full += usize::from(packet.len() == FULL_BYTES);
-                    let is_first = packet.len() == FULL_BYTES && self.full % MERGED_SHARE == 0;
+                    let is_first =
+                        packet.len() == FULL_BYTES && self.full.is_multiple_of(MERGED_SHARE);
                     match is_first {
                         true => held = Some(packet.to_vec()),
                         false => deliver(tap, packet),
