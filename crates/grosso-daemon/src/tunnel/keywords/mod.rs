@@ -97,6 +97,8 @@ pub(super) struct Keyword {
     is_hexadecimal: bool,
     /// The expected value, if the keyword is required.
     pub(super) required: Option<&'static str>,
+    /// Description of the setting if other programs lack it; exports then leave it out with a note.
+    pub(super) grosso_only: Option<&'static str>,
     /// Function that sets the value, which has this form. Keywords before this one in the table are already set.
     pub(super) set: fn(&mut Description, &Value),
     /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
@@ -122,6 +124,7 @@ impl Keyword {
             form,
             is_hexadecimal: false,
             required: None,
+            grosso_only: None,
             set,
             get,
             check: |_, _, _| Ok(()),
@@ -138,6 +141,10 @@ impl Keyword {
 
     const fn required(self, expected: &'static str) -> Self {
         Self { required: Some(expected), ..self }
+    }
+
+    const fn grosso_only(self, setting: &'static str) -> Self {
+        Self { grosso_only: Some(setting), ..self }
     }
 
     const fn check(self, check: fn(&Description, &Value, &Words) -> Result<(), String>) -> Self {
