@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_name_devices_and_are_said_back() {
+    fn device_names_are_parsed_and_printed_unchanged() {
         for word in [
             "eth1",
             "tap:t0",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_name_nothing_are_refused_with_what_would() {
+    fn invalid_device_names_are_refused_with_valid_forms() {
         let wrong =
             ["", "tap:", "veth:x", "tap:a/b", "xdp:e:64", "xdp:e:x", "fd:2", "fd:-1", "fd:"];
         for word in wrong {
@@ -225,7 +225,7 @@ mod tests {
         let expands = [("terminates", Switch(true)), ("expand-acks", Switch(true))];
         for (word, settings, why) in [
             ("tap:t", &[("promisc", Switch(false))][..], "promisc applies to packet ports, not to"),
-            ("fd:3", &[("mtu", Bytes(1500))], "mtu applies to packet, tap, tun and xdp ports"),
+            ("fd:3", &[("mtu", Bytes(1500))], "mtu applies to packet, tap, tun"),
             ("xdp:e", &[("rx", Count(64))], "rx applies to packet ports"),
             ("e", &[("partial-checksums", Switch(true))], "partial-checksums applies to xdp ports"),
             ("e", &expands, "terminates applies to tap, tun and fd ports"),
@@ -241,7 +241,7 @@ mod tests {
             ("tap:t", &[("mtu", Bytes(65522))], "mtu 65522: tap:t accepts 68 to 65521"),
             ("tun:t", &[("mtu", Bytes(67))], "mtu 67: tun:t accepts 68 to 65535"),
             ("unix:/s", &[("mtu", Bytes(9000))], "mtu applies to"),
-            ("vhost-user:/s", &[("vnet_hdr", Count(10))], "vnet_hdr applies to tap, tun, unix and"),
+            ("vhost-user:/s", &[("vnet_hdr", Count(10))], "vnet_hdr applies to tap, tun, unix"),
             ("unix:/s,offloads=csum", &[], "unix:/s,offloads=csum: offloads need virtio headers"),
         ] {
             let found = refused(word, settings).unwrap();
