@@ -86,21 +86,21 @@ pub struct End {
     input: Input,
     /// Total length of all packets in bytes, if the processing rate is reported.
     bytes: Option<u64>,
-    words: EndWords,
+    words: EndWording,
     is_no: bool,
     failure: Option<Failure>,
 }
 
 /// Phrases for the end of a reading.
 #[derive(Clone, Copy)]
-pub(crate) struct EndWords {
+pub(crate) struct EndWording {
     /// Work done on the packets before the damage.
     done: &'static str,
     /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
     unparsed: &'static str,
 }
 
-impl EndWords {
+impl EndWording {
     /// Phrases of a command that writes a capture.
     pub(crate) const WRITTEN: Self =
         Self { done: "processed and written", unparsed: "Packets pass through unchanged; " };
@@ -116,7 +116,7 @@ impl EndWords {
 
 impl End {
     /// Creates the end of reading `input`.
-    pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWords) -> Self {
+    pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWording) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
 

@@ -184,8 +184,8 @@ impl Transform for EncapWork {
             Ok(meta) => {
                 // A superframe that was recognized by its headers only must not be recorded as one with a known segment
                 // size.
-                let is_told = given.is_some() || said.gso().is_some();
-                let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
+                let is_recorded = given.is_some() || said.gso().is_some();
+                let meta = Meta { gso: meta.gso.filter(|_| is_recorded), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
                 if let Some(tunnel) = self.tunnel {
                     tunnel.enter(&mut tunnels);

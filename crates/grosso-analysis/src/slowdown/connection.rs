@@ -52,7 +52,7 @@ impl Connection {
         if let Some(ack) = frame.ack {
             let scale = own.scale_with(peer);
             peer.acknowledge(frame, ack, scale);
-            peer.hear_echo(frame);
+            peer.observe_echo(frame);
         }
         own.stamp(frame);
     }

@@ -393,7 +393,7 @@ impl Stream {
     }
 
     /// Processes the timestamp echo in a frame of the peer.
-    pub(super) fn hear_echo(&mut self, frame: &TcpFrame) {
+    pub(super) fn observe_echo(&mut self, frame: &TcpFrame) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
         };
