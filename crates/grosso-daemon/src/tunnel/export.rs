@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ip_understands_is_said_and_the_rest_noted() {
+    fn options_of_ip_are_exported_and_others_are_noted() {
         let vxlan = "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 remcsumtx gbp 7";
         let exported = ip(&definition(vxlan));
         assert_eq!(

@@ -101,7 +101,12 @@ impl EchoSocket {
     /// # Errors
     ///
     /// Errors from `sendto(2)`; [`io::ErrorKind::InvalidInput`] for addresses of IPv4.
-    pub(super) fn tell(&self, witness: SocketAddr, remote: SocketAddr, mtu: u16) -> io::Result<()> {
+    pub(super) fn send_mtu_error(
+        &self,
+        witness: SocketAddr,
+        remote: SocketAddr,
+        mtu: u16,
+    ) -> io::Result<()> {
         let (IpAddr::V6(near), IpAddr::V6(far)) = (witness.ip(), remote.ip()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };

@@ -22,7 +22,7 @@ pub(crate) struct SplitParts {
     /// Whether notifications are requested by event index.
     event_index: bool,
     /// Index of the first entry that the other side was not notified of.
-    told: u16,
+    notified: u16,
 }
 
 /// A ring of entries, preceded by flags and index and followed by the event index.
@@ -54,18 +54,18 @@ impl SplitParts {
             Side::Device => (used, available),
             Side::Driver => (available, used),
         };
-        let told = mine.count();
-        Some(Self { descriptors, mine, theirs, event_index, told })
+        let notified = mine.count();
+        Some(Self { descriptors, mine, theirs, event_index, notified })
     }
 
     /// Returns the index of the first entry that the other side was not notified of.
-    pub(crate) fn told(&self) -> u16 {
-        self.told
+    pub(crate) fn notified(&self) -> u16 {
+        self.notified
     }
 
     /// Publishes the entries before index `now`; returns whether the other side requested an interrupt.
     pub(crate) fn publish(&mut self, now: u16) -> bool {
-        let before = core::mem::replace(&mut self.told, now);
+        let before = core::mem::replace(&mut self.notified, now);
         if before == now {
             return false;
         }

@@ -43,7 +43,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Keyword> {
 }
 
 /// Returns the names of all keywords, in output order.
-pub fn word_names() -> impl Iterator<Item = &'static str> {
+pub fn keyword_names() -> impl Iterator<Item = &'static str> {
     rows().map(|row| row.name)
 }
 
