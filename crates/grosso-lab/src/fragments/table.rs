@@ -208,7 +208,7 @@ mod tests {
     use crate::page::assert_shown;
 
     #[test]
-    fn table_fits_a_terminal_and_tells_the_collapse() {
+    fn table_fits_a_terminal_and_shows_the_collapse() {
         let table = report().table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let words = |start: &str| {

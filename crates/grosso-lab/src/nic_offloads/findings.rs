@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn table_fits_a_terminal_and_names_the_knob_to_turn() {
+    fn table_fits_a_terminal_and_names_the_setting() {
         let report = report();
         let table = report.table();
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
