@@ -68,14 +68,15 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
 }
 
-/// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the pages
-/// of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a command
+/// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the
+/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a command
 /// needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
         $variant:ident($arguments:ty), $about:literal,
-        $run:path $(, mod $module:ident)? $(, on $platform:meta)? $(, with $feature:literal)? $(, needs $needs:path)? => $pages:expr;
+        $run:path $(, mod $module:ident)? $(, on $platform:meta)? $(, with $feature:literal)? $(, needs $needs:path)?
+        => $pages:expr;
     )*) => {
         $(module! { [$($module)?] [$($platform)?] [$($feature)?] })*
 
@@ -95,8 +96,8 @@ macro_rules! commands {
 
         impl Command {
             /// Returns the options that the command shares with other commands.
-            pub(crate) fn own(&self) -> Own {
-                match self { $(Self::$variant(options) => options.own(),)* }
+            pub(crate) fn shared_options(&self) -> SharedOptions {
+                match self { $(Self::$variant(options) => options.shared_options(),)* }
             }
         }
 
@@ -313,7 +314,7 @@ fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
 /// SIGTERM themselves.
 fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    let ends_reading = command.own().reading.is_some();
+    let ends_reading = command.shared_options().reading.is_some();
     for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
         // A second signal ends the program at once. If the handlers cannot be installed, the first signal does so, and
         // the command still works.
@@ -327,7 +328,7 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
 /// Creates the session of a command line; reading ends early once `interrupted` is set.
 fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBool>) -> Session {
     let common = &arguments.common;
-    let Own { reading, naming, strictness, detail } = arguments.command.own();
+    let SharedOptions { reading, naming, strictness, detail } = arguments.command.shared_options();
     let reading = reading.unwrap_or_default();
     let talk = Talk::new(common.json, common.quiet, detail.verbose, common.color.into());
     let reading = Reading {
