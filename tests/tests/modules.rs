@@ -297,7 +297,7 @@ fn needs_tests(predicate: &Meta) -> bool {
 /// Tests that the checks include product code under a `cfg` that tests also enable, and skip code that is compiled only
 /// for tests.
 #[test]
-fn code_for_tests_is_told_from_code_that_tests_enable_too() {
+fn code_only_for_tests_is_distinguished_from_code_that_tests_enable() {
     let is_skipped = |attribute: &str| {
         let item: ItemMod = syn::parse_str(&format!("{attribute} mod a;")).expect("Rust");
         is_for_tests(&item.attrs)

@@ -190,7 +190,7 @@ fn fields_that_may_vary_are_those_of_the_first_or_the_last_packet_by_the_rules()
 }
 
 #[test]
-fn superframes_are_not_taken_apart_by_profiles_that_cannot_say_where() {
+fn lossy_profiles_do_not_split_superframes() {
     let (mut joined, _) = poll(Profile::linux(), &data(4));
     let superframe = joined.remove(0);
     for mut profile in lossy() {
