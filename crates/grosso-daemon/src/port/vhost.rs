@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_are_printed_as_parsed() {
+    fn names_are_printed_as_parsed() {
         for word in [
             "/run/vm.sock",
             "vm.sock,connect",
