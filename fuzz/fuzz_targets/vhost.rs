@@ -227,7 +227,7 @@ fn run_front(front: &mut FrontEnd, mut decisions: Decisions<'_>) {
             0 => {
                 let number = below(&mut decisions, 24) as u32;
                 let near = [0, 1, features::VERSION_1, features::PROTOCOL_REPLY_ACK, u64::MAX];
-                match front.hear(&answer(number, decisions.choose(&near))) {
+                match front.handle_answer(&answer(number, decisions.choose(&near))) {
                     Ok(letters) => memory = shared(letters).unwrap_or(memory),
                     Err(_) => memory = meet(front, features::VERSION_1),
                 }
@@ -258,9 +258,9 @@ const USED: u64 = addresses(0).used;
 /// Answers like a back end with these features, and returns the memory that it receives.
 fn meet(front: &mut FrontEnd, offered: u64) -> File {
     let _ = front.greet();
-    let mut letters = front.hear(&answer(request::GET_FEATURES, offered)).expect("an answer");
+    let mut letters = front.handle_answer(&answer(request::GET_FEATURES, offered)).expect("an answer");
     if offered & features::PROTOCOL_FEATURES != 0 {
-        letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, 0)).expect("another");
+        letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, 0)).expect("another");
     }
     shared(letters).expect("memory")
 }

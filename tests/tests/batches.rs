@@ -28,7 +28,7 @@ fn edited(flow: u16, index: u16, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
 }
 
 /// Returns packets of `flows` flows in turn, `packets` for each flow.
-fn in_turns(flows: u16, packets: u16) -> Vec<Vec<u8>> {
+fn interleaved(flows: u16, packets: u16) -> Vec<Vec<u8>> {
     (0..packets).flat_map(|index| (0..flows).map(move |flow| packet(flow, index))).collect()
 }
 
@@ -38,7 +38,7 @@ fn trains(delivered: &[Out]) -> Vec<u32> {
 
 #[test]
 fn flows_that_take_turns_are_as_long_in_a_table_of_one_as_alone() {
-    let frames = in_turns(40, 20);
+    let frames = interleaved(40, 20);
     let alone = trains(&coalesce_with(by_flow(1, 1024), &frames));
     assert_eq!(alone, [20; 40]);
     let mut as_it_came = by_flow(1, 1024);
@@ -63,7 +63,7 @@ fn p20_flows_of_a_batch_leave_in_the_order_of_their_first_packets() {
 
 #[test]
 fn a_full_batch_is_joined_at_once() {
-    let frames = in_turns(4, 4);
+    let frames = interleaved(4, 4);
     for (flows, expected) in [(1, &[2; 8][..]), (4, &[4; 4])] {
         let mut engine = Engine::new(by_flow(flows, 8));
         for (index, frame) in frames.iter().enumerate() {
@@ -85,7 +85,7 @@ fn a_pure_acknowledgment_stays_in_its_flow_s_place() {
         .ipv4(|ip| ip.id(9))
         .tcp(|tcp| tcp.source_port(1000).sequence(201))
         .build();
-    let mut frames = in_turns(2, 2);
+    let mut frames = interleaved(2, 2);
     frames.push(acknowledgment);
     frames.extend([packet(0, 2), packet(1, 2), packet(0, 3), packet(1, 3)]);
     assert_eq!(trains(&coalesce_with(by_flow(4096, 64), &frames)), [2, 1, 2, 4]);
@@ -98,9 +98,9 @@ fn a_packet_whose_flow_cannot_be_read_waits_for_all_before_it() {
         .ipv4(|ip| ip.id(77).more_fragments(true))
         .payload_len(64)
         .build();
-    let mut frames = in_turns(3, 2);
+    let mut frames = interleaved(3, 2);
     frames.push(fragment.clone());
-    frames.extend(in_turns(3, 2));
+    frames.extend(interleaved(3, 2));
     let delivered = coalesce_with(by_flow(4096, 64), &frames);
     assert_eq!(delivered[3].bytes, fragment);
     assert_eq!(trains(&delivered), [2, 2, 2, 1, 2, 2, 2]);

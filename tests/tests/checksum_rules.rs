@@ -306,7 +306,7 @@ fn c11_absent_udp_checksum_is_no_wrong_one() {
 }
 
 #[test]
-fn c30_verified_levels_are_told() {
+fn c30_verified_levels_are_reported() {
     let told = |frame: &[u8]| received(frame, Checksum::None).1;
     assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
     assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });

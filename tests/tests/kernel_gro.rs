@@ -164,7 +164,7 @@ fn the_same_vector_has_the_same_answer_twenty_times() {
 }
 
 #[test]
-fn oracles_asked_at_once_do_not_hear_each_other() {
+fn concurrent_oracles_are_isolated() {
     let ask = |length: usize| {
         let Some(mut oracle) = gro(&GroOptions::default()) else { return };
         for _ in 0..200 {

@@ -204,8 +204,10 @@ fn the_files_of_the_registries_are_formatted() {
     let headers = sources(&root().join("crates/grosso-wire/src/header"));
     assert!(headers.len() > Kind::ALL.len() / 2, "{headers:?}");
     let mut files = headers;
-    for folder in ["port", "tunnel/keywords"] {
-        let found = sources(&root().join("crates/grosso-daemon/src").join(folder));
+    for folder in
+        ["grosso-cli/src/commands", "grosso-daemon/src/port", "grosso-daemon/src/tunnel/keywords"]
+    {
+        let found = sources(&root().join("crates").join(folder));
         assert!(found.len() > 3, "{folder}: {found:?}");
         files.extend(found);
     }

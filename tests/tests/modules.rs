@@ -287,9 +287,14 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
 /// Returns the files of modules in a directory, by module name.
 fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten();
-    let files = entries.map(|entry| entry.expect("an entry").path());
-    let rust = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
-    rust.map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), path))
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let files = paths.map(|path| if path.is_dir() { path.join("mod.rs") } else { path });
+    let rust = files.filter(|path| path.is_file() && path.extension() == Some("rs".as_ref()));
+    let name = |path: &Path| match path.ends_with("mod.rs") {
+        true => path.parent().and_then(Path::file_name).map(ToOwned::to_owned),
+        false => path.file_stem().map(ToOwned::to_owned),
+    };
+    rust.map(|path| (name(&path).expect("a name").to_string_lossy().into_owned(), path))
         .filter(|(name, _)| !["lib", "main", "mod"].contains(&name.as_str()))
         .collect()
 }
@@ -345,7 +350,7 @@ fn needs_tests(predicate: &Meta) -> bool {
 /// Tests that the checks include product code under a `cfg` that tests also enable, and skip code that is compiled only
 /// for tests.
 #[test]
-fn code_for_tests_is_told_from_code_that_tests_enable_too() {
+fn code_only_for_tests_is_distinguished_from_code_that_tests_enable() {
     let is_skipped = |attribute: &str| {
         let item: ItemMod = syn::parse_str(&format!("{attribute} mod a;")).expect("Rust");
         is_for_tests(&item.attrs)

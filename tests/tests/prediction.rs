@@ -183,7 +183,7 @@ fn left(
 /// Sets two bytes at every offset, including those of checksums, to values that no single bit flip produces from a
 /// correct packet.
 #[test]
-fn every_word_of_zeros_or_ones_counts_as_much() {
+fn every_word_of_zeros_or_ones_is_predicted_alike() {
     for (name, stack) in STACKS {
         let header_len = dissect(&stack(1), LinkType::Ethernet, &PORTS).header_len();
         for (at, word) in (0..header_len - 1).flat_map(|at| [(at, 0), (at, 0xff)]) {
@@ -218,7 +218,7 @@ fn minus_zero_as_a_checksum_counts_as_much() {
 }
 
 #[test]
-fn payload_that_nobody_verified_counts_as_much() {
+fn unverified_payload_is_predicted_alike() {
     for (name, stack) in STACKS {
         for levels in 0..4 {
             let judged = |before: u16| {
@@ -233,7 +233,7 @@ fn payload_that_nobody_verified_counts_as_much() {
 }
 
 #[test]
-fn what_is_known_beside_a_packet_counts_as_much() {
+fn metadata_is_predicted_like_bytes() {
     let tag = VlanTag { protocol: 0x8100, tci: 3 };
     let known = [
         Meta { vlan: Some(tag), ..TRUSTED },

@@ -37,7 +37,7 @@ const TABLE: &str = "\
 ";
 
 #[test]
-fn the_page_is_what_the_rules_and_the_tests_say() {
+fn the_page_agrees_with_rules_and_tests() {
     let path = root().join(PAGE);
     let right = page(&parts(), &tests());
     if env::var_os("GROSSO_WRITE_DOCUMENTS").is_some() {
@@ -59,7 +59,7 @@ fn every_rule_is_written_once() {
 }
 
 #[test]
-fn a_rule_without_tests_says_why() {
+fn a_rule_without_tests_has_a_reason() {
     let tests = tests();
     let is_tested = |row: &Row| tests.iter().any(|test| test.other.is_none() && test.shows(row));
     let silent = rows().into_iter().filter(|row| row.note.is_empty() && !is_tested(row));

@@ -104,7 +104,7 @@ fn all_fragments_of_a_datagram_have_one_queue() {
 }
 
 #[test]
-fn what_a_device_said_counts_first() {
+fn the_device_s_hash_takes_precedence() {
     let packet = link().ipv4(|ip| ip).tcp(|tcp| tcp).build();
     let stack = dissect(&packet, LinkType::Ethernet, &PORTS);
     for (hash, queue) in [(0, 0), (5, 2), (127, 1), (128 + 5, 2)] {

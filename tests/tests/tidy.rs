@@ -240,7 +240,7 @@ fn is_test_source(path: &Path) -> bool {
 }
 
 #[test]
-fn nobody_above_the_ports_compiles_the_merge_path() {
+fn no_crate_above_the_ports_compiles_the_merge_path() {
     let above = ["grosso-analysis", "grosso-cli", "grosso-conform", "grosso-daemon", "grosso-lab"]
         .map(|name| root().join("crates").join(name).join("src"));
     let lines = lines_where(|path, line| {

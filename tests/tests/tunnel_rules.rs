@@ -316,7 +316,7 @@ fn t07_gue_without_a_header_merges_by_ip_version() {
 }
 
 #[test]
-fn t08_fou_carries_what_its_port_says() {
+fn t08_the_port_selects_the_payload_of_fou() {
     assert_merges(&through(3, |_, p| p.ipv4(|ip| ip).fou(|u| u).ipv4(|ip| ip)));
     assert_merges(&through(3, |_, p| p.ipv6(|ip| ip).fou(|u| u.checksum_zero()).ipv4(|ip| ip)));
 }
@@ -376,7 +376,7 @@ fn t11_superframe_of_a_tunnel() {
 }
 
 #[test]
-fn t11_kind_of_tunnel_says_what_a_device_must_know() {
+fn t11_the_kind_of_a_tunnel_selects_device_features() {
     let feature = |frames: &[Vec<u8>]| {
         let out = assert_merges(frames);
         let stack = dissect(&out.bytes, LinkType::Ethernet, &PORTS);
@@ -542,7 +542,7 @@ fn t23_l2tp_sessions_share_their_headers() {
 }
 
 #[test]
-fn t23_l2tp_is_not_read_untold() {
+fn t23_l2tp_is_read_only_with_a_configured_format() {
     let frames = l2tp(|_, l| l);
     let mut engine = Engine::with(Profile::linux(), LinkType::Ethernet, Ports::ASSIGNED, 1);
     for frame in &frames {

@@ -8,7 +8,7 @@ use grosso_wire::{Class, Kind, LinkType, Stack, Stop, dissect, ipv4, ipv6};
 
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Ending, Files, Input, Next, Outcome, Session, Unparsed,
+        CaptureCommand, End, EndWording, Ending, Files, Input, Next, Outcome, Session, Unparsed,
         survey_of,
     },
     checksums::{Level, Levels, Verdict, is_seeded_without_length, judge},
@@ -72,7 +72,7 @@ impl CaptureCommand for Inspect {
         }
         let report = facts.report(&input, truncated);
         let is_no = !report.verdict.wire_faithful;
-        let end = End::new(ending, unparsed, input, EndWords::PROCESSED).no_if(is_no);
+        let end = End::new(ending, unparsed, input, EndWording::PROCESSED).no_if(is_no);
         Ok(Outcome { report, place: Place::Standard, end })
     }
 }

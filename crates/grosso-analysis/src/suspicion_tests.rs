@@ -50,7 +50,7 @@ fn said(frame: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn b10_packets_in_tunnels_on_any_port_are_suspected_by_the_words_that_find_them() {
+fn b10_tunnel_hints_on_any_port_name_the_options_that_decapsulate() {
     for (words, tunnel, carries_frames) in tunnels() {
         let inside =
             || if carries_frames { tunnel.clone().ethernet(|e| e) } else { tunnel.clone() };
@@ -74,8 +74,7 @@ fn b10_packets_in_tunnels_on_any_port_are_suspected_by_the_words_that_find_them(
 }
 
 #[test]
-fn b10_several_packets_in_one_datagram_are_suspected_and_so_is_a_segment_that_states_its_own_length()
- {
+fn b10_tunnel_hints_cover_datagrams_with_several_packets_and_segments_with_a_length() {
     for (words, tunnel, carries_frames) in tunnels() {
         let inside =
             || if carries_frames { tunnel.clone().ethernet(|e| e) } else { tunnel.clone() };

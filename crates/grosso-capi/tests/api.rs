@@ -169,7 +169,7 @@ fn a_verified_checksum_of_a_superframe_leaves_as_the_partial_one_that_its_header
 
 /// A virtio header cannot describe this superframe, so its packets are delivered separately.
 #[test]
-fn a_superframe_whose_checksum_nobody_vouches_for_is_cut() {
+fn a_superframe_with_an_unverified_checksum_is_segmented() {
     let mut seen = Seen::default();
     let handle = coalescer(&options(&mut seen));
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(4000).build();

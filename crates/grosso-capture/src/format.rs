@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn units_finer_than_microseconds_are_told_apart() {
+    fn units_finer_than_microseconds_are_distinguished() {
         for (byte, is_finer) in [(6, false), (7, true), (0x80 | 19, false), (0x80 | 20, true)] {
             let unit = Resolution::from_byte(byte);
             assert_eq!(unit.is_finer_than_microseconds(), is_finer, "{byte:#x}");

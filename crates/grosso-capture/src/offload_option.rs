@@ -355,7 +355,7 @@ mod tests {
     ];
 
     #[test]
-    fn entries_that_say_nothing_known_are_ignored_and_those_beside_them_are_not() {
+    fn unknown_entries_are_ignored_and_others_are_read() {
         let mut bytes = Vec::new();
         encode(&mut bytes, ByteOrder::Little, &Offload::default()).unwrap();
         let plain = bytes.len();

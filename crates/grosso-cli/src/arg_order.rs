@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn wireshark_needs_no_word_for_the_command() {
+    fn wireshark_needs_no_command_argument() {
         let asked = "--capture --extcap-interface grosso-lo --fifo /tmp/wire";
         assert_eq!(arranged(&format!("grosso {asked}")), format!("grosso extcap {asked}"));
         assert_eq!(arranged(&format!("x extcap {asked}")), format!("x extcap {asked}"));
     }
 
     #[test]
-    fn subcommands_come_first_wherever_they_stand() {
+    fn subcommands_come_first_in_any_order() {
         assert_eq!(arranged("grosso -r a -w b wire"), "grosso wire -r a -w b");
         assert_eq!(arranged("grosso -q -r wire -w b coalesce"), "grosso coalesce -q -r wire -w b");
         assert_eq!(arranged("grosso --json csum -r a verify"), "grosso csum verify --json -r a");

@@ -80,7 +80,7 @@ fn with_flags(packets: &[(Vec<u8>, usize, u32)]) -> Vec<u8> {
 
 /// The flags of a packet specify the length of its frame check sequence, and override the value of the interface.
 #[test]
-fn a_frame_check_sequence_that_the_flags_of_a_packet_tell_is_no_part_of_the_frame() {
+fn a_frame_check_sequence_announced_by_packet_flags_is_excluded_from_the_frame() {
     let frame = |index: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
         packet.tcp(|tcp| tcp.sequence(index * 1000)).payload_len(1000).build()

@@ -28,14 +28,14 @@ fn streams_are_whole_and_sigterm_ends_with_a_summary_and_zero() {
         exchange(&connect((&hosts.b, b), (&hosts.a, a)), 1 << 20);
     }
     bridge.signal(Signal::USR1);
-    bridge.said("b0");
+    bridge.wait_for_line("b0");
     let ended = bridge.stop(Signal::TERM);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("e0") && ended.stdout.contains("b0"), "{ended:?}");
 }
 
 #[test]
-fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
+fn lossy_profiles_require_a_host_that_terminates_tcp() {
     let Some(hosts) = Hosts::new() else { return };
     let refused = hosts.run("bridge e0 tap:b0 --profile freebsd");
     assert_eq!(refused.code, Some(2), "{refused:?}");
@@ -62,7 +62,7 @@ fn a_lossy_profile_is_for_a_host_that_ends_tcp_and_for_nobody_else() {
 }
 
 #[test]
-fn acknowledgments_of_trains_are_expanded_for_a_host_that_ends_tcp_and_for_nobody_else() {
+fn train_acknowledgments_are_expanded_only_for_a_host_that_terminates_tcp() {
     let Some(hosts) = Hosts::new() else { return };
     for (line, why) in [
         ("bridge e0 tap:b0 --expand-acks", "--terminates"),
@@ -102,7 +102,7 @@ fn eight_flows_over_two_queues_are_whole_on_a_good_wire_and_on_a_bad_one() {
         let Some(hosts) = Hosts::new() else { return };
         let mut command = hosts.command("bridge e0 tap:b0 --queues 2");
         let bridge = Running::spawn(command.args(impairment));
-        bridge.said("2 queues");
+        bridge.wait_for_line("2 queues");
         hosts.address("b0");
         thread::scope(|scope| {
             for flow in 0..8 {
@@ -127,7 +127,7 @@ fn sleeps(running: &Running) -> u64 {
 }
 
 #[test]
-fn a_poll_takes_as_many_frames_as_it_is_told() {
+fn a_poll_takes_the_configured_number_of_frames() {
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("own.toml");
     fs::write(&profile, "[limits]\nfull-poll-ns = 0\n").unwrap();
@@ -197,7 +197,7 @@ fn a_connection_outlives_the_death_and_return_of_the_data_path() {
 }
 
 #[test]
-fn what_is_held_is_delivered_when_it_is_told_to_end() {
+fn held_packets_are_delivered_at_shutdown() {
     let Some(hosts) = Hosts::new() else { return };
     let bridge = hosts.start("bridge e0 tap:b0 --hold 3600s");
     hosts.address("b0");
@@ -238,7 +238,7 @@ fn a_device_that_is_removed_ends_it_with_its_name_and_four() {
 }
 
 #[test]
-fn devices_are_set_as_the_options_say() {
+fn device_options_are_applied() {
     let Some(hosts) = Hosts::new() else { return };
     let link = |device: &str| {
         let mut command = Command::new("ip");
@@ -261,7 +261,7 @@ fn devices_are_set_as_the_options_say() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_said_with_what_to_do() {
+fn devices_that_cannot_be_opened_are_reported_with_a_remedy() {
     let Some(hosts) = Hosts::new() else { return };
     hosts.add_wire("a1", "wire0");
     for (line, message, hint) in [
@@ -377,13 +377,13 @@ fn an_interface_that_another_path_has_is_noted_until_that_ends() {
     let Some(hosts) = Hosts::new() else { return };
     let note = "note: e0: another Grosso path also reads from it";
     let first = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
-    first.said("1 queue");
+    first.wait_for_line("1 queue");
     let second = Running::spawn(&mut hosts.command("bridge e0 tap:b1"));
-    second.said(note);
+    second.wait_for_line(note);
     assert!(!first.stop(Signal::TERM).stderr.contains(note));
     assert_eq!(second.stop(Signal::TERM).code, Some(0));
     let third = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
-    third.said("1 queue");
+    third.wait_for_line("1 queue");
     assert!(!third.stop(Signal::TERM).stderr.contains(note));
 }
 
@@ -393,7 +393,9 @@ fn a_device_that_is_down_is_noted() {
     let down = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("e0"), false);
     hosts.b.run(down).unwrap().unwrap();
     let bridge = hosts.start("bridge e0 tap:b0");
-    bridge.said("note: e0 is down, so no packets can pass; to bring it up: sudo ip link set e0 up");
+    bridge.wait_for_line(
+        "note: e0 is down, so no packets can pass; to bring it up: sudo ip link set e0 up",
+    );
     assert_eq!(bridge.stop(Signal::TERM).code, Some(0));
 }
 

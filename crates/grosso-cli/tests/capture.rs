@@ -175,7 +175,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
 }
 
 #[test]
-fn the_file_says_what_was_captured_where_and_with_which_offloads() {
+fn the_file_records_interface_filter_and_offloads() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let file = bench.path("x.pcapng");
@@ -247,7 +247,7 @@ fn facts(bytes: &[u8]) {
 }
 
 #[test]
-fn a_shorter_snaplen_keeps_the_length_and_what_is_known() {
+fn a_shorter_snaplen_keeps_length_and_metadata() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
@@ -309,7 +309,7 @@ fn b10_tunnels_on_ports_that_are_named_are_recorded_with_their_packets() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted() {
+fn packets_without_a_ring_slot_are_counted() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let command = bench.command("capture -i t0 -c 16 -s 60 --ring 1 --json -w x.pcapng");
@@ -335,7 +335,7 @@ fn what_finds_no_room_is_counted() {
 }
 
 #[test]
-fn the_output_may_be_a_pipe_or_classic_pcap_which_says_what_is_lost() {
+fn the_output_may_be_a_pipe_or_classic_pcap_with_a_note_on_lost_metadata() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let command = bench.command("capture -i t0 -c 1 -w -");
@@ -395,7 +395,7 @@ fn a_filter_selects_in_the_kernel_and_where_tags_count_beside_it() {
 }
 
 #[test]
-fn what_befalls_an_interface_is_said() {
+fn interface_failures_are_reported() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let said = |line: &str| {
@@ -436,7 +436,7 @@ fn what_befalls_an_interface_is_said() {
 }
 
 #[test]
-fn without_the_privilege_it_says_which_and_leaves_no_file() {
+fn a_missing_privilege_is_named_and_no_file_remains() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let program = env!("CARGO_BIN_EXE_grosso");

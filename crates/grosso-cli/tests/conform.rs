@@ -61,7 +61,7 @@ fn laws(report: &Value) -> Vec<String> {
 }
 
 #[test]
-fn who_joins_nothing_breaks_nothing() {
+fn a_coalescer_that_merges_nothing_violates_no_rule() {
     let bench = Bench::new();
     let run = bench.ok("conform --json -- cat");
     let report = run.json();

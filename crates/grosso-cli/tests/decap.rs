@@ -189,7 +189,7 @@ fn fragments_of_different_tunnels_are_not_joined() {
 }
 
 #[test]
-fn what_is_missing_is_said_for_each_depth_and_stays_where_it_was() {
+fn missing_fragments_are_reported_per_depth_and_stay_in_place() {
     let bench = Bench::new();
     let inner = cut(&datagram(1, 3000), 1000);
     let mut sent: Vec<_> = inner.iter().map(|frame| put_in(Tunnel::Vxlan, frame, 1, 9)).collect();
@@ -255,7 +255,7 @@ fn without_tunnels_nothing_changes() {
 }
 
 #[test]
-fn other_ports_are_said_on_the_command_line() {
+fn other_ports_are_configured_on_the_command_line() {
     let bench = Bench::new();
     let frame = datagram(1, 50);
     let at_port = |port: u16, payload: &[u8]| {

@@ -108,7 +108,7 @@ fn the_json_is_that_of_ethtool_and_names_its_schema() {
 }
 
 #[test]
-fn changes_are_told_as_ethtool_tells_them() {
+fn changes_are_reported_as_by_ethtool() {
     let Some(net) = Net::new() else { return };
     // Both devices have the same driver and start from the same state: ethtool changes v0, and Grosso changes v1.
     for changes in [
@@ -198,7 +198,7 @@ fn what_cannot_be_is_refused_with_what_may_have_been_meant() {
 }
 
 #[test]
-fn a_tap_says_what_it_was_opened_with() {
+fn a_tap_reports_the_features_it_was_opened_with() {
     let Some(net) = Net::new() else { return };
     let program = env!("CARGO_BIN_EXE_grosso");
     let script = format!("mount -t sysfs none /sys && exec {program} dev -k t0");

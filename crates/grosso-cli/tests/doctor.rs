@@ -49,7 +49,7 @@ fn stdout(program: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn every_finding_is_said_and_nothing_changes() {
+fn every_finding_is_reported_and_nothing_changes() {
     let bench = Bench::new();
     let before = has("ip").then(|| stdout("ip", &["-o", "link"]));
     let output = bench.command("doctor --json").output().unwrap();
@@ -95,7 +95,7 @@ fn findings_agree_with_ethtool_and_ip() {
 }
 
 #[test]
-fn a_machine_without_tun_devices_is_told_how_to_get_them() {
+fn a_host_without_tun_devices_gets_the_remedy() {
     let hide = "mount -t tmpfs none /dev/net";
     if !may(&["-m"], hide) {
         return;

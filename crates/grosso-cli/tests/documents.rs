@@ -43,7 +43,7 @@ const BESIDE_PEERS: [(&str, &str); 8] = [
 
 /// The table contains what `benches/peers --json` wrote, without the times of each round.
 #[test]
-fn the_readme_stands_beside_its_peers_as_the_bench_says() {
+fn the_readme_compares_with_peers_as_measured() {
     let text = fs::read_to_string(root().join("docs/peers.json")).expect("the report is there");
     let report: Value = serde_json::from_str(&text).expect("JSON");
     let named = |list: &str, key: &str, name: &str| {

@@ -204,7 +204,7 @@ impl Soak {
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::write(&main, text.replace("frozen/1.seq", "pipe")).unwrap();
         self.far.signal(Signal::HUP);
-        self.far.said("no path was changed");
+        self.far.wait_for_line("no path was changed");
         fs::write(&main, text).unwrap();
         fs::remove_file(pipe).unwrap();
         self.carry("strangers' names");
@@ -227,7 +227,7 @@ impl Soak {
 
 fn start_slow(esp: &Esp) -> Running {
     let slow = Running::spawn(&mut esp.hosts.command("run -c slow.toml"));
-    slow.said("slow: ");
+    slow.wait_for_line("slow: ");
     slow
 }
 

@@ -211,7 +211,7 @@ fn partial_checksums_stay_partial_or_are_left_to_the_receiver() {
 }
 
 #[test]
-fn the_report_says_what_was_done_and_what_was_not() {
+fn the_report_counts_encapsulated_and_skipped_packets() {
     let bench = Bench::new();
     let tagged = Packet::new().ethernet(|e| e).vlan(|v| v.id(3)).ipv4(|ip| ip).udp(|u| u);
     let arp = Packet::new().ethernet(|e| e.ethertype_raw(0x0806)).payload(&[0; 46]).build();

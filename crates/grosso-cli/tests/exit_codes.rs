@@ -216,7 +216,7 @@ fn every_command_ends_with_141_when_nobody_reads_what_it_writes() {
 /// Help and version are written like reports: a full disk gives a different exit code from a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_has_no_room_ends_with_4_and_help_without_a_reader_with_141() {
+fn a_full_disk_exits_with_4_and_help_to_a_closed_pipe_with_141() {
     let bench = bench();
     for line in ["--help", "inspect --help", "--version", "inspect wire", "profiles"] {
         let full = std::fs::File::create("/dev/full").unwrap();

@@ -666,7 +666,7 @@ fn a_service_header_is_named_with_the_field_that_differs() {
 
 /// `--l2tp` specifies the format of L2TPv3 sessions; without it, the format is not guessed.
 #[test]
-fn an_l2tp_session_is_named_where_its_form_is_told() {
+fn an_l2tp_session_is_named_if_its_format_is_configured() {
     let session = |sequence: u32, cookie: u8| {
         let packet = ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[cookie; 4]).without_sublayer());
         inner(packet.ethernet(|e| e), sequence)

@@ -101,7 +101,7 @@ fn tcpdump(from: &Path, to: &Path, expression: &str) {
 }
 
 #[test]
-fn a_wrong_expression_is_refused_in_the_words_of_libpcap_before_anything_is_written() {
+fn a_wrong_expression_is_refused_with_libpcap_s_message_before_any_output() {
     if !has("tcpdump") {
         println!("skipped: no tcpdump, so perhaps no libpcap");
         return;

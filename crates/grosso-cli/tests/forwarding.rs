@@ -95,7 +95,7 @@ impl Line {
         let v4 = format!("src host {} and (ip[6:2] & 0x3fff != 0 or greater 2000)", A[0]);
         let v6 = format!("src host {} and (ip6[6] = 44 or greater 2000)", A[1]);
         let dump = Running::spawn(host.host(command.arg(format!("({v4}) or ({v6})"))).unwrap());
-        dump.said("listening on");
+        dump.wait_for_line("listening on");
         dump
     }
 
@@ -134,7 +134,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
 /// Returns the value of a counter once the program prints it.
 fn counter(program: &Running, name: &str) -> usize {
     program.signal(Signal::USR1);
-    let line = program.said(name);
+    let line = program.wait_for_line(name);
     line.split_whitespace().last().unwrap().parse().unwrap()
 }
 

@@ -220,7 +220,7 @@ b: 6 -> 6 packets; 0 datagrams of 0 fragments
 }
 
 #[test]
-fn overlapping_fragments_are_taken_as_the_policy_says() {
+fn overlapping_fragments_follow_the_policy() {
     let bench = Bench::new();
     let (a, b, c) = ([b'a'; 24], [b'b'; 16], [b'c'; 8]);
     let all = pieces(9, &[(0, true, &a), (16, true, &b), (32, false, &c)]);
@@ -258,7 +258,7 @@ fn duplicates_vanish_with_their_datagram_and_stay_without_it() {
 }
 
 #[test]
-fn sets_of_different_vlans_are_told_apart() {
+fn fragments_of_different_vlans_are_distinguished() {
     let bench = Bench::new();
     let piece = |vlan, offset: u16, more, byte| {
         let packet = Packet::new().ethernet(|e| e).vlan(move |v| v.id(vlan)).ipv4(move |ip| {
@@ -408,7 +408,7 @@ fn fragments_that_the_capture_cut_stay() {
 }
 
 #[test]
-fn little_memory_gives_up_the_oldest_and_says_so() {
+fn little_memory_evicts_the_oldest_datagram_and_reports_it() {
     let bench = Bench::new();
     let first = |id| pieces(id, &[(0, true, &[1; 1000])]);
     let mut all: Vec<_> = (0..200).flat_map(first).collect();
@@ -528,7 +528,7 @@ fn partial_checksums_are_completed_before_anything_is_cut() {
 
 /// Regression test: TCP superframes below the size of a jumbo packet were split into fragments that no host ever sent.
 #[test]
-fn the_judge_tells_fragment_what_is_a_superframe_and_the_user_overrules_it() {
+fn fragment_uses_the_classifier_and_the_user_overrides_it() {
     let bench = Bench::new();
     let headers = Packet::new().ethernet(|e| e).ipv4(|ip| ip.df(false));
     let stream = headers.clone().tcp(|t| t).payload_len(8000);

@@ -61,7 +61,7 @@ fn no_command_on_captures_is_left_out_here() {
 }
 
 #[test]
-fn every_command_takes_a_file_an_option_and_a_pipe_and_says_the_same() {
+fn every_command_reports_the_same_for_a_file_an_option_and_a_pipe() {
     let bench = bench();
     let bytes = bench.get("a.pcap");
     for command in COMMANDS {
@@ -131,7 +131,7 @@ fn every_command_takes_a_filter_as_an_option_and_behind_the_file_of_r() {
 }
 
 #[test]
-fn every_command_says_what_is_wrong_with_its_input() {
+fn every_command_reports_input_errors() {
     let bench = bench();
     for command in COMMANDS {
         for (input, code, said) in [

@@ -55,7 +55,7 @@ impl Tester {
         Self { child, input, lines }
     }
 
-    fn say(&mut self, line: &str) {
+    fn send_command(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
     }
 
@@ -71,7 +71,7 @@ impl Tester {
 
     /// Returns the word after `words` in the description of the port.
     fn shown(&mut self, of: &str, words: &str) -> String {
-        self.say(&format!("show port {of} 0"));
+        self.send_command(&format!("show port {of} 0"));
         loop {
             let line = self.lines.recv_timeout(STALLED).unwrap();
             // Other words may follow the value on the same line.
@@ -83,8 +83,8 @@ impl Tester {
     }
 
     fn end(mut self) {
-        self.say("stop");
-        self.say("quit");
+        self.send_command("stop");
+        self.send_command("quit");
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -101,7 +101,7 @@ fn bridge(folder: &Path, ports: [&str; 2]) -> Option<Running> {
     command.arg("bridge").args(ports).current_dir(folder);
     command.env("RUNTIME_DIRECTORY", folder).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
-    bridge.said("<->");
+    bridge.wait_for_line("<->");
     Some(bridge)
 }
 
@@ -110,13 +110,13 @@ fn loses_nothing(folder: &Path, sends: &str, receiver: &mut Tester) {
     let before = receiver.packets("RX");
     let mut sender = Tester::start(folder, sends, "txonly");
     until(|| sender.packets("TX") > 20_000);
-    sender.say("stop");
+    sender.send_command("stop");
     let sent = sender.packets("TX");
     until(|| receiver.packets("RX") == before + sent);
     sender.end();
     let mut sender = Tester::start(folder, sends, "txonly");
     until(|| receiver.packets("RX") > before + sent + 10_000);
-    sender.say("stop");
+    sender.send_command("stop");
     sender.end();
 }
 
@@ -147,7 +147,7 @@ fn dpdk_gets_frames_on_both_of_two_pairs() {
         assert_eq!(receiver.packets("RX"), 0);
         let mut sender = Tester::start(folder.path(), &sends, "txonly");
         until(|| sender.packets("TX") > 20_000);
-        sender.say("stop");
+        sender.send_command("stop");
         let sent = sender.packets("TX");
         until(|| receiver.packets("RX") == sent);
         let of_queues = [0, 1].map(|queue| -> u64 {

@@ -81,7 +81,7 @@ impl Case {
             command.args(["bridge", "tap:t0", self.ours, "--persist"]).current_dir(folder.path());
             command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
             let bridge = Running::spawn(host.host(&mut command)?);
-            bridge.said("<->");
+            bridge.wait_for_line("<->");
             io::Result::Ok(bridge)
         };
         let bridge = start()?;

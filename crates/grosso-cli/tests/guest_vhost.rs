@@ -171,7 +171,7 @@ impl Place {
         command.args(["bridge", &tap, ours, "--persist"]).current_dir(self.folder.path());
         command.env("RUNTIME_DIRECTORY", self.folder.path()).env_remove("NOTIFY_SOCKET");
         let bridge = Running::spawn(self.host.host(&mut command)?);
-        bridge.said("<->");
+        bridge.wait_for_line("<->");
         Ok(bridge)
     }
 

@@ -51,7 +51,7 @@ const WRITERS: [&str; 9] = [
 ];
 
 #[test]
-fn d16_the_part_of_the_file_that_was_read_is_said() {
+fn d16_the_part_of_the_file_that_was_read_is_reported() {
     let bench = Bench::new();
     let input = long_capture();
     bench.put("a", &input);
@@ -102,7 +102,7 @@ fn interrupted_behind(bench: &Bench, line: &str, input: &[u8], is_far: fn(&Child
 }
 
 #[test]
-fn of_a_pipe_the_packets_are_said() {
+fn the_number_of_packets_from_a_pipe_is_reported() {
     let bench = Bench::new();
     let input = long_capture();
     for line in [
@@ -138,7 +138,7 @@ fn of_a_pipe_the_packets_are_said() {
 
 /// A question about a packet that was not reached has no answer.
 #[test]
-fn explain_says_that_it_did_not_get_there() {
+fn explain_reports_that_the_packet_was_not_reached() {
     let bench = Bench::new();
     let input = long_capture();
     let run = interrupted_while_waiting(&bench, "explain - -n 9999", &input);

@@ -41,7 +41,7 @@ fn lab_measures_and_reports() {
 }
 
 #[test]
-fn figures_are_said_without_their_page() {
+fn figures_are_printed_without_their_page() {
     let bench = Bench::new();
     let run = bench.run("lab --runs 1 --time 100ms --html no/such/page.html");
     if !run.stderr.contains("no/such/page.html") {
@@ -136,7 +136,7 @@ fn page_does_not_take_the_place_of_the_file() {
 }
 
 #[test]
-fn hosts_of_a_file_run_on_the_cpus_that_it_says() {
+fn hosts_of_a_file_run_on_its_cpus() {
     let allowed = allowed_processors().unwrap();
     let [.., one, other] = allowed[..] else {
         println!("skipped: one CPU is no choice");
@@ -220,7 +220,7 @@ fn threads_of(
 }
 
 #[test]
-fn lab_vm_says_what_is_missing() {
+fn lab_vm_reports_missing_programs() {
     let bench = Bench::new();
     let run = bench.run("lab vm --kernel nowhere --no-html --json");
     if !is_allowed(&run) {
@@ -277,7 +277,7 @@ mod night {
 }
 
 #[test]
-fn lab_run_ends_as_its_command_does_and_tells_it_where_it_is() {
+fn lab_run_ends_as_its_command_and_passes_the_location() {
     let bench = Bench::new();
     let script = "echo $GROSSO_HOST $GROSSO_A $GROSSO_B $GROSSO_A6 $GROSSO_B6 >&2; exit 7";
     let mut command = bench.command("lab run two-hosts --json --on b");

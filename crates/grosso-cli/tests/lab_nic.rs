@@ -72,7 +72,7 @@ fn a_lab_that_is_killed_leaves_nothing_changed() {
 }
 
 #[test]
-fn a_sink_outlives_clients_that_are_no_lab_and_the_reader_of_its_words() {
+fn a_sink_outlives_foreign_clients_and_a_closed_output() {
     let bench = Bench::new();
     let (mut sink, address) = listening(&mut bench.command("lab sink 127.0.0.1:0"));
     for _ in 0..3 {
@@ -120,7 +120,7 @@ fn a_second_lab_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn wrong_words_and_ways_are_named_with_what_to_do() {
+fn wrong_arguments_and_directions_are_named_with_a_remedy() {
     let Some(net) = Net::new() else { return };
     let before = net.features();
     let run = net.run("--feature gro");

@@ -90,7 +90,7 @@ impl Ends {
 
     fn start(&self, host: &NetworkNamespace, line: &str) -> Running {
         let running = Running::spawn(&mut self.command(host, line));
-        running.said("<->");
+        running.wait_for_line("<->");
         running
     }
 
@@ -157,7 +157,7 @@ impl Ends {
 }
 
 #[test]
-fn streams_are_whole_whatever_both_ends_say_of_themselves() {
+fn streams_are_complete_for_all_feature_combinations() {
     let Some(ends) = Ends::new() else { return };
     for (kind, offloads) in KINDS.into_iter().flat_map(|kind| OFFLOADS.map(|words| (kind, words))) {
         let words = [0, 1].map(|end| format!("{}{}", kind[end], offloads[end]));
@@ -220,7 +220,7 @@ fn a_connection_outlives_the_death_of_either_bridge() {
         }
         let survivor = bridges[0].take().unwrap();
         survivor.signal(Signal::USR1);
-        survivor.said("event_peer_gone");
+        survivor.wait_for_line("event_peer_gone");
         for bridge in [Some(survivor), bridges[1].take()].into_iter().flatten() {
             assert_eq!(bridge.stop(Signal::TERM).code, Some(0), "{ports:?}");
         }
@@ -246,7 +246,7 @@ fn reloading_opens_a_changed_socket_anew_and_its_connections_live_on() {
     for mode in ["660", "640"] {
         write(mode);
         running.signal(Signal::HUP);
-        running.said("run: vm started");
+        running.wait_for_line("run: vm started");
         let metadata = ends.folder.path().join("vm.sock").metadata().unwrap();
         assert_eq!(format!("{:o}", metadata.permissions().mode() & 0o777), mode);
         exchange(&stream, 1 << 20);
@@ -290,7 +290,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
     FrontEnd::connect(&device, u64::MAX, &mut || ()).unwrap();
     bridge.signal(Signal::USR1);
     // A bridge that receives SIGTERM prints nothing for a signal that it has not handled yet.
-    let (first, _) = bridge.said_with("vhost-user:b (path");
+    let (first, _) = bridge.wait_for_line_and_earlier("vhost-user:b (path");
     let said = [first.join("\n"), bridge.stop(Signal::TERM).stderr].concat();
     assert_eq!(said.matches("event_setup_failed").count(), 2, "{said}");
     assert!(!said.contains("drop_peer_cut_off"), "{said}");
@@ -298,7 +298,7 @@ fn a_system_without_descriptors_is_blamed_itself_and_goes_on_when_it_has_some() 
 
 /// A client of a bridge without free descriptors waits, and the bridge does not busy-loop.
 #[test]
-fn who_comes_while_there_are_no_descriptors_waits_and_is_let_in_later() {
+fn a_client_waits_for_a_descriptor_and_is_accepted_later() {
     for port in ["vhost-user:vm.sock", "unix:vm.sock"] {
         let folder = tempfile::tempdir().unwrap();
         let bridge = bridge_in(&folder, [port, IDLE]);
@@ -332,7 +332,7 @@ fn memory_for_which_there_are_no_addresses_is_no_fault_of_the_machine() {
     limit(&bridge, Resource::As, Rlimit { current: some_more, ..inherited });
     let memory = sparse(HUGE_BYTES).unwrap();
     let region = [1, 0, HUGE_BYTES, 0, 0].map(u64::to_ne_bytes).concat();
-    front.tell(5, &region, &[memory.as_fd()]).unwrap();
+    front.send_request(5, &region, &[memory.as_fd()]).unwrap();
     until(|| counted(&bridge, "event_peer_gone") == 1);
     limit(&bridge, Resource::As, inherited);
     FrontEnd::connect(&path, u64::MAX, &mut || ()).unwrap();
@@ -347,10 +347,10 @@ fn bridge_in(folder: &tempfile::TempDir, ports: [&str; 2]) -> Running {
     command.arg("bridge").args(ports).current_dir(folder.path());
     command.env("RUNTIME_DIRECTORY", folder.path()).env_remove("NOTIFY_SOCKET");
     let bridge = Running::spawn(&mut command);
-    bridge.said("<->");
+    bridge.wait_for_line("<->");
     // The bridge reports on its ports once it has opened everything that it opens at the start.
     bridge.signal(Signal::USR1);
-    ports.iter().for_each(|_| drop(bridge.said("(path")));
+    ports.iter().for_each(|_| drop(bridge.wait_for_line("(path")));
     bridge
 }
 
@@ -361,7 +361,7 @@ fn limit(bridge: &Running, resource: Resource, limit: Rlimit) {
 /// Returns the value of a counter of a bridge. The counter must be zero on the second port, [`IDLE`].
 fn counted(bridge: &Running, name: &str) -> u64 {
     bridge.signal(Signal::USR1);
-    let (lines, _) = bridge.said_with(&format!("{IDLE} (path"));
+    let (lines, _) = bridge.wait_for_line_and_earlier(&format!("{IDLE} (path"));
     let line = lines.iter().find(|line| line.contains(name));
     line.map_or(0, |line| line.split_whitespace().last().unwrap().parse().unwrap())
 }

@@ -64,7 +64,7 @@ fn truncated_file_is_processed_up_to_the_damage() {
 }
 
 #[test]
-fn not_a_capture_is_said_with_its_beginning_and_leaves_no_output() {
+fn a_file_that_is_no_capture_is_reported_with_its_first_bytes_and_leaves_no_output() {
     let bench = Bench::new();
     bench.put("iperf.json", b"{\n\t\"start\": {}}");
     let run = bench.run("wire -r iperf.json -w out.pcap");
@@ -267,7 +267,7 @@ fn captures_do_not_go_to_a_terminal() {
 }
 
 #[test]
-fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
+fn progress_is_printed_only_on_a_terminal() {
     if !has("script") {
         return;
     }
@@ -297,7 +297,7 @@ fn the_speed_of_long_work_is_said_on_a_terminal_alone() {
 }
 
 #[test]
-fn wrong_words_are_said_in_the_voice_of_every_other_failure() {
+fn wrong_arguments_are_reported_like_other_failures() {
     let bench = Bench::new();
     for (line, message, hint) in [
         ("inspect a --quite", "grosso: unexpected argument '--quite' found\n", "\nhint: "),
@@ -547,7 +547,7 @@ fn reports_are_json_with_a_schema_and_text_of_eighty_columns() {
 }
 
 #[test]
-fn hash_of_the_input_is_reported_only_to_who_asks_for_it() {
+fn the_input_hash_is_reported_only_on_request() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &plain(9)));
     let Ok(hash) = Command::new("sha256sum").arg(bench.path("a.pcap")).output() else {
@@ -585,7 +585,7 @@ fn output_names_its_command_line_and_its_input() {
 }
 
 #[test]
-fn the_name_of_the_output_says_its_format_and_an_option_says_it_louder() {
+fn the_output_name_selects_the_format_and_an_option_overrides_it() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.pcap");
     std::fs::write(&input, PCAP_WITHOUT_PACKETS).unwrap();

@@ -52,7 +52,7 @@ fn once_prints_the_rates_of_an_interval() {
 }
 
 #[test]
-fn without_a_terminal_it_says_how_to_have_text() {
+fn without_a_terminal_the_text_option_is_suggested() {
     let Some(hosts) = Hosts::new() else { return };
     let ended = hosts.run("monitor");
     assert_eq!(ended.code, Some(2), "{ended:?}");

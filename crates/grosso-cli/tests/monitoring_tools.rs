@@ -66,7 +66,7 @@ impl Watched {
         let mut command = Command::new(words.next().unwrap());
         command.args(words).current_dir(self.bench.path("."));
         let running = Running::spawn(self.chain.sender.host(&mut command).unwrap());
-        running.said(said);
+        running.wait_for_line(said);
         running
     }
 
@@ -117,7 +117,7 @@ impl Watched {
 }
 
 /// Prints the counts of a monitor with and without Grosso, next to the counts of the wire.
-fn say(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
+fn print_counts(monitor: &str, wire: &Counted, behind: &Counted, beside: &Counted) {
     let sum = |counted: &Counted| {
         let (packets, bytes) =
             counted.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -212,7 +212,7 @@ fn softflowd_counts_the_packets_and_bytes_of_the_wire() {
         let collector = &collectors[usize::from(device == "s0")];
         flows(collector, &wire)
     });
-    say("softflowd", &wire, &behind, &beside);
+    print_counts("softflowd", &wire, &behind, &beside);
     assert_eq!(behind, wire);
     let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
     assert!(packets(&beside) < packets(&wire), "without Grosso: {beside:?}");
@@ -250,7 +250,7 @@ fn argus_counts_the_packets_and_bytes_of_the_wire() {
     until(|| records(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));
     let beside = records(&watched.bench, "s0");
-    say("Argus", &wire, &records(&watched.bench, "mon0"), &beside);
+    print_counts("Argus", &wire, &records(&watched.bench, "mon0"), &beside);
     let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
     assert!(packets(&beside) < packets(&wire), "without Grosso: {beside:?}");
     watched.end();
@@ -305,7 +305,7 @@ fn pmacctd_counts_the_packets_and_bytes_of_the_wire() {
     until(|| printed(&watched.bench, "mon0") == wire);
     meters.into_iter().for_each(|meter| drop(meter.stop(Signal::INT)));
     let beside = printed(&watched.bench, "s0");
-    say("pmacctd", &wire, &printed(&watched.bench, "mon0"), &beside);
+    print_counts("pmacctd", &wire, &printed(&watched.bench, "mon0"), &beside);
     let packets = |counted: &Counted| counted.values().map(|(packets, _)| packets).sum::<u64>();
     assert!(packets(&beside) < packets(&wire), "without Grosso: {beside:?}");
     watched.end();

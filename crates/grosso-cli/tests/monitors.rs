@@ -212,7 +212,7 @@ const FILLING: u64 = 20;
 const CLIENTS_MAX: usize = 32;
 
 #[test]
-fn clients_that_left_a_quiet_interface_keep_nobody_out() {
+fn clients_that_left_a_quiet_interface_do_not_exclude_others() {
     let Some((tap, _bench, capture)) = listening(&format!("--listen {LISTENER}")) else { return };
     for _ in 0..CLIENTS_MAX {
         drop(client(&tap).expect("a place for each"));
@@ -280,7 +280,7 @@ fn an_address_that_others_reach_is_noted() {
 
 /// Arkime's reader of pcap over IP supports only the magic number for microseconds.
 #[test]
-fn times_are_in_microseconds_for_those_who_read_no_finer_ones() {
+fn times_are_in_microseconds_for_readers_without_nanoseconds() {
     let Some(tap) = Tap::new() else { return };
     tap.network.run(|| Control::new().unwrap().set_up(&name("lo"), true)).unwrap().unwrap();
     let bench = Bench::new();
@@ -348,7 +348,7 @@ fn packets_too_long_for_the_monitor_s_device_are_counted() {
 }
 
 #[test]
-fn a_monitor_s_device_that_goes_is_said() {
+fn a_removed_monitor_device_is_reported() {
     for (outputs, code, said) in [
         ("--to tap:mon0", 4, "grosso: capture: mon0 was removed; "),
         ("-w x.pcapng --to tap:mon0", 0, "note: mon0 was removed; "),

@@ -56,7 +56,7 @@ fn damaged_capture() -> Vec<u8> {
 }
 
 #[test]
-fn d16_damaged_options_are_left_out_and_said() {
+fn d16_damaged_options_are_left_out_and_reported() {
     let bench = Bench::new();
     let input = damaged_capture();
     bench.put("a.pcapng", &input);

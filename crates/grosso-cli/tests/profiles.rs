@@ -30,11 +30,10 @@ fn every_profile_is_listed_with_what_it_is_and_whether_it_can_be_undone() {
         assert_eq!(line, format!("{name:<14} {invertible:<10} {about}"));
     }
     assert_eq!(lines.next(), None);
-    let invertible = |profile: &&Value| profile["invertible"] == true;
-    let name = |profile: &Value| profile["name"].as_str().unwrap().to_owned();
-    let invertible: Vec<_> = profiles.iter().filter(invertible).map(name).collect();
-    assert_eq!(invertible, ["linux", "linux-8x8", "linux-6.12", "ndis-uro"]);
-    assert_eq!(profiles.len(), 13);
+    for (name, is_invertible) in [("linux", true), ("ndis-uro", true), ("freebsd", false)] {
+        let profile = profiles.iter().find(|profile| profile["name"] == name).unwrap();
+        assert_eq!(profile["invertible"], is_invertible, "{name}");
+    }
 }
 
 #[test]
@@ -55,7 +54,7 @@ fn what_is_shown_of_a_profile_is_a_file_that_gives_it() {
 }
 
 #[test]
-fn a_file_says_what_differs_and_reports_have_its_name() {
+fn a_file_overrides_its_base_and_reports_have_its_name() {
     let bench = Bench::new();
     bench.put("mine.toml", b"base = \"freebsd\"\n[limits]\nflows = 64\n");
     let shown = bench.ok("profiles show mine.toml --json").json();
@@ -72,7 +71,7 @@ fn a_file_says_what_differs_and_reports_have_its_name() {
 /// An error in a profile is reported, no matter which option names the profile, with line and column and the likely
 /// correction.
 #[test]
-fn a_wrong_key_is_shown_where_it_stands_with_what_was_meant() {
+fn a_wrong_key_is_shown_with_its_position_and_a_suggestion() {
     let bench = Bench::new();
     bench.put("a", &capture(Format::Pcapng, ETHERNET, &[segment(1, 0)]));
     bench.put("mine.toml", b"udp = false\n\n[rules]\n  windov = \"first\"\n");

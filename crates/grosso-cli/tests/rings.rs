@@ -210,7 +210,7 @@ fn field(path: &Path, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_list_says_of_each_interface_what_tcpdump_s_does() {
+fn the_list_agrees_with_tcpdump_for_each_interface() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let run = |line: &str| {

@@ -24,11 +24,17 @@ fn assert_same(before: &[Timed], after: &[Timed], link: Link) {
 
 /// Coalesces and segments a capture; returns the number of coalesced frames.
 fn round_trip(bench: &Bench, input: &[u8], options: &str, link: Link) -> usize {
-    round_trip_told(bench, input, options, "", link)
+    round_trip_with_tunnels(bench, input, options, "", link)
 }
 
 /// Runs a round trip in which both commands know the tunnel ports.
-fn round_trip_told(bench: &Bench, input: &[u8], options: &str, tunnels: &str, link: Link) -> usize {
+fn round_trip_with_tunnels(
+    bench: &Bench,
+    input: &[u8],
+    options: &str,
+    tunnels: &str,
+    link: Link,
+) -> usize {
     bench.put("a", input);
     bench.ok(&format!("coalesce -q -r a -w b {options} {tunnels}"));
     bench.ok(&format!("segment -q -r b -w c {tunnels}"));
@@ -72,7 +78,7 @@ fn all_stacks_with_one_tunnel_come_back_and_those_that_can_are_merged() {
         let input = capture(Format::Pcapng, number, &frames);
         let has_l2tp = stack.tunnels.iter().any(|(_, tunnel)| *tunnel == Tunnel::L2tp);
         let tunnels = if has_l2tp { "--l2tp 4/default" } else { "" };
-        let merged = round_trip_told(&bench, &input, "", tunnels, link);
+        let merged = round_trip_with_tunnels(&bench, &input, "", tunnels, link);
         // FOU has no assigned port, so without `--port` it is read as UDP.
         if stack.couples() {
             assert!(merged < 60, "{stack:?}: {merged}");
@@ -137,7 +143,7 @@ fn times_that_a_superframe_cannot_hold_keep_packets_apart() {
 }
 
 #[test]
-fn what_the_capture_says_about_packets_is_kept_or_keeps_them_apart() {
+fn packet_options_are_kept_or_prevent_merging() {
     let bench = Bench::new();
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
     let mut put = |i: u32, flags: Option<u32>| {
@@ -169,7 +175,7 @@ fn what_the_capture_says_about_packets_is_kept_or_keeps_them_apart() {
 }
 
 #[test]
-fn partial_checksums_merge_and_come_back_although_pcap_cannot_say_so() {
+fn partial_checksums_merge_and_return_although_pcap_cannot_record_them() {
     let bench = Bench::new();
     let packet = |i: u32| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));

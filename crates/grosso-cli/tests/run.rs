@@ -25,8 +25,8 @@ fn two_paths() -> Option<(Hosts, Running)> {
     hosts.add_wire("a1", "e1");
     write(&hosts, &format!("{EDGE}{CORE}"));
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
-    running.said("edge: e0 <-> b0, 1 queue");
-    running.said("core: e1 <-> b1, 1 queue");
+    running.wait_for_line("edge: e0 <-> b0, 1 queue");
+    running.wait_for_line("core: e1 <-> b1, 1 queue");
     Some((hosts, running))
 }
 
@@ -56,8 +56,8 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
 
     write(&hosts, &format!("{EDGE}{CORE}rx-usecs = 20\n"));
     running.signal(Signal::HUP);
-    running.said("run: core stopped");
-    running.said("run: core started");
+    running.wait_for_line("run: core stopped");
+    running.wait_for_line("run: core started");
     assert_eq!(started(&running, "edge"), edge, "the unchanged path keeps running");
     assert_ne!(started(&running, "core"), core, "the changed path was restarted");
     exchange(&ends, 1 << 20);
@@ -65,26 +65,26 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
     let core = started(&running, "core");
     write(&hosts, &format!("{EDGE}{CORE}rx-usec = 20\n"));
     running.signal(Signal::HUP);
-    running.said("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
-    running.said("no path was changed");
+    running.wait_for_line("paths.toml:9:1: no key \"rx-usec\"; did you mean rx-usecs?");
+    running.wait_for_line("no path was changed");
     assert_eq!((started(&running, "edge"), started(&running, "core")), (edge.clone(), core));
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("e1", "e7")));
     running.signal(Signal::HUP);
-    running.said("run: no interface \"e7\"");
-    running.said("run: core unchanged");
+    running.wait_for_line("run: no interface \"e7\"");
+    running.wait_for_line("run: core unchanged");
     assert_eq!(started(&running, "edge"), edge);
     started(&running, "core");
 
     write(&hosts, &format!("{EDGE}{}", CORE.replace("core", "spine").replace("e1", "e7")));
     running.signal(Signal::HUP);
-    running.said("run: no interface \"e7\"");
-    running.said("run: core unchanged");
+    running.wait_for_line("run: no interface \"e7\"");
+    running.wait_for_line("run: core unchanged");
     started(&running, "core");
 
     write(&hosts, EDGE);
     running.signal(Signal::HUP);
-    running.said("run: core stopped");
+    running.wait_for_line("run: core stopped");
     until(|| thread(&running, "core").is_none());
     exchange(&ends, 1 << 20);
     let ended = running.stop(Signal::TERM);
@@ -96,14 +96,14 @@ fn reloading_leaves_unchanged_paths_running_and_starts_changed_ones_anew() {
 fn a_path_that_breaks_leaves_the_others_running_and_the_last_one_ends_all() {
     let Some((hosts, running)) = two_paths() else { return };
     hosts.remove("e1");
-    running.said("grosso: run: path core: e1: the device was removed");
+    running.wait_for_line("grosso: run: path core: e1: the device was removed");
     started(&running, "edge");
     // A failed path is retried when the file is reloaded.
     hosts.add_wire("a1", "e1");
     running.signal(Signal::HUP);
-    running.said("run: core started");
+    running.wait_for_line("run: core started");
     hosts.remove("e1");
-    running.said("run: path core: e1: the device was removed");
+    running.wait_for_line("run: path core: e1: the device was removed");
     hosts.remove("e0");
     let ended = running.end();
     assert_eq!(ended.code, Some(4), "{ended:?}");
@@ -117,7 +117,7 @@ fn streams_pass_over_af_xdp() {
     let left = "left = { port = \"xdp:e0\", partial-checksums = true }";
     write(&hosts, &EDGE.replace("left = \"e0\"", left));
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
-    running.said("edge: e0 <-> b0");
+    running.wait_for_line("edge: e0 <-> b0");
     hosts.address("b0");
     for (a, b) in A.into_iter().zip(B) {
         exchange(&connect((&hosts.a, a), (&hosts.b, b)), 1 << 20);
@@ -126,7 +126,7 @@ fn streams_pass_over_af_xdp() {
 }
 
 #[test]
-fn a_service_manager_hears_of_start_reload_and_end() {
+fn a_service_manager_is_notified_of_start_reload_and_end() {
     let Some(hosts) = Hosts::new() else { return };
     write(&hosts, EDGE);
     let manager = UnixDatagram::bind(hosts.path("notify")).unwrap();
@@ -248,7 +248,7 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
                 tx-generic-segmentation, tx-tcp-segmentation,";
     assert!(ended.code == Some(0) && ended.stderr.contains(lost), "{ended:?}");
     let running = Running::spawn(&mut hosts.command("run -c features.toml"));
-    running.said(
+    running.wait_for_line(
         "note: e0: these features are also disabled, because they depend on disabled features: ",
     );
     running.stop(Signal::TERM);
@@ -258,7 +258,7 @@ fn a_file_that_cannot_be_run_is_refused_with_its_place() {
 }
 
 #[test]
-fn metrics_are_answered_where_the_file_says() {
+fn metrics_are_served_at_the_configured_address() {
     use std::io::{Read, Write};
     let Some(hosts) = Hosts::new() else { return };
     hosts
@@ -270,7 +270,7 @@ fn metrics_are_answered_where_the_file_says() {
         .unwrap();
     write(&hosts, &format!("metrics = \"127.0.0.1:0\"\n{EDGE}"));
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
-    let line = running.said("metrics: http://");
+    let line = running.wait_for_line("metrics: http://");
     let address =
         line.split("http://").nth(1).unwrap().split("/metrics").next().unwrap().to_owned();
     let page = hosts.b.run(|| {
@@ -287,7 +287,7 @@ fn metrics_are_answered_where_the_file_says() {
 
 /// Any process can create another file at the path of the `grosso stats` socket, and bind the metrics port.
 #[test]
-fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_noted() {
+fn unavailable_counters_stop_no_path_and_public_metrics_are_noted() {
     for is_taken in [true, false] {
         let Some(hosts) = Hosts::new() else { return };
         fs::write(hosts.path("taken"), "no directory").unwrap();
@@ -312,7 +312,7 @@ fn counters_that_nobody_can_ask_for_stop_no_path_and_metrics_for_everybody_are_n
             // of the listener.
             loop {
                 running.signal(Signal::HUP);
-                let (before, line) = running.said_with("metrics");
+                let (before, line) = running.wait_for_line_and_earlier("metrics");
                 said.extend(before);
                 let is_served = line.contains("metrics: http://");
                 said.push(line);
@@ -392,8 +392,8 @@ fn every_thread_is_confined_from_the_start_and_after_a_reload() {
     let more = "[[path]]\nname = \"more\"\nleft = \"xdp:e2\"\nright = \"tap:b2\"\n";
     write(&hosts, &format!("{EDGE}{more}"));
     running.signal(Signal::HUP);
-    running.said("run: core stopped");
-    running.said("run: more started");
+    running.wait_for_line("run: core stopped");
+    running.wait_for_line("run: more started");
     until(|| thread(&running, "core").is_none() && thread(&running, "more").is_some());
     check(&["closer", "edge/0", "grosso", "grosso-observe", "more/0", "signals"]);
     assert_eq!(shown(&hosts, &running), confinement(&running), "after a reload too");
@@ -418,11 +418,11 @@ fn another_user_s_program_opens_devices_at_its_start_and_at_a_reload() {
     write(&hosts, &format!("user = \"nobody\"\n{EDGE}"));
     fs::set_permissions(hosts.path("paths.toml"), PermissionsExt::from_mode(0o644)).unwrap();
     let running = Running::spawn(&mut hosts.command_with_open_tun("run -c paths.toml"));
-    running.said("edge: e0 <-> b0");
+    running.wait_for_line("edge: e0 <-> b0");
     fs::write(hosts.path("paths.toml"), format!("user = \"nobody\"\n{EDGE}{CORE}")).unwrap();
     until(|| confinement(&running).iter().all(|(.., filtered)| *filtered == 2));
     running.signal(Signal::HUP);
-    running.said("run: core started");
+    running.wait_for_line("run: core started");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     for task in fs::read_dir(format!("/proc/{}/task", running.id())).unwrap() {
@@ -451,8 +451,10 @@ fn faulty(fault: &str) -> Option<(Hosts, Running)> {
 #[test]
 fn a_defect_of_one_path_starts_it_again_and_the_other_runs_on() {
     let Some((hosts, running)) = faulty("panic core/0 1") else { return };
-    running.said("grosso: run: path core: thread core/0 panicked: a panic that a test requested");
-    running.said("run: core restarted");
+    running.wait_for_line(
+        "grosso: run: path core: thread core/0 panicked: a panic that a test requested",
+    );
+    running.wait_for_line("run: core restarted");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     until(|| thread(&running, "core").is_some() && thread(&running, "edge").is_some());
@@ -462,7 +464,7 @@ fn a_defect_of_one_path_starts_it_again_and_the_other_runs_on() {
 #[test]
 fn a_path_that_meets_its_defect_again_and_again_ends_by_name_and_no_other() {
     let Some((hosts, running)) = faulty("panic core/0 1000") else { return };
-    running.said("restarted 3 times within a minute");
+    running.wait_for_line("restarted 3 times within a minute");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     assert_eq!(thread(&running, "core"), None);

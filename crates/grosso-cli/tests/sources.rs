@@ -282,7 +282,7 @@ fn measure(words: &str) -> Option<Measured> {
 /// Compares the status of each claim with the line of the lab that it emphasizes, if any. "Undecided" is not a
 /// contradiction, and a contradiction counts only if it occurs in every attempt. Exact lines are always decided.
 #[test]
-fn the_lab_answers_the_claims_of_the_sources_as_the_document_says() {
+fn the_lab_confirms_the_claims_of_the_sources_as_documented() {
     let text = document();
     let rows: Vec<[&str; 4]> = text.lines().filter_map(claim).collect();
     let mut answers: BTreeMap<&str, Vec<Answer<'_>>> = BTreeMap::new();

@@ -98,7 +98,7 @@ impl Esp {
         std::fs::create_dir_all(&folder).unwrap();
         command.env("RUNTIME_DIRECTORY", folder).env_remove("NOTIFY_SOCKET");
         let running = Running::spawn(self.space(host).host(&mut command).unwrap());
-        running.said("esp: ");
+        running.wait_for_line("esp: ");
         let addresses = [A, B][host];
         // If the program was killed and is started again, the device already has the addresses.
         let addressed = self.space(host).run(|| set_up(far, addresses)).unwrap();
@@ -189,7 +189,7 @@ fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
-    dump.said("listening on");
+    dump.wait_for_line("listening on");
     let programs = [esp.start(0), esp.start(1)];
     for (family, bytes) in [(1, 60_000), (1, 20), (0, 60_000), (0, 20)] {
         esp.datagrams(family, bytes);
@@ -198,7 +198,7 @@ fn datagrams_and_streams_pass_in_esp_and_in_fragments_and_the_wire_shows_nothing
     for program in programs {
         program.signal(Signal::USR1);
         for name in ["event_ip_reasm_oks", "event_ip_frag_oks", "event_esp_out_packets"] {
-            program.said(name);
+            program.wait_for_line(name);
         }
         let ended = program.stop(Signal::TERM);
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -299,17 +299,17 @@ fn keys_that_others_can_read_and_numbers_that_another_program_uses_are_refused()
     }
     // An error in the file changes nothing.
     near.signal(Signal::HUP);
-    near.said("no path was changed");
+    near.wait_for_line("no path was changed");
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&key, format!("in {}\nout {}\n", KEYS[0], KEYS[1])).unwrap();
     near.signal(Signal::HUP);
-    near.said("no path was changed");
+    near.wait_for_line("no path was changed");
     // New keys require a new file.
     let main = esp.hosts.path("0.toml");
     let text = std::fs::read_to_string(&main).unwrap().replace("0.seq", "new.seq");
     std::fs::write(&main, text).unwrap();
     near.signal(Signal::HUP);
-    near.said("run: esp started");
+    near.wait_for_line("run: esp started");
     until(|| near.threads().len() == 1);
     assert_eq!(near.stop(Signal::TERM).code, Some(0));
 }
@@ -368,7 +368,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     let Some(held) = held_by_stranger(&esp.hosts.a, &names) else { return };
     let near = esp.start(0);
     for key in ["out", "in"] {
-        let note = near.said(&format!("claims the same key \"{key}\""));
+        let note = near.wait_for_line(&format!("claims the same key \"{key}\""));
         assert!(note.contains(&format!("user {STRANGER}")), "{note}");
     }
     let far = esp.start(1);
@@ -378,7 +378,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     let text = std::fs::read_to_string(&main).unwrap().replace("mtu = 1400", "mtu = 1380");
     std::fs::write(&main, text).unwrap();
     near.signal(Signal::HUP);
-    near.said("claims the same key \"out\"");
+    near.wait_for_line("claims the same key \"out\"");
     drop(held);
     for program in [near, far] {
         assert_eq!(program.stop(Signal::TERM).code, Some(0));
@@ -411,7 +411,7 @@ fn scarce_and_exhausted_sequence_numbers_are_noted_at_the_start() {
         set_sent(&esp, sent);
         // No packet is sent: the peer is not running.
         let near = esp.start(0);
-        near.said(note);
+        near.wait_for_line(note);
         assert_eq!(near.stop(Signal::TERM).code, Some(0));
     }
 }
@@ -422,13 +422,13 @@ fn exhausted_sequence_numbers_are_noted_while_a_path_runs() {
     assert_eq!(esp.start(0).stop(Signal::TERM).code, Some(0));
     set_sent(&esp, SEQUENCE_MAX - 50);
     let (near, far) = (esp.start(0), esp.start(1));
-    let (before, _) = near.said_with(SCARCE);
+    let (before, _) = near.wait_for_line_and_earlier(SCARCE);
     assert!(!before.iter().any(|line| line.contains(EXHAUSTED)), "{before:?}");
     let socket = esp.hosts.a.run(|| UdpSocket::bind((A[0], 0))).unwrap().unwrap();
     let exhausted = || {
         // The path may have no buffer space at the moment.
         let _ = socket.send_to(&[7; 100], (B[0], 9));
-        near.has_said(EXHAUSTED)
+        near.has_line(EXHAUSTED)
     };
     until(exhausted);
     for program in [near, far] {
@@ -450,7 +450,7 @@ fn a_sequence_file_that_is_not_a_regular_file_is_refused_at_the_start_and_at_a_r
     for name in ["pipe", "socket", "directory", "/dev/zero"] {
         std::fs::write(&main, text.replace("0.seq", name)).unwrap();
         near.signal(Signal::HUP);
-        let (before, _) = near.said_with("no path was changed");
+        let (before, _) = near.wait_for_line_and_earlier("no path was changed");
         let why = format!("{name}: not a regular file");
         assert!(before.iter().any(|line| line.contains(&why)), "{before:?}");
         for line in ["config check 0.toml", "run -c 0.toml"] {
@@ -505,7 +505,7 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
-    dump.said("listening on");
+    dump.wait_for_line("listening on");
     let file = esp.hosts.path("0.seq");
     let said = |what: &str| {
         let ended = esp.hosts.run("config check 0.toml");
@@ -572,7 +572,7 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
-    dump.said("listening on");
+    dump.wait_for_line("listening on");
     let near = esp.start(0);
     let text = std::fs::read_to_string(esp.hosts.path("0.toml")).unwrap();
     let text = text.replace("\"a0\"", "\"e0\"").replace("tap:ta", "tap:b0");
@@ -580,7 +580,7 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     std::fs::write(esp.hosts.path("copy.toml"), text).unwrap();
     std::fs::copy(esp.hosts.path("0.key"), esp.hosts.path("copy.key")).unwrap();
     let copy = Running::spawn(&mut esp.hosts.command("run -c copy.toml"));
-    copy.said("esp: ");
+    copy.wait_for_line("esp: ");
     esp.hosts.b.run(|| set_up("b0", B)).unwrap().unwrap();
     let socket = |host: usize| {
         esp.space(host).run(|| UdpSocket::bind(([A, B][host][1], 0))).unwrap().unwrap()
@@ -722,7 +722,7 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
     dump.args(["-i", "a0", "-s", "2000", "-U", "-Z", "root", "--immediate-mode", "-w"]);
     let dump = esp.hosts.a.host(dump.arg(esp.hosts.path("wire.pcap"))).unwrap();
     let dump = Running::spawn(dump);
-    dump.said("listening on");
+    dump.wait_for_line("listening on");
     let hear = || PacketSocket::builder().receive_buffer_bytes(16 << 20).bind(&name("a0"));
     let wire = esp.hosts.a.run(hear).unwrap().unwrap();
     let attacker = || PacketSocket::builder().bind(&name("e0"));
@@ -758,7 +758,7 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
         near
     });
     near.signal(Signal::USR1);
-    let refused = near.said("drop_esp_in_too_old");
+    let refused = near.wait_for_line("drop_esp_in_too_old");
     println!("{refused}");
     for program in [near, far] {
         assert_eq!(program.stop(Signal::TERM).code, Some(0));

@@ -142,13 +142,13 @@ fn trains_that_are_held_are_gauges_of_the_moment_and_no_change() {
 }
 
 #[test]
-fn every_form_says_the_same() {
+fn every_output_format_has_the_same_counters() {
     let Some(hosts) = Hosts::new() else { return };
     let bridge = "bridge e0 tap:b0 --queues 2 --name edge --metrics 127.0.0.1:0";
     let bridge = Running::spawn(&mut hosts.command(bridge));
-    let address = bridge.said("metrics: http://");
+    let address = bridge.wait_for_line("metrics: http://");
     let address = address.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
-    bridge.said("<->");
+    bridge.wait_for_line("<->");
     hosts.address("b0");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
 
@@ -200,7 +200,7 @@ fn every_form_says_the_same() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_with_what_to_do() {
+fn unavailable_counters_are_reported_with_a_remedy() {
     let Some(hosts) = Hosts::new() else { return };
     let none = hosts.run("stats");
     assert_eq!((none.code, none.stdout.as_str()), (Some(4), ""), "{none:?}");
@@ -236,7 +236,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
 }
 
 #[test]
-fn programs_that_were_killed_leave_nothing_and_those_that_hang_hold_nobody_up() {
+fn killed_programs_leave_nothing_and_hanging_ones_delay_no_other() {
     let Some(hosts) = Hosts::new() else { return };
     hosts.add_wire("a1", "e1");
     let hung = hosts.start("bridge e0 tap:b0");

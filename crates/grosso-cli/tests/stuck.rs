@@ -95,7 +95,7 @@ fn get(hosts: &Hosts, address: &str, page: &str) -> String {
 }
 
 #[test]
-fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
+fn a_path_stopped_by_a_debugger_is_reported_and_delays_no_other() {
     let Some(hosts) = Hosts::new() else { return };
     hosts.add_wire("a1", "e1");
     let up = || grosso_sys::interface::Control::new()?.set_up(&crate::network::name("lo"), true);
@@ -103,9 +103,9 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
     fs::write(hosts.path("paths.toml"), format!("metrics = \"127.0.0.1:0\"\n{EDGE}{CORE}"))
         .unwrap();
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
-    let line = running.said("metrics: http://");
+    let line = running.wait_for_line("metrics: http://");
     let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
-    running.said("core: e1 <-> b1");
+    running.wait_for_line("core: e1 <-> b1");
     hosts.address("b0");
     let core = || running.threads().into_iter().find(|(name, _)| name == "core/0");
     until(|| core().is_some());
@@ -129,7 +129,7 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
     // A reload that has to stop the path also abandons it.
     fs::write(hosts.path("paths.toml"), format!("metrics = \"127.0.0.1:0\"\n{EDGE}")).unwrap();
     running.signal(Signal::HUP);
-    running.said("run: path core: thread core/0 is stuck");
+    running.wait_for_line("run: path core: thread core/0 is stuck");
     exchange(&connect((&hosts.a, A[0]), (&hosts.b, B[0])), 1 << 20);
     assert!(traced.holds(), "the thread is still stopped");
     let ended = running.stop(Signal::TERM);
@@ -138,7 +138,7 @@ fn a_path_whose_thread_a_debugger_stopped_is_reported_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_program_whose_only_path_is_stuck_ends_by_sigterm_and_says_so() {
+fn a_program_with_a_stuck_path_ends_on_sigterm_and_reports_it() {
     let Some(hosts) = Hosts::new() else { return };
     let bridge = hosts.start("bridge e0 tap:b0 --name edge");
     until(|| !bridge.threads().is_empty());
@@ -175,7 +175,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
     );
     fs::write(hosts.path("paths.toml"), text).unwrap();
     let running = Running::spawn(&mut hosts.command("run -c paths.toml"));
-    running.said("vhost: ");
+    running.wait_for_line("vhost: ");
     hosts.address("b0");
     let control = hosts.path(&format!("{}.sock", running.id()));
     let mut refused = 0;

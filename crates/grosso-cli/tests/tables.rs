@@ -42,7 +42,7 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
 }
 
 #[test]
-fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
+fn lab_tunnels_fills_table_r4_and_compares_with_the_kernel() {
     let words = first_runs_of("tunnels");
     let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
     assert_eq!(report["schema"], "grosso.lab-tunnels/4");
@@ -83,7 +83,7 @@ fn lab_tunnels_fills_table_r4_and_stands_beside_the_kernel() {
 }
 
 #[test]
-fn lab_cost_says_where_the_time_of_a_packet_goes() {
+fn lab_cost_splits_the_time_per_packet() {
     let Some(Measured { report, page, .. }) = &*measured(COST) else { return };
     assert_eq!(report["schema"], "grosso.lab-cost/3");
     let number = |value: &Value| value.as_f64().unwrap();
@@ -110,7 +110,7 @@ fn lab_cost_says_where_the_time_of_a_packet_goes() {
 }
 
 #[test]
-fn lab_acks_tells_who_reaches_the_sender() {
+fn lab_acks_reports_acknowledgments_at_the_sender() {
     let words = first_runs_of("acks");
     let Some(Measured { report, page, .. }) = &*measured(&words) else { return };
     assert_eq!(report["schema"], "grosso.lab-acks/4");

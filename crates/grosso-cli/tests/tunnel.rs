@@ -367,7 +367,7 @@ fn tunnels_directly_in_ip_carry_traffic() {
 
 /// A mode specifies which packets are carried, as in `ip link`: the other version is neither sent nor accepted.
 #[test]
-fn the_mode_of_a_tunnel_says_which_packets_it_carries() {
+fn the_mode_of_a_tunnel_selects_the_packets_it_carries() {
     for (words, carried) in [
         ("ipip mode ipip", [true, false]),
         ("sit mode ip6ip", [false, true]),
@@ -442,7 +442,7 @@ fn a_tunnel_directly_in_ip_is_shown_and_survives_its_process() {
 
 /// The kernel does not report the previous name of a renamed device.
 #[test]
-fn a_device_that_was_renamed_is_said_to_be_and_stays() {
+fn a_renamed_device_is_reported_and_stays() {
     let Some(ends) = Ends::new() else { return };
     ends.ok("tunnel add t0 type ipip local 10.9.0.2 remote 10.9.0.1");
     for change in ["t0 down", "t0 name other", "other up"] {
@@ -457,7 +457,7 @@ fn a_device_that_was_renamed_is_said_to_be_and_stays() {
 }
 
 #[test]
-fn a_path_that_shrinks_is_told_of_and_the_device_stays_as_it_was() {
+fn a_smaller_path_mtu_is_reported_and_the_device_is_unchanged() {
     for (words, family, mtu, left) in [
         ("gre", 0, 1476, 1276),
         ("ip6tnl encaplimit none", 1, 1460, 1260),
@@ -538,7 +538,7 @@ fn between_three(words: &str) -> Option<[u64; 2]> {
 }
 
 #[test]
-fn of_several_other_ends_each_gets_what_is_for_who_is_behind_it() {
+fn each_of_several_peers_receives_packets_for_its_hosts() {
     let Some([near, far]) = between_three("") else { return };
     assert!(near > 50 && far < 20, "learned: {near} {far}");
     let entries = "fdb 02:00:00:00:00:01 10.9.0.1 fdb 02:00:00:00:00:03 10.10.0.3";
@@ -632,7 +632,7 @@ fn a_second_tunnel_for_the_same_packets_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_what_to_do() {
+fn impossible_tunnels_are_reported_with_a_remedy() {
     let Some(ends) = Ends::new() else { return };
     let add = "tunnel add vx0 type vxlan id 42";
     for (line, code, message, hint) in [
@@ -727,7 +727,7 @@ fn missing_privileges_are_named_with_the_command_that_gives_them() {
 }
 
 #[test]
-fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
+fn a_tunnel_without_the_privilege_to_probe_prints_a_note_and_carries() {
     let Some(ends) = Ends::new() else { return };
     for (words, is_noted) in [("", true), (" noprobe", false)] {
         let mut command = Command::new("setpriv");
@@ -746,7 +746,7 @@ fn a_tunnel_that_may_not_probe_its_path_says_so_and_carries() {
 
 /// If the path MTU turns out to be small, the kernel fragments IPv6 packets itself, and learns the MTU through `lo`.
 #[test]
-fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
+fn a_tunnel_whose_kernel_cannot_learn_the_path_mtu_prints_a_note() {
     let Some(ends) = Ends::new() else { return };
     let add = |words: &str| {
         let ended = ends.run(&format!("tunnel add t0 type {words}"));
@@ -766,11 +766,11 @@ fn a_tunnel_whose_kernel_cannot_be_told_of_its_path_says_so() {
 }
 
 #[test]
-fn one_that_stays_in_the_foreground_ends_when_it_is_told() {
+fn a_foreground_tunnel_ends_on_a_signal() {
     let Some(ends) = Ends::new() else { return };
     let mut command = ends.0.command(&format!("{VXLAN} --foreground"));
     let running = Running::spawn(command.env("RUNTIME_DIRECTORY", ends.folder(&ends.0.b)));
-    running.said("vx0: vx0 <-> vxlan:42:10.9.0.1, 1 queue");
+    running.wait_for_line("vx0: vx0 <-> vxlan:42:10.9.0.1, 1 queue");
     assert_eq!(ends.shown()["pid"].as_u64(), Some(running.id().into()));
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
     assert_eq!(ends.shown()["state"], "down");

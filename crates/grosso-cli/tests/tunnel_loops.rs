@@ -207,7 +207,7 @@ const VXLAN: &str = "type = \"vxlan\"\nid = 42\nlocal = \"10.9.1.1\"\nremote = \
 fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packets() {
     let Some(host) = Host::new() else { return };
     let running = Running::spawn(&mut host.paths(&[("t0", VXLAN)]));
-    running.said("<->");
+    running.wait_for_line("<->");
     host.address("t0");
     host.route_over("t0");
     let mut seen = Vec::new();
@@ -224,7 +224,7 @@ fn a_route_that_comes_to_lead_into_its_tunnel_is_noted_once_and_so_are_its_packe
         let _stop = Stop(&sending);
         // On a busy machine, the route may be checked before the first packet returns.
         for _ in 0..2 {
-            let (before, line) = running.said_with("back into");
+            let (before, line) = running.wait_for_line_and_earlier("back into");
             seen.extend(before);
             seen.push(line);
         }
@@ -279,7 +279,7 @@ fn a_tunnel_whose_route_leads_into_it_is_not_started() {
 
     host.route_over("w0");
     let running = Running::spawn(&mut host.paths(&[("t0", VXLAN)]));
-    running.said("<->");
+    running.wait_for_line("<->");
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
@@ -304,7 +304,7 @@ fn two_tunnels_that_lead_into_each_other_are_not_started() {
     host.ip("route del 10.9.3.1");
     host.ip("route add 10.9.3.1 dev w0");
     let running = Running::spawn(&mut host.paths(&[("t0", VXLAN)]));
-    running.said("<->");
+    running.wait_for_line("<->");
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
@@ -344,7 +344,7 @@ fn a_bridged_overlay_may_have_the_addresses_of_the_underlay() {
         command.args(["run", "--config"]).arg(&file).env_remove("NOTIFY_SOCKET");
         command.env("RUNTIME_DIRECTORY", &place);
         let running = Running::spawn(host.host(&mut command).unwrap());
-        running.said("<->");
+        running.wait_for_line("<->");
         programs.push(running);
     }
     for family in [0, 1] {

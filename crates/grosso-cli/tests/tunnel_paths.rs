@@ -536,7 +536,7 @@ fn a_forged_message_is_refuted_by_a_probe() {
 /// With a floor below the path MTU, senders learn the path MTU, but never a value below the floor; longer packets are
 /// then sent in fragments.
 #[test]
-fn senders_are_told_of_the_path_down_to_the_floor() {
+fn senders_learn_the_path_mtu_down_to_the_minimum() {
     let tunnels = [
         ("ipip mtu-min 1300", 0, 1400, 576),
         ("ip6tnl encaplimit none mtu-min 1350", 1, 1400, 1280),
@@ -594,7 +594,7 @@ fn outside_of(routed: &Routed, net: u8, inner: usize, is_it: impl Fn(&[u8]) -> b
 
 /// Over UDP the kernel writes the outer header, with the flow label that Grosso passes.
 #[test]
-fn the_flow_label_outside_is_the_one_that_was_said() {
+fn the_outer_flow_label_is_the_configured_one() {
     let Some(routed) = Routed::new() else { return };
     let IpAddr::V6(first) = OUTSIDE[0][1] else { unreachable!() };
     let of_first_host =
@@ -617,7 +617,7 @@ fn the_flow_label_outside_is_the_one_that_was_said() {
 
 /// The arguments have the same meaning as in `ip link`: the kernel's own VXLAN behaves alike.
 #[test]
-fn the_bit_that_forbids_fragments_is_as_ip_link_says() {
+fn the_outer_df_bit_is_that_of_ip_link() {
     let Some(routed) = Routed::new() else { return };
     let both = |net| [0, 1].map(|inner| forbids_fragments(&routed, net, inner));
     for (net, (words, expected)) in (0..).zip([

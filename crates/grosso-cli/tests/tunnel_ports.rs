@@ -40,7 +40,7 @@ fn recorded(bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
+fn b10_tunnels_from_encap_on_any_port_are_read_without_options() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     for (words, port) in TUNNELS {
@@ -58,7 +58,7 @@ fn b10_what_encap_put_on_any_port_is_read_again_without_a_word() {
 
 /// Tests three nested tunnels of one type on three ports; the outermost uses the assigned port.
 #[test]
-fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
+fn b10_nested_tunnels_are_read_by_their_own_ports() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     let mut from = "a.pcap".to_owned();
@@ -83,7 +83,7 @@ fn b10_tunnels_in_tunnels_are_read_each_by_its_own_port() {
 }
 
 #[test]
-fn b10_pcap_cannot_say_it_and_the_note_says_what_does() {
+fn b10_pcap_cannot_record_ports_and_the_note_names_a_format_that_can() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     for (words, port) in TUNNELS {
@@ -266,7 +266,7 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
 }
 
 #[test]
-fn b10_words_that_contradict_each_other_are_refused_by_their_names() {
+fn b10_conflicting_options_are_refused_by_name() {
     let bench = Bench::new();
     bench.put("a.pcap", &capture(Format::Pcap, ETHERNET, &sent()));
     for (command, words) in [

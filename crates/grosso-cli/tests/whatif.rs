@@ -48,7 +48,7 @@ fn a_capture_without_packets_gets_a_sentence_instead_of_a_table() {
 }
 
 #[test]
-fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
+fn reordering_that_prevents_merging_is_reported_with_remedies() {
     let bench = Bench::new();
     let swapped: Vec<_> = (0..60_u32).map(|i| (u64::from(i), i ^ 1)).collect();
     bench.put("swapped", &disordered(&swapped));
@@ -98,7 +98,7 @@ fn disorder_that_keeps_packets_from_merging_is_said_with_its_cures() {
 }
 
 #[test]
-fn a_hold_that_pays_is_said_with_the_commands_that_set_it() {
+fn a_useful_hold_time_is_reported_with_commands_that_set_it() {
     let bench = Bench::new();
     bench.put("a", &stream(&(0..100).map(|i| 10 * i).collect::<Vec<_>>()));
     let report = bench.ok("whatif --json --profile linux --hold 0,50us a").json();
@@ -195,7 +195,7 @@ fn is_syn((_, frame): &Timed) -> bool {
 }
 
 #[test]
-fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user() {
+fn with_one_direction_the_handshake_or_the_user_gives_the_round_trip() {
     let bench = Bench::new();
     let mut client = of_the_client("iperf3.pcapng");
     bench.put("whole", &capture_of(Format::Pcapng, ETHERNET, &client));
@@ -244,7 +244,7 @@ fn where_one_direction_passes_the_opening_tells_the_round_trip_and_else_the_user
 
 /// tshark sees both directions, and measures the round-trip time of each connection from its handshake.
 #[test]
-fn the_opening_tells_what_tshark_finds() {
+fn the_handshake_gives_the_round_trip_of_tshark() {
     if !crate::common::has("tshark") {
         return;
     }

@@ -131,7 +131,7 @@ fn superframes_are_split_by_the_mss_of_the_syn() {
 }
 
 #[test]
-fn partial_packets_that_came_in_tell_of_a_virtual_link() {
+fn received_partial_checksums_show_a_virtual_link() {
     let bench = Bench::new();
     let vantage = |plain: Vec<u8>| {
         let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcapng));
@@ -458,7 +458,7 @@ fn ipv4_header_checksum_left_to_the_device_is_completed() {
 }
 
 #[test]
-fn verdicts_are_listed_with_what_should_stand_there() {
+fn verdicts_are_listed_with_expected_values() {
     let bench = Bench::new();
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(40);
     let inner = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).vxlan(|v| v);
@@ -552,7 +552,7 @@ fn duration_is_from_the_earliest_packet_to_the_latest() {
 }
 
 #[test]
-fn inspection_tells_the_vantage_point() {
+fn inspect_reports_the_capture_point() {
     let bench = Bench::new();
     let vantage = |frames: &[Vec<u8>]| {
         bench.put("a", &capture(Format::Pcap, ETHERNET, frames));
@@ -598,7 +598,7 @@ fn inspection_tells_the_vantage_point() {
 }
 
 #[test]
-fn what_was_left_of_a_sender_s_superframes_does_not_tell_of_a_receiver() {
+fn remains_of_a_sender_s_superframes_do_not_indicate_a_receiver() {
     let bench = Bench::new();
     let frames = host_capture(1460, &[1448, 50_000, 20_000, 100]);
     let mut writer = CaptureWriter::new(Vec::new(), WriterOptions::new(Format::Pcap));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_says_more_than_the_checksums_that_follow_from_it() {
+    fn a_field_is_reported_before_the_checksums_it_changes() {
         assert_eq!(of(8, 2, |t| t), ("ip4 id was 0001 and is 0002".into(), Some("G14")));
         assert_eq!(of(7, 1, |t| t).1, Some("G13"));
         assert_eq!(of(8, 1, Tcp::psh).1, Some("G36"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flow_label_is_told_from_the_traffic_class() {
+    fn the_flow_label_is_distinguished_from_the_traffic_class() {
         let of = |class, label| {
             let packet = |class, label| {
                 let ip = Packet::new().ethernet(|e| e);

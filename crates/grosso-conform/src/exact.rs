@@ -4,7 +4,7 @@ use crate::{
     difference::difference,
     fault::{Fault, Law},
     framing::Framed,
-    superframe::{Heard, Unsound, read},
+    superframe::{SuperframeReadings, Unsound, read},
     vectors::Vector,
 };
 
@@ -13,7 +13,7 @@ pub(crate) fn judge(vector: &Vector, records: &[Framed]) -> Vec<Fault> {
     let mut packets = Vec::new();
     for record in records {
         match read(record) {
-            Ok(Heard { readings, .. }) => {
+            Ok(SuperframeReadings { readings, .. }) => {
                 packets.extend(readings.into_iter().next().unwrap_or_default())
             }
             Err(Unsound { text, .. }) => return vec![fault(vector, Law::Header, text)],

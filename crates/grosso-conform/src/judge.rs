@@ -9,7 +9,7 @@ use super::{
     exact,
     fault::{Fault, Law},
     framing::Framed,
-    superframe::{Heard, LINK, PORTS, Unsound, read},
+    superframe::{LINK, PORTS, SuperframeReadings, Unsound, read},
     vectors::Vector,
 };
 
@@ -25,7 +25,7 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
         return (exact::judge(vector, records), 0);
     }
     let mut court = Court::new(vector);
-    let frames: Vec<Left> = records.iter().filter_map(|record| court.hear(record)).collect();
+    let frames: Vec<Left> = records.iter().filter_map(|record| court.examine(record)).collect();
     let mut joins = 0;
     for (number, left) in frames.iter().enumerate() {
         joins += court.sentence(number + 1, left);
@@ -61,8 +61,8 @@ impl<'a> Court<'a> {
 
     /// Reads a record. Among the possible interpretations of its header, chooses the one that recovers the most input
     /// packets and whose packets are most similar to input packets.
-    fn hear(&mut self, record: &Framed) -> Option<Left> {
-        let Heard { readings, vouches } = match read(record) {
+    fn examine(&mut self, record: &Framed) -> Option<Left> {
+        let SuperframeReadings { readings, vouches } = match read(record) {
             Ok(said) => said,
             Err(Unsound { rule, text }) => {
                 self.fault(Law::Header, &[rule], text);

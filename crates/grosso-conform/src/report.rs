@@ -195,9 +195,9 @@ impl Report for ConformReport {
     fn text(&self, style: Style) -> String {
         let score = &self.score;
         let mut text = String::new();
-        let is_told =
+        let is_shown =
             |row: &RuleRow| self.is_long || row.wrong > 0 || row.joins.made < row.joins.possible;
-        let told: Vec<_> = score.rules.iter().filter(|(_, row)| is_told(row)).collect();
+        let told: Vec<_> = score.rules.iter().filter(|(_, row)| is_shown(row)).collect();
         if !told.is_empty() {
             text.push_str("  rule   vectors  wrong  merged\n");
         }
@@ -226,7 +226,7 @@ impl ConformReport {
     fn vector(&self, faults: &[FaultRow], style: Style) -> String {
         let FaultRow { vector, shows, .. } = &faults[0];
         let mut text = wrap_at(&format!("{}: {shows}", style.strong(vector)), COLUMNS);
-        let told = if self.is_long { faults.len() } else { faults.len().min(FAULTS_TOLD) };
+        let told = if self.is_long { faults.len() } else { faults.len().min(FAULTS_SHOWN_MAX) };
         for FaultRow { fault: Fault { law, rules, text: sentence }, .. } in &faults[..told] {
             let by =
                 if rules.is_empty() { String::new() } else { format!(" ({})", rules.join(", ")) };
@@ -261,7 +261,7 @@ impl Score {
 }
 
 /// Maximum number of faults of a vector in text reports.
-const FAULTS_TOLD: usize = 3;
+const FAULTS_SHOWN_MAX: usize = 3;
 
 #[cfg(test)]
 mod tests {

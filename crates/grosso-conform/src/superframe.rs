@@ -17,7 +17,7 @@ use super::framing::Framed;
 
 /// Interpretations of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct SuperframeReadings {
     /// The packets for each possible interpretation of the header, at least one. The header does not say whether
     /// identifications are constant, or whether every packet has CWR.
     pub readings: Vec<Vec<Vec<u8>>>,
@@ -46,7 +46,7 @@ impl From<String> for Unsound {
 /// # Errors
 ///
 /// Returns the contradiction if the header does not describe the frame.
-pub fn read(record: &Framed) -> Result<Heard, Unsound> {
+pub fn read(record: &Framed) -> Result<SuperframeReadings, Unsound> {
     let frame = &record.frame;
     let (header, _) = VirtioHeader::parse(&record.header, Form::Short, Order::Little)
         .map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ pub fn read(record: &Framed) -> Result<Heard, Unsound> {
             readings(meta).map(|meta| cut(frame, &meta)).collect::<Result<_, _>>()?
         }
     };
-    Ok(Heard { readings, vouches })
+    Ok(SuperframeReadings { readings, vouches })
 }
 
 /// Checks the fields that segmentation rewrites but that a receiver of the whole superframe relies on: lengths, IP

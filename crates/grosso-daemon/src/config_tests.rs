@@ -159,7 +159,7 @@ fn a_tunnel_has_a_source_port_for_each_queue_at_least() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_line_and_column_and_what_was_meant() {
+fn errors_have_line_column_and_a_suggestion() {
     let path = "[[path]]\nleft = \"eth1\"\nright = \"tap:t\"\n";
     for (text, expected) in [
         (format!("{path}rx-usec = 20\n"), "4:1: no key \"rx-usec\"; did you mean rx-usecs?"),
@@ -523,7 +523,7 @@ fn to_tunnel(device: &str, lines: &str) -> String {
 const ENDS: &str = "local = \"192.0.2.1\"\nremote = \"192.0.2.2\"";
 
 #[test]
-fn a_port_may_be_a_tunnel_with_the_words_of_ip_as_keys() {
+fn a_port_may_be_a_tunnel_with_ip_link_options_as_keys() {
     let lines = format!(
         "type = \"vxlan\"\n{ENDS}\nid = 42\nsrcport = [1000, 2000]\nttl = \"inherit\"\n\
          udpcsum = true\nremcsumtx = true\ngbp = 7\ntos = 0x28\ndf = \"unset\""
@@ -610,7 +610,7 @@ fn what_is_wrong_with_a_tunnel_has_its_line_and_column() {
 }
 
 #[test]
-fn a_unix_socket_has_the_header_and_the_features_of_its_table_or_of_its_words() {
+fn a_unix_socket_takes_header_and_features_from_its_table_or_its_name() {
     let options = |port: &str| {
         let text = format!("[[path]]\nleft = \"tap:t\"\nright = {port}\n");
         let Some(Opening::Unix(options)) = parse(&text).unwrap().paths[0].right.opening() else {

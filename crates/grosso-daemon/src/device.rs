@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_descriptors_left_is_told_of_more() {
+    fn exhausted_descriptors_are_reported_with_a_remedy() {
         let error = io::Error::from(rustix::io::Errno::MFILE);
         let failure = refused("run", "opening sockets", "net_admin", &error);
         assert_eq!(failure.hint.as_deref(), Some(DESCRIPTORS));

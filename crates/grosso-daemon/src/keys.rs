@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_tell_keys_apart_and_purposes_and_not_salts() {
+    fn fingerprints_depend_on_keys_and_purposes_and_not_on_salts() {
         let keys = Keys::parse(TEXT.as_bytes()).unwrap();
         let salted = Keys::parse(TEXT.replace("deadbeef", "deadbeee").as_bytes()).unwrap();
         let (out, inbound) = (&keys.outbound, &keys.inbound);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_keys_is_said_without_saying_them() {
+    fn errors_about_keys_do_not_print_them() {
         let long = "ab".repeat(20);
         for (text, expected) in [
             (String::new(), "no key \"in\""),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_a_file_is_refused_and_nobody_waits_for_it() {
+    fn a_pipe_instead_of_a_key_file_is_refused_at_once() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");

@@ -4,7 +4,7 @@ use sd_notify::NotifyState;
 
 /// Reports that the paths are running.
 pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify_manager(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Reports that the configuration is being reloaded; [`ready`] follows afterwards.
@@ -13,20 +13,20 @@ pub fn reloading() {
     // A manager that starts a reload itself (Type=notify-reload) uses the time to distinguish this report from an older
     // one.
     states.extend(NotifyState::monotonic_usec_now().ok());
-    tell(&states);
+    notify_manager(&states);
 }
 
 /// Reports that something about the paths changed.
 pub fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    notify_manager(&[NotifyState::Status(status)]);
 }
 
 /// Reports that the paths deliver their held packets and end.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify_manager(&[NotifyState::Stopping]);
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify_manager(states: &[NotifyState<'_>]) {
     // A manager that cannot be reached has exited, and will determine the state itself when it starts again.
     let _ = sd_notify::notify(states);
 }

@@ -177,7 +177,7 @@ impl RunningPath {
     }
 
     /// Tells the path to deliver its held packets and to end, without waiting for it.
-    pub fn tell_to_stop(&self) {
+    pub fn request_stop(&self) {
         self.group.stop();
     }
 

@@ -178,7 +178,7 @@ impl Paths {
     /// Stops all paths, in the order in which they were started.
     pub fn stop_all(&mut self) -> Vec<(PathReading, Result<(), Broken>)> {
         // All paths are signaled before the first is awaited, and share one deadline.
-        self.running.iter().for_each(|(_, path)| path.tell_to_stop());
+        self.running.iter().for_each(|(_, path)| path.request_stop());
         let until = Instant::now() + STOP_WAIT;
         let ended = self.running.drain(..).map(|(_, path)| end(path, until)).collect();
         self.publish();

@@ -308,7 +308,7 @@ pub(super) struct EspTable {
     spi_in: u32,
     spi_out: u32,
     #[serde(default)]
-    mode: ModeWord,
+    mode: ModeKeyword,
     src: Option<IpAddr>,
     dst: Option<IpAddr>,
     icv_bits: Option<u32>,
@@ -319,7 +319,7 @@ pub(super) struct EspTable {
     #[serde(default)]
     sel: SelectorsTable,
     #[serde(default)]
-    level: LevelWord,
+    level: LevelKeyword,
     #[serde(default)]
     shared_key: bool,
     key_file: Option<PathBuf>,
@@ -329,7 +329,7 @@ pub(super) struct EspTable {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-enum ModeWord {
+enum ModeKeyword {
     #[default]
     Transport,
     Tunnel,
@@ -337,7 +337,7 @@ enum ModeWord {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum LevelWord {
+enum LevelKeyword {
     #[default]
     Required,
     Use,
@@ -398,17 +398,17 @@ impl EspTable {
             _ => return Err("esp: missing key \"key-file\" or \"key-fd\"".to_owned()),
         };
         let tunnel = match (self.mode, self.src, self.dst) {
-            (ModeWord::Transport, None, None) => None,
-            (ModeWord::Transport, ..) => {
+            (ModeKeyword::Transport, None, None) => None,
+            (ModeKeyword::Transport, ..) => {
                 return Err("esp: src and dst need mode = \"tunnel\"".to_owned());
             }
-            (ModeWord::Tunnel, Some(here), Some(there)) if here.is_ipv4() == there.is_ipv4() => {
+            (ModeKeyword::Tunnel, Some(here), Some(there)) if here.is_ipv4() == there.is_ipv4() => {
                 Some((here, there))
             }
-            (ModeWord::Tunnel, Some(_), Some(_)) => {
+            (ModeKeyword::Tunnel, Some(_), Some(_)) => {
                 return Err("esp: src and dst must both be IPv4 or both be IPv6".to_owned());
             }
-            (ModeWord::Tunnel, ..) => {
+            (ModeKeyword::Tunnel, ..) => {
                 return Err("esp: mode = \"tunnel\" needs src and dst".to_owned());
             }
         };
@@ -430,8 +430,8 @@ impl EspTable {
                 .map(|EncapTable { sport, dport }| UdpPorts { source: sport, destination: dport }),
             selectors: self.sel.selectors()?,
             level: match self.level {
-                LevelWord::Required => Level::Required,
-                LevelWord::Use => Level::Use,
+                LevelKeyword::Required => Level::Required,
+                LevelKeyword::Use => Level::Use,
             },
             shared_key: self.shared_key,
             keys,

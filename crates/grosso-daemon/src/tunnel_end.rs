@@ -100,7 +100,7 @@ fn address(device: &str) -> Option<[u8; 6]> {
 /// Returns a note if a tunnel's path MTU is not probed although no option forbids it, or if probing has no effect.
 pub fn unprobed(description: &Description) -> Option<String> {
     let probing = description.probes.then(|| EchoSocket::open(description.endpoint.local))?;
-    let Err(error) = probing else { return untold(description) };
+    let Err(error) = probing else { return unreported_mtu(description) };
     let why = match ErrorClass::of(&error) {
         ErrorClass::Forbidden => {
             let remedy = privilege(&["net_admin", "net_raw"]);
@@ -114,12 +114,12 @@ pub fn unprobed(description: &Description) -> Option<String> {
 
 /// Returns the note that the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although it creates the
 /// fragments: the message to the kernel passes through the loopback device, which is down in a new network namespace.
-fn untold(description: &Description) -> Option<String> {
+fn unreported_mtu(description: &Description) -> Option<String> {
     let Endpoint { local, carrier, .. } = &description.endpoint;
-    let is_told = local.is_ipv6() && !matches!(carrier, Carrier::Ip);
+    let is_reported = local.is_ipv6() && !matches!(carrier, Carrier::Ip);
     let lo = InterfaceName::new("lo").and_then(|name| Netlink::new()?.link(&name)).ok()?;
     let name = description.name();
-    (is_told && !lo.up).then(|| {
+    (is_reported && !lo.up).then(|| {
         format!(
             "{name}: lo is down, so the kernel cannot learn the MTU of a path that silently \
              drops long packets: sudo ip link set lo up"

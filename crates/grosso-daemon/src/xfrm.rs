@@ -158,7 +158,7 @@ fn states(text: &str) -> Result<(Vec<State<'_>>, usize), String> {
     let (mut states, mut policies): (Vec<State<'_>>, usize) = Default::default();
     for (number, line) in (1..).zip(text.lines()) {
         let mut words =
-            XfrmWords { words: line.split_ascii_whitespace().collect(), at: 0, line: number };
+            XfrmArguments { words: line.split_ascii_whitespace().collect(), at: 0, line: number };
         if words.is_policy() {
             policies += 1;
             continue;
@@ -180,7 +180,7 @@ fn states(text: &str) -> Result<(Vec<State<'_>>, usize), String> {
 
 impl<'a> State<'a> {
     /// Parses a keyword and its arguments.
-    fn take(&mut self, word: &str, words: &mut XfrmWords<'a>) -> Result<(), String> {
+    fn take(&mut self, word: &str, words: &mut XfrmArguments<'a>) -> Result<(), String> {
         match word {
             "src" => self.source = Some(words.parsed("an address")?),
             "dst" => self.destination = Some(words.parsed("an address")?),
@@ -243,7 +243,7 @@ impl<'a> State<'a> {
 
     /// Parses the UDP ports: `type espinudp sport 4500 dport 4500 addr 0.0.0.0` in output, `espinudp 4500 4500 0.0.0.0`
     /// in arguments.
-    fn encap(&mut self, words: &mut XfrmWords<'a>) -> Result<(), String> {
+    fn encap(&mut self, words: &mut XfrmArguments<'a>) -> Result<(), String> {
         words.skip_if("type");
         let kind = words.value()?;
         if kind != "espinudp" {
@@ -259,7 +259,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    fn selector(&mut self, words: &mut XfrmWords<'a>) -> Result<(), String> {
+    fn selector(&mut self, words: &mut XfrmArguments<'a>) -> Result<(), String> {
         let mut ends = [None; 2];
         while let Some(word) = words.next() {
             match word {
@@ -297,13 +297,13 @@ impl<'a> State<'a> {
 }
 
 /// The words of a line, and the position of the next word.
-struct XfrmWords<'a> {
+struct XfrmArguments<'a> {
     words: Vec<&'a str>,
     at: usize,
     line: usize,
 }
 
-impl<'a> XfrmWords<'a> {
+impl<'a> XfrmArguments<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let word = self.words.get(self.at).copied();
         self.at += 1;
@@ -454,7 +454,7 @@ src 10.9.0.2 dst 10.9.0.1
     }
 
     #[test]
-    fn wide_windows_are_among_the_counters_which_say_whether_keys_were_used() {
+    fn the_counters_of_wide_windows_show_whether_keys_were_used() {
         let wide = "\treplay-window 0 seq 0x00000005 flag esn\n";
         let counters = |sent: u32| {
             format!(

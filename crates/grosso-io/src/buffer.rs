@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_is_nobody_s_and_what_is_in_front_of_a_frame_is_read_with_it() {
+    fn shared_memory_is_not_taken_and_bytes_before_a_frame_are_readable() {
         let memory = Arc::new((0..100).collect::<Vec<u8>>());
         let [one, two] = [8..20, 8..9].map(|frame| PortBuffer::shared(Arc::clone(&memory), frame));
         assert_eq!((one.as_ref(), two.as_ref()), (&memory[8..20], &[8][..]));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_a_file_to_write_says_that_it_does_not_send() {
+    fn a_port_without_an_output_file_reports_that_it_does_not_send() {
         let capture = write_only().finish().unwrap().unwrap();
         let reader = CaptureReader::new(&capture[..]).unwrap();
         let mut port: CapturePort<_, Vec<u8>> =

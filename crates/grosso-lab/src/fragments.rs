@@ -190,7 +190,7 @@ impl Fragments {
             let pairs = buffers.flat_map(|buffers| RECEIVERS.map(|receiver| (buffers, receiver)));
             let fragments = parameters.fragments();
             let told = pairs
-                .filter(|&(buffers, receiver)| says_something(receiver, buffers, loss, fragments));
+                .filter(|&(buffers, receiver)| is_informative(receiver, buffers, loss, fragments));
             let setting = |(buffers, receiver)| FragmentSetting {
                 receiver,
                 buffers,
@@ -281,7 +281,7 @@ impl Experiment for Fragments {
 
 /// Returns whether the result of the setting can differ from that of another setting: eviction happens only if
 /// fragments are lost, and half of the buffers must hold one complete datagram and one in progress.
-fn says_something(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
+fn is_informative(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
 }

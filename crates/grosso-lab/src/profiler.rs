@@ -113,7 +113,7 @@ impl Profiler {
     /// Installs these clocks for the calling thread, until the thread ends.
     pub(crate) fn enter(self: Arc<Self>) {
         let watch = Watch::new(self);
-        OWN.with_borrow_mut(|own| *own = Some(watch));
+        WATCH.with_borrow_mut(|own| *own = Some(watch));
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
@@ -180,14 +180,14 @@ struct Watch {
     own_look_ns: u64,
     part: Part,
     since: Instant,
-    turn: Turn,
+    turn: Iteration,
     /// Value of the thread's CPU clock when the iteration began; `None` before the first iteration.
     own_ns: Option<u64>,
 }
 
 /// Work since the iteration began.
 #[derive(Debug, Default)]
-struct Turn {
+struct Iteration {
     parts_ns: [u64; PARTS],
     begun: [u64; PARTS],
     looks: u64,
@@ -201,7 +201,7 @@ impl Watch {
             own_look_ns: 0,
             part: Part::Loop,
             since: Instant::now(),
-            turn: Turn::default(),
+            turn: Iteration::default(),
             own_ns: None,
         };
         watch.look_ns = middle(|| {
@@ -210,12 +210,12 @@ impl Watch {
             watch.switch(Part::Loop);
             watch.turn.parts_ns[Part::Wait as usize] - before
         });
-        let mut before_ns = own_ns();
+        let mut before_ns = thread_cpu_ns();
         watch.own_look_ns = middle(|| {
-            let now_ns = own_ns();
+            let now_ns = thread_cpu_ns();
             now_ns - core::mem::replace(&mut before_ns, now_ns)
         });
-        watch.turn = Turn::default();
+        watch.turn = Iteration::default();
         watch
     }
 
@@ -232,9 +232,9 @@ impl Watch {
     }
 
     /// Ends an iteration of the path's loop and begins the next.
-    fn turn(&mut self) {
+    fn next_iteration(&mut self) {
         self.switch(Part::Loop);
-        let now_ns = own_ns();
+        let now_ns = thread_cpu_ns();
         let turn = core::mem::take(&mut self.turn);
         if let Some(before_ns) = self.own_ns.replace(now_ns) {
             let looking_ns = self.own_look_ns + turn.looks * self.look_ns;
@@ -244,7 +244,7 @@ impl Watch {
     }
 }
 
-impl Turn {
+impl Iteration {
     /// Adds the iteration to the clocks. During the iteration, the thread was on a CPU for `total_ns`.
     fn publish(mut self, profiler: &Profiler, total_ns: u64) {
         self.give_up_beyond(total_ns);
@@ -276,7 +276,7 @@ fn add(clock: &AtomicU64, new: u64) {
     clock.store(clock.load(Ordering::Relaxed) + new, Ordering::Relaxed);
 }
 
-fn own_ns() -> u64 {
+fn thread_cpu_ns() -> u64 {
     u64::try_from(own_cpu_time().as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -288,19 +288,19 @@ fn middle(look: impl FnMut() -> u64) -> u64 {
 }
 
 thread_local! {
-    static OWN: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
 /// Calls `change` with the calling thread's clocks, if it has any.
-fn with_own<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
-    OWN.with_borrow_mut(|own| own.as_mut().map(change))
+fn with_watch<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
+    WATCH.with_borrow_mut(|own| own.as_mut().map(change))
 }
 
 /// Runs `work` as another part, then returns to the previous part.
 fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
-    let before = with_own(|watch| watch.switch(part(watch.part)));
+    let before = with_watch(|watch| watch.switch(part(watch.part)));
     work();
-    before.map(|before| with_own(|watch| watch.switch(before)));
+    before.map(|before| with_watch(|watch| watch.switch(before)));
 }
 
 /// Guard during whose lifetime the threads' clocks measure checksums.
@@ -346,9 +346,9 @@ impl<P: Port> Port for Timed<P> {
         each: &mut dyn FnMut(Frame<PortBuffer>),
     ) -> Result<usize, PortError> {
         let Self { port, side, received } = self;
-        let is_watched = with_own(|watch| {
+        let is_watched = with_watch(|watch| {
             if *side == Side::Wire {
-                watch.turn();
+                watch.next_iteration();
             }
             watch.switch(side.receive());
         });
@@ -356,23 +356,23 @@ impl<P: Port> Port for Timed<P> {
             return port.receive(now_ns, max, each);
         }
         let result = port.receive(now_ns, max, &mut |frame| received.push(frame));
-        with_own(|watch| watch.switch(side.engine()));
+        with_watch(|watch| watch.switch(side.engine()));
         received.drain(..).for_each(each);
         result
     }
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
-        let before = with_own(|watch| watch.switch(self.side.send()));
+        let before = with_watch(|watch| watch.switch(self.side.send()));
         let transmitted = self.port.transmit(slices, meta);
-        before.map(|before| with_own(|watch| watch.switch(before)));
+        before.map(|before| with_watch(|watch| watch.switch(before)));
         transmitted
     }
 
     /// Flushes the port and ends the iteration for this direction, because flushing is its last step.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        with_own(|watch| watch.switch(self.side.send()));
+        with_watch(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();
-        with_own(|watch| watch.switch(Part::Loop));
+        with_watch(|watch| watch.switch(Part::Loop));
         flushed
     }
 }
@@ -392,8 +392,8 @@ mod tests {
 
     use super::*;
 
-    fn turn(parts: &[(Part, u64)]) -> Turn {
-        let mut turn = Turn::default();
+    fn turn(parts: &[(Part, u64)]) -> Iteration {
+        let mut turn = Iteration::default();
         parts.iter().for_each(|(part, ns)| turn.parts_ns[*part as usize] += ns);
         turn
     }

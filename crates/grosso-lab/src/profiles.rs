@@ -282,7 +282,7 @@ mod tests {
     use crate::table::assert_text_kept;
 
     #[test]
-    fn counts_are_the_same_each_time_and_as_the_profiles_say() {
+    fn counts_are_repeatable_and_follow_the_profiles() {
         let results = Results::measure(Vec::new());
         let without_time = |mut results: Results| {
             results.rows.iter_mut().for_each(|row| row.ns_per_packet = 0.0);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn content_tells_lost_doubled_and_exchanged_bytes() {
+    fn content_shows_lost_doubled_and_exchanged_bytes() {
         let content = Content::new(7).unwrap();
         let stream: Vec<u8> = content.bytes.iter().chain(&content.bytes).copied().collect();
         let near_end = CONTENT_BYTES - 100;

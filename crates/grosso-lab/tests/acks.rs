@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn p15_merged_with_their_count_grow_as_the_formula_says_and_without_it_less(
+    fn p15_growth_follows_the_formula_with_the_count_and_is_less_without_it(
         units in vec((2..30_usize, 1..5_u32), 1..12),
         limit in 1..3_u32,
     ) {
@@ -326,7 +326,7 @@ fn p15_expansion_gives_a_sender_that_counts_packets_what_stretch_acknowledgments
 }
 
 #[test]
-fn p15_a_summary_says_what_the_records_say() {
+fn p15_a_summary_agrees_with_its_records() {
     let steps: Vec<_> = (0..40)
         .map(|i| (News::More(1 + i % 2), i % 7 == 0, i % 2 == 0, false, 1_000_000))
         .collect();

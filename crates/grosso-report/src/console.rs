@@ -36,7 +36,7 @@ impl Talk {
     /// Prints a note: a fact that affects how to read the result.
     pub fn note(&self, text: impl Into<String>) {
         let text = without_numbers(text.into());
-        self.say("note", &text);
+        self.print_message("note", &text);
         self.warnings.borrow_mut().push(text);
     }
 
@@ -47,7 +47,7 @@ impl Talk {
 
     /// Prints a hint: a remedy for a noted problem.
     pub fn hint(&self, text: &str) {
-        self.say("hint", text);
+        self.print_message("hint", text);
     }
 
     /// Prints a line about the run itself, such as its rate.
@@ -80,7 +80,7 @@ impl Talk {
         Style { color: self.when.decide(std::io::stderr().is_terminal()) }
     }
 
-    fn say(&self, kind: &str, text: &str) {
+    fn print_message(&self, kind: &str, text: &str) {
         if !self.quiet && !self.json {
             let text = harmless_lines(text);
             eprint(&format!("grosso: {}: {text}", self.style().notice(kind)));

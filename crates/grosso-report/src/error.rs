@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truncation_says_where_and_is_the_input_s_fault() {
+    fn truncation_is_an_input_error_with_a_position() {
         let error = CaptureError::Truncated {
             place: FilePart::Packet(56),
             needs: 65226,

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_codes_of_a_tap_are_told_apart() {
+    fn the_error_codes_of_a_tap_are_distinguished() {
         for (code, class) in [
             (libc::EAGAIN, ErrorClass::Later),
             (libc::EINVAL, ErrorClass::Malformed),

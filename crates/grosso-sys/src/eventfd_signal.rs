@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_of_a_file_that_waits_is_told_without_waiting() {
+    fn a_full_counter_of_a_blocking_eventfd_is_signaled_without_blocking() {
         let (mut signal, file) =
             (EventfdSignal::new().unwrap(), eventfd(0, EventfdFlags::empty()).unwrap());
         rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();

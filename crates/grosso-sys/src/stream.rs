@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_is_as_slow_as_it_is_told_to_be() {
+    fn a_sender_keeps_to_its_configured_rate() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let rate = 12_500_000_000_u64;

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_say_what_and_what_now() {
+    fn refusals_have_a_cause_and_a_remedy() {
         let closed = Refusal::TunClosed { mode: 0o600 };
         assert_eq!(closed.to_string(), "/dev/net/tun: permission denied (mode 0600)");
         assert!(closed.remedy().starts_with("sudo chmod 0666 /dev/net/tun"));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_takes_as_many_sources_as_it_says() {
+    fn a_wait_accepts_its_stated_number_of_sources() {
         let event = Event::new().unwrap();
         let sources = [(event.as_fd(), Interest::READ); SOURCES_MAX + 1];
         assert_eq!(wait_for(&sources[1..], Some(Duration::ZERO)).unwrap(), None);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_told_once_and_a_level_until_it_falls() {
+    fn an_edge_is_reported_once_and_a_level_until_it_falls() {
         let event = Event::new().unwrap();
         let waiter = Waiter::new().unwrap();
         waiter.add(&event, 1, Interest::READ.edge_triggered()).unwrap();

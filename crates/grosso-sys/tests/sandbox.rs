@@ -87,7 +87,7 @@ fn a_thread_has_the_capabilities_of_its_role_and_can_gain_none() {
 }
 
 #[test]
-fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
+fn roles_without_files_are_refused_files_and_continue() {
     if !can_filter() {
         return;
     }
@@ -99,7 +99,7 @@ fn files_are_refused_to_those_who_open_none_and_nothing_ends() {
 }
 
 #[test]
-fn who_connects_again_may_make_a_socket_for_it() {
+fn a_role_that_reconnects_may_create_sockets() {
     if can_filter() {
         let make = || socket(AddressFamily::UNIX, SocketType::STREAM, None).map(drop);
         confined(Role::Connecting, make).unwrap();
@@ -108,7 +108,7 @@ fn who_connects_again_may_make_a_socket_for_it() {
 }
 
 #[test]
-fn who_maps_the_memory_of_a_machine_may_ask_how_long_it_is() {
+fn a_role_that_maps_vm_memory_may_read_its_length() {
     if can_filter() {
         let length = || rustix::fs::fstat(io::stderr()).map(drop);
         confined(Role::Machine, length).unwrap();
@@ -117,7 +117,7 @@ fn who_maps_the_memory_of_a_machine_may_ask_how_long_it_is() {
 }
 
 #[test]
-fn who_shares_memory_with_a_machine_may_tell_and_hear_it() {
+fn a_role_that_shares_vm_memory_may_use_eventfds() {
     if can_filter() {
         let (mut signal, waiter) = (EventfdSignal::new().unwrap(), Waiter::new().unwrap());
         let event = Event::new().unwrap();
@@ -133,7 +133,7 @@ fn who_shares_memory_with_a_machine_may_tell_and_hear_it() {
 }
 
 #[test]
-fn who_shares_memory_of_its_own_may_make_it() {
+fn a_role_that_offers_memory_may_create_it() {
     use rustix::{
         event::{EventfdFlags, eventfd},
         fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
@@ -196,7 +196,7 @@ fn has_scopes() -> bool {
 }
 
 #[test]
-fn abstract_sockets_of_others_are_out_of_reach_but_for_who_opens_devices() {
+fn abstract_sockets_of_others_are_reachable_only_for_openers() {
     use std::os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},

@@ -120,7 +120,7 @@ fn tcp_of_a_trusted_peer_does_too() {
 }
 
 #[test]
-fn who_takes_superframes_gets_them() {
+fn a_reader_with_offloads_receives_superframes() {
     let _watchdog = Watchdog::new();
     let takes = Features::CHECKSUM_GENERIC
         | Features::SCATTER_GATHER

@@ -85,7 +85,7 @@ impl FrontEnd {
     /// # Errors
     /// Returns [`Refused::Message`] for an unexpected reply, for a failed message, and for a device that only supports
     /// versions before virtio 1, or [`Refused::System`] if the system has no memory or descriptors to share.
-    pub fn hear(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
+    pub fn handle_answer(&mut self, answer: &Message) -> Result<Vec<Letter>, Refused> {
         let awaited = self.awaited.pop_front().filter(|awaited| *awaited == answer.request);
         let number = answer.number().ok_or(Refused::Message)?;
         match awaited.ok_or(Refused::Message)? {

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_told_by_its_key_fields_and_by_nothing_else() {
+    fn a_flow_is_identified_only_by_its_key_fields() {
         for frame in frames() {
             let stack = dissect(&frame, LinkType::Ethernet, &Ports::ASSIGNED);
             assert!(stack.layers().len() > 3, "{frame:02x?}");
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_says_so_and_a_freed_way_is_used_again() {
+    fn a_full_bucket_is_reported_and_a_freed_way_is_reused() {
         let mut table =
             Table::<u64, u32>::new(TableShape { buckets: 1, choice: BucketChoice::Seeded });
         let flow = |i: u64| i << 33;

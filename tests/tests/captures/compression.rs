@@ -108,7 +108,7 @@ fn cut_compressed_captures_hand_out_every_complete_packet_first() {
 }
 
 #[test]
-fn compression_cut_between_two_packets_is_told() {
+fn compression_truncated_between_packets_is_reported() {
     let mut file = File::pcap(ByteOrder::Little, 0xa1b2_3c4d, 1);
     file.record(0, 0, &[0x42; 64], 64);
     let mut compressed = gzip(&file.bytes);

@@ -240,7 +240,7 @@ fn failing_files_are_named_and_come_after_complete_packets() {
 }
 
 #[test]
-fn errors_of_a_writer_say_what_happened() {
+fn writer_errors_state_the_cause() {
     struct Failing(io::ErrorKind);
     impl Write for Failing {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

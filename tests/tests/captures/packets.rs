@@ -190,7 +190,7 @@ fn damaged_options_leave_the_packet_usable_and_warn() {
 }
 
 #[test]
-fn cut_packets_are_told_apart() {
+fn truncated_packets_are_distinguished() {
     let mut file = File::pcap(ByteOrder::Little, 0xa1b2_c3d4, 1);
     file.record(0, 0, b"whole", 5).record(0, 0, b"cut", 4).record(0, 0, b"longer", 1);
     let mut reader = CaptureReader::new(&file.bytes[..]).unwrap();

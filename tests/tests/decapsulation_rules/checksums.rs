@@ -178,7 +178,7 @@ fn a_partial_checksum_around_the_packet_is_gone_with_its_header() {
 }
 
 #[test]
-fn w32_p46_udp_over_ipv6_needs_a_checksum_unless_told_otherwise() {
+fn w32_p46_udp_over_ipv6_needs_a_checksum_unless_configured() {
     let packet = |is_ipv6: bool| {
         let packet = Packet::new().ethernet(|e| e);
         let packet = if is_ipv6 { packet.ipv6(|ip| ip) } else { packet.ipv4(|ip| ip) };

@@ -101,7 +101,7 @@ fn b27_ipv4_checksum_stays_right_and_a_wrong_one_wrong() {
 
 /// Tests that the IP header is found after VLAN tags, as in Linux, and that a mark is not passed on through MPLS.
 #[test]
-fn w02_nothing_is_told_to_what_is_no_ip_packet() {
+fn w02_congestion_is_not_signaled_to_other_protocols_than_ip() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(CE));
     let arp = outer()
         .gre(|g| g.protocol_raw(0x6558))
@@ -116,7 +116,7 @@ fn w02_nothing_is_told_to_what_is_no_ip_packet() {
 }
 
 #[test]
-fn w02_raw_packets_are_told_as_well() {
+fn w02_congestion_is_signaled_to_raw_packets() {
     let packet = tunnelled((false, true), (CE, ECT0), true).without_link();
     let taken = take_with(&packet.build(), &Meta::default(), LinkType::Raw, &rules()).unwrap();
     let told = Packet::new().ipv6(|ip| ip.traffic_class(CE));

@@ -73,7 +73,7 @@ fn tunnels_have_the_names_of_ip_link() {
 
 /// Tests rule W24: the port determines the protocol.
 #[test]
-fn w10_w24_fou_is_the_protocol_that_its_port_says() {
+fn w10_w24_the_port_selects_the_protocol_in_fou() {
     for (protocol, packet, tunnel) in [
         (4, inside(ipv4().fou(|u| u)), Tunnel::IpipFou),
         (41, ipv4().fou(|u| u).ipv6(|ip| ip).udp(|u| u), Tunnel::SitFou),
@@ -180,7 +180,7 @@ fn w40_w41_geneve_options() {
 /// Tests that an unknown critical option is reported, not refused, by a device that inspects packets of other hosts,
 /// because it is not an endpoint of their tunnel.
 #[test]
-fn w41_critical_options_are_told_of_where_they_are_taken_to_be_understood() {
+fn w41_accepted_critical_options_are_reported() {
     let mut rules = rules();
     rules.critical_options = true;
     for (packet, option) in [

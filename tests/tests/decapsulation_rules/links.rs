@@ -68,7 +68,7 @@ fn w04_a_tag_beside_the_frame_stays_as_tags_in_it_do_and_the_hash_goes() {
 }
 
 #[test]
-fn pppoe_says_the_new_length_and_version() {
+fn pppoe_has_the_new_length_and_version() {
     let packet = Packet::new().ethernet(|e| e).pppoe(|p| p).ipv4(|ip| ip).gre(|g| g);
     let packet = packet.ipv6(|ip| ip).udp(|u| u).payload(b"short").pad_to(120);
     assert_eq!(take(&packet.build()).unwrap().packet, packet.out_of_tunnel().unwrap().build());

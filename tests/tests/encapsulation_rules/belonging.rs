@@ -254,7 +254,7 @@ fn c54_a_checksum_that_was_verified_below_protects_what_is_inside() {
 
 /// Tests that an unreported checksum proves nothing about inner ones.
 #[test]
-fn a_checksum_that_was_verified_below_says_nothing_of_those_inside() {
+fn a_checksum_verified_outside_does_not_verify_inner_ones() {
     let endpoint = v4(VXLAN, Carrier::Udp(udp(4789)));
     let known =
         |state| plan_of(&endpoint, OuterChecksum::VerifiedBelow, state).unwrap().meta.checksum;

@@ -103,7 +103,7 @@ fn what_is_known_of_checksums_is_kept_where_it_is_still_true() {
 
 /// Tests rules C50 and C52 with Ethernet, IPv4 and TCP inside VXLAN.
 #[test]
-fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
+fn c50_c52_vxlan_states_the_offset_of_a_partial_checksum() {
     let (endpoint, mut encapsulator) = end(VXLAN, Carrier::Udp(with_remote_checksum(4789)));
     let frame = Known::partial(&tcp());
     let sent = put(&mut encapsulator, &frame, LinkType::Ethernet).unwrap();
@@ -121,7 +121,7 @@ fn c50_c52_vxlan_says_where_a_partial_checksum_is() {
 
 // Rules: W23
 #[test]
-fn c51_c52_gue_says_where_a_partial_checksum_is() {
+fn c51_c52_gue_states_the_offset_of_a_partial_checksum() {
     let packet = Packet::new().ipv4(|ip| ip).udp(|u| u).payload_len(100);
     for (header, protocol, gre_len) in
         [(Header::Ip, 4, 0), (gre(Some(9), false, false, false), 47, 8)]

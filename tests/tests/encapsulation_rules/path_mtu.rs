@@ -201,7 +201,7 @@ fn w60_the_floor_of_ipv6() {
 }
 
 #[test]
-fn nobody_is_told_of_what_nobody_may_be_told_of() {
+fn no_icmp_error_answers_packets_that_forbid_one() {
     let long = |packet: Packet| Known::new(packet.payload_len(900).build());
     let ethernet = || Packet::new().ethernet(|e| e);
     let v4 = |packet: Packet| packet.ipv4(|ip| ip.df(true));

@@ -135,7 +135,7 @@ fn udp_has_its_ports_its_length_and_a_checksum_only_over_ipv6() {
 
 /// Tests RFC 6040 section 4.2, all 16 combinations, with both versions outside and inside.
 #[test]
-fn congestion_in_the_tunnel_is_told() {
+fn congestion_in_the_tunnel_is_signaled() {
     const NOT: u8 = 0;
     const ONE: u8 = 1;
     const ZERO: u8 = 2;
@@ -198,7 +198,7 @@ fn long_padding_is_taken_off() {
 
 /// Tests rule W70 and RFC 3948 sections 2.2 and 2.3.
 #[test]
-fn keepalives_and_ike_are_told_from_esp() {
+fn keepalives_and_ike_are_distinguished_from_esp() {
     let port = Some(4500);
     let datagram = |payload: &[u8]| {
         let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip);

@@ -151,7 +151,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Tests that tshark detects one wrong bit and a wrong key, so a comparison with tshark can fail.
 #[test]
-fn tshark_tells_right_from_wrong() {
+fn tshark_distinguishes_right_from_wrong() {
     let recipe = Recipe::new(EspMode::Transport);
     let frame = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t).payload_len(50).build();
     let good = recipe.encrypted(1, &frame);

@@ -43,7 +43,7 @@ fn f03_time_runs_from_the_first_fragment_whatever_comes_later() {
 }
 
 #[test]
-fn f40_the_sender_is_told_only_when_the_first_fragment_is_there() {
+fn f40_the_sender_gets_an_error_only_with_the_first_fragment() {
     for version in Version::ALL {
         let data = data(version, 3000, 40);
         let pieces = cut(&data, 1000);
@@ -251,7 +251,7 @@ fn b43_everything_comes_back_at_the_end() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn missing_ranges_are_reported() {
     let data = data(Version::V4, 400, 9);
     let places = [(16, 40), (40, 80), (120, 128), (160, 400)];
     for (last, holes) in [(3, vec![0..16, 80..120]), (4, vec![0..16, 80..120, 128..160])] {

@@ -193,7 +193,7 @@ fn f30_atomic_fragments_that_are_not_finished_keep_their_header() {
 }
 
 #[test]
-fn f30_an_atomic_fragment_longer_than_pppoe_says_is_not_understood() {
+fn f30_an_atomic_fragment_longer_than_the_pppoe_length_is_refused() {
     let packet = link().pppoe(|p| p).ipv6(|ip| ip).fragment(|f| f.id(1)).udp(|u| u);
     let mut packet = packet.payload_len(9).build();
     assert_eq!(pushed(&packet).1, ReassemblyVerdict::Completed);

@@ -98,7 +98,7 @@ fn fragments_of_the_virtual_mode_leave_when_their_ports_are_known() {
 }
 
 #[test]
-fn the_virtual_mode_still_tells_duplicates_from_overlaps() {
+fn the_virtual_mode_still_distinguishes_duplicates_from_overlaps() {
     let data = data(Version::V4, 100, 31);
     let pieces = cut(&data, 24);
     let mut other = pieces[1].clone();

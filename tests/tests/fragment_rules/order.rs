@@ -201,7 +201,7 @@ fn for_each_order(items: &mut Vec<usize>, fixed: usize, act: &mut impl FnMut(&[u
 /// Compares random fragments of one key, valid and invalid, with the byte map.
 // Rules: F16
 #[test]
-fn random_fragments_fare_as_the_byte_map_says() {
+fn random_fragments_agree_with_the_byte_map() {
     let mut completed = 0;
     for seed in 0..6000 {
         let mut random = Random::new(seed);

@@ -50,8 +50,7 @@ fn p27_f14_all_interval_relations_under_every_policy() {
                 for (policy, mode) in POLICIES {
                     let case = format!("{version:?} {name} {same} {swapped} {behind} {policy:?}");
                     cases += 1;
-                    completed +=
-                        fares_as_the_byte_map_says(version, &pieces, (policy, mode), &case);
+                    completed += agrees_with_the_byte_map(version, &pieces, (policy, mode), &case);
                 }
             }
         }
@@ -105,7 +104,7 @@ fn fillers(data: &[u8], (start, end): (usize, usize)) -> Vec<Piece> {
 }
 
 /// Asserts the fate of each fragment, and returns the number of datagrams.
-fn fares_as_the_byte_map_says(
+fn agrees_with_the_byte_map(
     version: Version,
     pieces: &[Piece],
     (policy, mode): (Overlap, ReassemblyMode),

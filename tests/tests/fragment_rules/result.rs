@@ -191,7 +191,7 @@ fn f22_the_fragment_header_is_gone_and_lengths_are_right() {
 }
 
 #[test]
-fn f23_sums_are_added_and_different_states_say_nothing() {
+fn f23_sums_are_added_and_different_states_give_no_verdict() {
     for version in Version::ALL {
         let data = data(version, 333, 23);
         let pieces = cut(&data, 120);

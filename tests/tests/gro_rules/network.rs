@@ -148,7 +148,7 @@ fn assert_ids(df: bool, ids: &[u16], expected: &[usize]) {
 }
 
 #[test]
-fn g14_identification_steps_or_stays_whatever_df_says() {
+fn g14_identification_steps_or_stays_for_any_df() {
     for df in [true, false] {
         assert_ids(df, &[8, 9, 10], &[300]);
         assert_ids(df, &[8, 8, 8], &[300]);

@@ -57,7 +57,7 @@ fn g52_description_of_a_superframe() {
 }
 
 #[test]
-fn g52_fixed_identifications_are_told_by_level() {
+fn g52_fixed_identifications_are_reported_by_level() {
     for bits in 0..4 {
         let frames = Path::Ipip.train(&[100; 3], |index, s| {
             let id = |level: u8| if bits >> level & 1 == 1 { 7 } else { 7 + index as u16 };

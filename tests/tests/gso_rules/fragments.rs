@@ -199,7 +199,7 @@ fn s62_ipv6_fragments_never_need_to_be_shorter_than_1280_bytes() {
 }
 
 #[test]
-fn s62_what_routers_read_stands_before_the_fragment_header_and_nothing_else_does() {
+fn s62_only_headers_for_routers_precede_the_fragment_header() {
     let fixed = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     let hop = || fixed().hop_by_hop(|h| h);
     // Offset of the fragment header: 14 bytes of Ethernet and 40 of IPv6.

@@ -237,7 +237,7 @@ fn s12_identification_steps_and_wraps() {
 }
 
 #[test]
-fn s12_fixed_identification_stays_whatever_df_says() {
+fn s12_fixed_identification_stays_for_any_df() {
     for df in [true, false] {
         let frame = tcp4(250, |ip| ip.id(7).df(df), |tcp| tcp);
         let packets = frame.gso(|gso| gso.fixed_ids = IpLevels::from_bits(1)).packets();
@@ -265,7 +265,7 @@ fn s13_ipv6_payload_length_is_that_of_each_packet() {
 }
 
 #[test]
-fn s14_checksums_are_right_whatever_the_superframe_said_of_them() {
+fn s14_checksums_are_right_for_every_state_of_the_superframe() {
     let seeded = tcp4(250, |ip| ip, |tcp| tcp);
     for checksum in [seeded.meta.checksum, Checksum::None, Checksum::Unnecessary { levels: 0 }] {
         let mut frame = seeded.clone();

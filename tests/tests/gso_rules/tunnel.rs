@@ -76,7 +76,7 @@ fn s40_every_udp_tunnel_is_cut() {
 
 /// Tests that an outer checksum that is computed as zero is written as 0xffff, because zero means no checksum.
 #[test]
-fn s40_outer_checksum_of_zero_says_ffff() {
+fn s40_outer_checksum_of_zero_is_sent_as_ffff() {
     // Only the outer checksum covers the last two bytes of the inner source MAC.
     let frame = |word: [u8; 2]| {
         let packet = outer().udp(|udp| udp).vxlan(|v| v);

@@ -258,7 +258,7 @@ fn a_flood_of_flows_is_held_by_the_same_rules() {
 }
 
 #[test]
-fn a_profile_says_how_it_holds() {
+fn a_profile_selects_its_hold() {
     assert!(Profile::all().iter().all(|profile| profile.hold == Hold::Fixed));
     assert_eq!(Hold::default(), Hold::Fixed);
 }

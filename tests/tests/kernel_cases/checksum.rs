@@ -67,14 +67,14 @@ fn k105_sent_udp_is_complete() {
 }
 
 #[test]
-fn k105_sent_udp_that_sums_to_zero_says_ffff() {
+fn k105_sent_udp_that_sums_to_zero_has_ffff() {
     for frame in Superframe::new(&sums_to_zero(), 100).packets() {
         assert_eq!(frame[40..42], [0xff, 0xff]);
     }
 }
 
 #[test]
-fn k105_completed_udp_that_sums_to_zero_says_ffff() {
+fn k105_completed_udp_that_sums_to_zero_has_ffff() {
     let mut frame = Superframe::new(&sums_to_zero(), 100).packets().remove(0);
     let pseudo = oracle::pseudo_header(&frame[26..30], &frame[30..34], 17, frame.len() - 34);
     frame[40..42].copy_from_slice(&oracle::sum(&pseudo).to_be_bytes());

@@ -185,7 +185,7 @@ fn frames_of_all_lengths_go_there_and_back_whoever_was_first() {
 }
 
 #[test]
-fn partial_checksums_and_superframes_are_said_in_the_header() {
+fn the_header_describes_partial_checksums_and_superframes() {
     for kind in KINDS {
         let place = Place::new();
         let options = place.options(kind, Some(Form::Buffers), UnixRole::Listen { mode: MODE });

@@ -182,7 +182,7 @@ fn each_end_has_the_features_on_which_both_agree() {
 }
 
 #[test]
-fn features_that_no_bit_of_virtio_stands_for_are_those_that_are_wanted() {
+fn features_without_a_virtio_bit_are_the_requested_ones() {
     for word in [Features::TCP_MANGLEID_SEGMENTATION, Features::GSO_ROBUST] {
         let pair = Pair::new(Features::ALL.without(word), Features::ALL, true);
         assert!(!pair.device.device().features.contains(word));

@@ -61,7 +61,7 @@ fn descriptors_that_are_no_eventfds_are_refused() {
         let mut bench = Bench::new();
         let front = bench.connect(ALL);
         let (reader, _writer) = std::io::pipe().unwrap();
-        front.tell(request, &0_u64.to_ne_bytes(), &[reader.as_fd()]).unwrap();
+        front.send_request(request, &0_u64.to_ne_bytes(), &[reader.as_fd()]).unwrap();
         assert!(arrived(&mut bench.port).is_empty());
         assert_eq!(bench.event(VhostEvent::PeerCutOff), 1, "{request}");
     }
@@ -74,11 +74,11 @@ fn is_awake(port: &VhostPort) -> bool {
 }
 
 #[test]
-fn a_kick_that_says_nothing_wakes_once() {
+fn a_kick_without_entries_wakes_once() {
     let mut bench = Bench::new();
     let front = bench.connect(ALL);
     let mut kick = front_end::semaphore().unwrap();
-    front.tell(12, &(FROM_GUEST as u64).to_ne_bytes(), &[kick.as_fd()]).unwrap();
+    front.send_request(12, &(FROM_GUEST as u64).to_ne_bytes(), &[kick.as_fd()]).unwrap();
     for _ in 0..3 {
         (0..3).for_each(|_| assert!(arrived(&mut bench.port).is_empty()));
         assert!(!is_awake(&bench.port), "it would never sleep");
@@ -87,7 +87,7 @@ fn a_kick_that_says_nothing_wakes_once() {
     }
     // Another front end connects and replaces the first one, which is then ignored.
     let next = front_end::semaphore().unwrap();
-    front.tell(12, &(FROM_GUEST as u64).to_ne_bytes(), &[next.as_fd()]).unwrap();
+    front.send_request(12, &(FROM_GUEST as u64).to_ne_bytes(), &[next.as_fd()]).unwrap();
     (0..3).for_each(|_| assert!(arrived(&mut bench.port).is_empty()));
     kick.write_all(&1_u64.to_ne_bytes()).unwrap();
     assert!(!is_awake(&bench.port));
@@ -206,7 +206,7 @@ fn memory_that_is_too_much_or_none_is_refused_by_name() {
         let mut bench = Bench::new();
         let mut front = bench.connect(ALL);
         let files = vec![file.as_fd(); regions.len().min(8)];
-        front.tell(5, &table(regions), &files).unwrap();
+        front.send_request(5, &table(regions), &files).unwrap();
         assert!(arrived(&mut bench.port).is_empty());
         let events = [VhostEvent::MemoryRefused, VhostEvent::PeerCutOff];
         assert_eq!(events.map(|event| bench.event(event)), [1, 1], "{what}");
@@ -224,7 +224,7 @@ fn memory_of_more_bytes_than_the_port_allows_is_refused_by_name() {
     let sparse = front_end::sparse(MEMORY_BYTES + (1 << 20)).unwrap();
     let half = MEMORY_BYTES / 2;
     let regions = [[GUEST, half, 0, 0], [GUEST + half, half + 4096, half, half]];
-    front.tell(5, &table(&regions), &[sparse.as_fd(), sparse.as_fd()]).unwrap();
+    front.send_request(5, &table(&regions), &[sparse.as_fd(), sparse.as_fd()]).unwrap();
     assert!(arrived(&mut bench.port).is_empty());
     let events = [VhostEvent::MemoryOverLimit, VhostEvent::MemoryRefused, VhostEvent::PeerCutOff];
     assert_eq!(events.map(|event| bench.event(event)), [1, 0, 1]);

@@ -117,7 +117,7 @@ fn flows(bench: &mut Bench, front: &mut FrontEnd) -> [u16; 2] {
 }
 
 #[test]
-fn a_pair_without_room_is_waited_for_and_tells_of_it() {
+fn a_pair_without_buffers_is_waited_for_and_notifies() {
     for wanted in FORMS {
         let mut bench = Bench::new();
         let mut front = bench.connect_pairs(wanted, 2);
@@ -161,7 +161,7 @@ fn wakes_and_is_interrupted(wanted: u64) {
 }
 
 #[test]
-fn a_ring_that_is_broken_costs_its_own_frames_and_a_machine_may_boot_again() {
+fn a_broken_ring_loses_only_its_frames_and_a_guest_may_reboot() {
     let mut bench = Bench::new();
     let mut front = bench.connect_pairs(ALL, 2);
     let [first, second] = flows(&mut bench, &mut front);
@@ -191,7 +191,7 @@ fn a_ring_that_is_broken_costs_its_own_frames_and_a_machine_may_boot_again() {
 }
 
 #[test]
-fn who_knows_of_no_pairs_has_one() {
+fn a_driver_without_multiqueue_has_one_pair() {
     let mut bench = Bench::new();
     let front = bench.try_connect(ALL & !PROTOCOL, 2);
     assert!(front.is_err());

@@ -188,7 +188,7 @@ fn frames_of_all_lengths_and_shapes_go_there_and_back() {
 }
 
 #[test]
-fn superframes_are_said_in_the_header_and_need_the_features_for_it() {
+fn the_header_describes_superframes_if_features_allow() {
     for wanted in FORMS.into_iter().flat_map(|all| [all, all & !MERGEABLE]) {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
@@ -229,7 +229,7 @@ fn a_guest_is_offered_what_was_wanted() {
 }
 
 #[test]
-fn a_guest_without_room_makes_the_port_wait_and_loses_nothing() {
+fn a_guest_without_buffers_makes_the_port_wait_without_loss() {
     for wanted in EVENTS {
         let mut bench = Bench::new();
         let mut front = bench.connect(wanted);
@@ -525,7 +525,7 @@ fn chain(front: &mut FrontEnd, ring: usize, (_, bytes, flags, next): (u64, u32, 
 }
 
 #[test]
-fn each_wrong_descriptor_costs_its_own_frame_and_has_a_name() {
+fn each_wrong_descriptor_loses_only_its_frame_and_has_a_reason() {
     for (what, wrong, event) in WRONG {
         let mut bench = Bench::new();
         let mut front = bench.connect(ALL);
@@ -605,7 +605,7 @@ fn a_frame_that_is_too_long_or_too_short_is_counted() {
 }
 
 #[test]
-fn memory_that_is_taken_away_costs_the_guest_its_port_and_nobody_else() {
+fn removed_guest_memory_ends_only_the_guest_s_port() {
     for wanted in FORMS {
         for takes_file in [false, true] {
             let mut bench = Bench::new();
@@ -615,7 +615,7 @@ fn memory_that_is_taken_away_costs_the_guest_its_port_and_nobody_else() {
                 front.lose_memory().unwrap();
             } else {
                 // A memory table without regions.
-                front.tell(5, &[0; 8], &[]).unwrap();
+                front.send_request(5, &[0; 8], &[]).unwrap();
             }
             let _ = arrived(&mut bench.port);
             let _ = bench.transmit(&frame(9), &Meta::default());
@@ -657,7 +657,7 @@ fn messages_that_cannot_be_end_the_connection_and_not_the_port() {
     let mut bench = Bench::new();
     for (number, (request, payload)) in wrong.iter().enumerate() {
         let front = bench.connect(ALL);
-        front.tell(*request, payload, &[]).unwrap();
+        front.send_request(*request, payload, &[]).unwrap();
         assert!(arrived(&mut bench.port).is_empty());
         assert_eq!(bench.event(VhostEvent::PeerCutOff), number as u64 + 1, "{request}");
     }

@@ -152,7 +152,7 @@ fn ask<P: Port>(name: &str, around: impl FnOnce(Talkative) -> P) {
 }
 
 #[test]
-fn what_the_port_inside_says_is_said_outside() {
+fn the_outer_port_has_the_properties_of_the_inner_one() {
     ask("itself", |port| port);
     ask("bare", |port| Bare(vec![port]));
     ask("impair", |port| Impair::new(port, Impairment::default()));

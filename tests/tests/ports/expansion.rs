@@ -169,7 +169,7 @@ fn nothing_is_expanded_unasked() {
 }
 
 #[test]
-fn what_finds_no_room_waits_and_keeps_its_order() {
+fn frames_without_space_wait_in_order() {
     for room in 1..6 {
         let mut bench = Bench::new(Features::NONE, 1000, true);
         bench.stretch(20);

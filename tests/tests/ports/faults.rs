@@ -114,7 +114,7 @@ const FAULTS: [&str; 5] = [
 ];
 
 #[test]
-fn damaged_packets_are_never_joined_with_whole_ones_and_never_said_to_be_good() {
+fn damaged_packets_never_merge_and_are_never_marked_verified() {
     let sent = packets(30_000);
     let known: HashSet<&[u8]> = sent.iter().map(Vec::as_slice).collect();
     for fault in FAULTS {

@@ -153,7 +153,7 @@ fn one_timer_serves_all_held_trains() {
 /// Tests that round-trip times measured from requests in one direction and replies in the other limit the time for
 /// which replies are held.
 #[test]
-fn both_directions_tell_how_long_a_round_trip_takes() {
+fn both_directions_give_the_round_trip_time() {
     const ROUND_TRIP_NS: u64 = 160_000;
     let packet = |is_back: bool, edit: fn(Tcp) -> Tcp, len| {
         let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
@@ -223,7 +223,7 @@ impl Port for Defective {
 }
 
 #[test]
-fn a_defect_of_a_path_is_told_by_name_and_ends_nothing_but_its_group() {
+fn a_panic_of_a_path_is_reported_by_name_and_ends_only_its_group() {
     let path = || DataPath::new(Defective, Defective, RunOptions::new(1)).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let ended = move || tell.send(()).unwrap();

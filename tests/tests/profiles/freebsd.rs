@@ -5,7 +5,7 @@ use grosso::coalesce::reason::NoMerge;
 use super::*;
 
 #[test]
-fn freebsd_joins_acknowledgments_that_say_something_new() {
+fn freebsd_merges_acknowledgments_with_new_information() {
     let frames: Vec<_> = [(10, 5), (20, 5), (20, 6), (30, 6)]
         .map(|(a, w)| packet(0, 0, |t| t.ack(a).window(w)))
         .into();

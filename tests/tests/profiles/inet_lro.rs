@@ -70,7 +70,7 @@ fn l04_statistics_count_as_inet_lro_did() {
 }
 
 #[test]
-fn l15_no_superframe_has_more_bytes_or_packets_than_both_limits_say() {
+fn l15_no_superframe_exceeds_either_limit() {
     let long = poll(Profile::inet_lro(), &data(100)).0;
     // A packet is the last of its train if the room left after it is less than an MTU.
     assert_eq!(packets(&long), [45, 45, 10]);
@@ -114,7 +114,7 @@ fn l10_a_ninth_flow_is_handed_up_alone_and_the_eight_are_merged() {
 }
 
 #[test]
-fn l10_who_found_no_place_may_start_a_train_once_one_is_free() {
+fn l10_a_flow_without_an_entry_starts_a_train_once_one_is_free() {
     let mut profile = Profile::inet_lro();
     profile.limits.flows = 1;
     let of = |port: u16, at: usize| packet(at * MSS, MSS, move |tcp| tcp.source_port(port));

@@ -105,7 +105,7 @@ proptest! {
 
 /// Tests every special segment size, with all payload lengths near its multiples (B18).
 #[test]
-fn b18_every_size_and_length_cuts_into_as_many_packets_as_arithmetic_says() {
+fn b18_every_size_and_length_gives_the_computed_number_of_packets() {
     let sizes =
         [1, 2, 3, 7, 8, 9, 1447, 1448, 1449, 8948, 32767, 32768, 32769, 65494, 65495, 65507, 65535];
     for udp in [false, true] {

@@ -431,7 +431,7 @@ fn recovery_ends_when_what_was_given_up_has_come() {
 }
 
 #[test]
-fn p52_what_was_given_up_says_how_long_holes_take_and_other_late_packets_do_not() {
+fn p52_abandoned_holes_give_the_waiting_time_and_other_late_packets_do_not() {
     // Each row contains the number of a packet, the time from the packet ahead to its arrival, and the resulting wait
     // for the next hole.
     for (place, took_ns, hole_ns) in [

@@ -64,7 +64,7 @@ impl Ends {
             let Some(answered) = self.back.obey(arrived(letter)).unwrap() else { continue };
             let word = |at: usize| u32::from_ne_bytes(*answered[at..].first_chunk().unwrap());
             let number = u64::from_ne_bytes(*answered[12..].first_chunk().unwrap());
-            letters.extend(self.front.hear(&answer(word(0), number)).unwrap());
+            letters.extend(self.front.handle_answer(&answer(word(0), number)).unwrap());
         }
         for way in [Way::ToGuest, Way::FromGuest] {
             assert!(self.front.is_running(way) && self.back.is_running(way), "{way:?}");
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn frames_go_on_when_the_numbers_go_round_and_who_asks_is_told() {
+fn frames_continue_across_index_wrap_and_requested_notifications_arrive() {
     for offered in [OFFERED, OFFERED & !features::EVENT_INDEX] {
         let mut ends = Ends::new(offered);
         for round in 0..70_000_u64 {
@@ -182,7 +182,7 @@ fn frames_go_on_when_the_numbers_go_round_and_who_asks_is_told() {
                 assert!(ends.send(way, &sent), "{round}");
                 ends.publish(way);
                 if is_asked {
-                    assert!(is_told(&mut ends, way), "{round} {way:?}");
+                    assert!(is_notified(&mut ends, way), "{round} {way:?}");
                 }
                 assert!(ends.receive(way).map(without_buffers).as_ref() == Some(&sent), "{round}");
                 assert_eq!(ends.receive(way), None);
@@ -206,7 +206,7 @@ fn asks(ends: &mut Ends, way: Way) -> bool {
     }
 }
 
-fn is_told(ends: &mut Ends, way: Way) -> bool {
+fn is_notified(ends: &mut Ends, way: Way) -> bool {
     let (bell, ring) = match way {
         Way::ToGuest => (ends.front.call(way).map(rings), ends.front.ring(way).map(|r| r.hush())),
         Way::FromGuest => (ends.back.kick(way).map(rings), ends.back.ring(way).map(|r| r.hush())),
@@ -221,7 +221,7 @@ fn rings(bell: BorrowedFd<'_>) -> bool {
 }
 
 #[test]
-fn who_has_no_room_is_told_when_there_is_some() {
+fn a_sender_without_space_is_notified_of_new_space() {
     for offered in [OFFERED, OFFERED & !features::EVENT_INDEX] {
         let mut ends = Ends::new(offered);
         let sent = frame(1, 100);
@@ -281,9 +281,9 @@ impl Device {
     fn new(offered: u64) -> Result<Self, Refused> {
         let mut front = FrontEnd::new(WANTED).unwrap();
         let _ = front.greet();
-        let mut letters = front.hear(&answer(request::GET_FEATURES, offered))?;
+        let mut letters = front.handle_answer(&answer(request::GET_FEATURES, offered))?;
         if letters.len() == 1 {
-            letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, 0))?;
+            letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, 0))?;
         }
         let mut said: Vec<Message> = letters.into_iter().map(arrived).collect();
         let table = said.iter_mut().find(|message| message.request == request::SET_MEM_TABLE);
@@ -414,7 +414,7 @@ fn the_file_of_the_memory_keeps_its_length() {
 }
 
 #[test]
-fn a_ring_is_whole_before_the_back_end_hears_of_it() {
+fn a_ring_is_complete_before_the_back_end_is_notified() {
     let device = Device::new(PLAIN).unwrap();
     let numbers: Vec<u32> = device.said.iter().map(|message| message.request).collect();
     // These are the messages in QEMU's manual: owner, features and memory; call, size, base, addresses and kick of each
@@ -455,21 +455,21 @@ fn a_driver_chooses_what_it_can_use_and_no_more() {
 fn answers_that_nobody_asked_for_are_refused() {
     let mut front = FrontEnd::new(WANTED).unwrap();
     assert!(
-        front.hear(&answer(request::GET_FEATURES, PLAIN)).is_err(),
+        front.handle_answer(&answer(request::GET_FEATURES, PLAIN)).is_err(),
         "before the first question"
     );
     let _ = front.greet();
-    assert!(front.hear(&answer(request::GET_QUEUE_NUM, PLAIN)).is_err());
+    assert!(front.handle_answer(&answer(request::GET_QUEUE_NUM, PLAIN)).is_err());
     let short = Message { payload: vec![0; 7], ..answer(request::GET_FEATURES, 0) };
     let _ = front.greet();
-    assert!(front.hear(&short).is_err());
+    assert!(front.handle_answer(&short).is_err());
     // A back end that reports the failure of a message in its reply.
     let _ = front.greet();
-    front.hear(&answer(request::GET_FEATURES, PLAIN)).unwrap();
-    let letters = front.hear(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();
+    front.handle_answer(&answer(request::GET_FEATURES, PLAIN)).unwrap();
+    let letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, u64::MAX)).unwrap();
     assert!(letters[1..].iter().all(|letter| letter.bytes[4] == 9), "each is to be answered");
-    assert!(front.hear(&answer(request::SET_OWNER, 0)).unwrap().is_empty());
+    assert!(front.handle_answer(&answer(request::SET_OWNER, 0)).unwrap().is_empty());
     assert!(!front.is_running(Way::ToGuest) && front.ring(Way::ToGuest).is_none());
-    assert!(front.hear(&answer(request::SET_FEATURES, 1)).is_err());
+    assert!(front.handle_answer(&answer(request::SET_FEATURES, 1)).is_err());
     assert_eq!(reply(1, &[]).len(), 12);
 }

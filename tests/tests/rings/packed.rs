@@ -45,7 +45,7 @@ fn a_ring_has_any_size_and_its_parts_are_aligned_and_in_memory() {
 }
 
 #[test]
-fn a_driver_is_told_of_the_descriptor_that_it_wants_in_the_lap_that_it_wants() {
+fn a_driver_is_notified_at_its_descriptor_and_wrap() {
     for size in [1, 2, 3, 5] {
         let cases = (0..2 * size).flat_map(|first| (1..=size).map(move |count| (first, count)));
         for ((first, count), event) in
@@ -264,7 +264,7 @@ fn a_chain_that_does_not_end_breaks_the_ring() {
 
 /// Tests a driver that makes descriptors available again before they have been returned.
 #[test]
-fn no_more_is_taken_than_the_ring_has_before_its_driver_is_told() {
+fn at_most_a_ring_is_taken_before_its_driver_is_notified() {
     let mut guest = Guest::new(PACKED, 4, 0);
     let mut ring = guest.ring(true);
     (0..6).for_each(|number| guest.offer_plain(number % 4, 9, 0));

@@ -128,7 +128,7 @@ fn k113_a_frame_is_a_link_layer_header_at_least() {
 }
 
 #[test]
-fn k114_superframes_of_one_byte_more_than_a_segment_up_to_what_ip_can_say() {
+fn k114_superframes_of_one_byte_more_than_a_segment_up_to_the_ip_length_limit() {
     isolated(|control| {
         let tap = plain_tap(control)?;
         let socket = packet_socket().bind(tap.name())?;

@@ -180,7 +180,7 @@ fn v06_one_segment_is_a_plain_packet_to_the_kernel_and_to_us() {
 }
 
 #[test]
-fn v06_the_kernel_verifies_again_what_a_writer_says_it_verified() {
+fn v06_the_kernel_verifies_again_despite_a_verified_mark() {
     let mut host = match Host::new() {
         Ok(host) => host,
         Err(why) => return skip(&why),
@@ -221,7 +221,7 @@ fn b31_tails_of_every_length_are_taken() {
 }
 
 #[test]
-fn v07_what_is_written_is_trusted_by_nobody_and_its_segments_are_counted() {
+fn v07_written_superframes_are_untrusted_and_their_segments_are_counted() {
     for case in superframes() {
         for (size, segments) in [(1000, 3), (999, 4), (1499, 3), (1500, 2), (2999, 2)] {
             let meta = case.with(|h| h.gso_size = size).understood().unwrap();

@@ -35,7 +35,7 @@ pub use self::{
     write::{OUTPUT_MODE, note_others, refuse_same_file},
 };
 pub(crate) use self::{
-    outcome::EndWords,
+    outcome::EndWording,
     read::{Ending, Input, Next, Unparsed},
     survey::{survey, survey_of},
     transform::{Frame, Transform, Transformed, transform},

@@ -86,21 +86,21 @@ pub struct End {
     input: Input,
     /// Total length of all packets in bytes, if the processing rate is reported.
     bytes: Option<u64>,
-    words: EndWords,
+    words: EndWording,
     is_no: bool,
     failure: Option<Failure>,
 }
 
 /// Phrases for the messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
-pub(crate) struct EndWords {
+pub(crate) struct EndWording {
     /// Work done on the packets before the damage.
     done: &'static str,
     /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
     unparsed: &'static str,
 }
 
-impl EndWords {
+impl EndWording {
     /// Phrases for a command that writes a capture.
     pub(crate) const WRITTEN: Self = Self {
         done: "processed and written",
@@ -118,7 +118,7 @@ impl EndWords {
 
 impl End {
     /// Creates the result of reading `input`, which ended with `ending`.
-    pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWords) -> Self {
+    pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWording) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
 

@@ -4,7 +4,7 @@ use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
 
 use super::{
-    outcome::{End, EndWords, Outcome},
+    outcome::{End, EndWording, Outcome},
     read::{Ending, Input, Next, Unparsed},
     write::Output,
 };
@@ -93,7 +93,7 @@ impl Transformed {
         input: Input,
         is_no: bool,
     ) -> Outcome<R> {
-        let end = End::new(self.ending, self.unparsed, input, EndWords::WRITTEN);
+        let end = End::new(self.ending, self.unparsed, input, EndWording::WRITTEN);
         Outcome { report, place, end: end.bytes(self.bytes).no_if(is_no) }
     }
 }

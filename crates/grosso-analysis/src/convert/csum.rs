@@ -5,7 +5,7 @@ use grosso_wire::{Kind, LinkType, Stack};
 
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Files, Frame, Next, Outcome, Output, Session, Transform,
+        CaptureCommand, End, EndWording, Files, Frame, Next, Outcome, Output, Session, Transform,
         Unparsed, transform,
     },
     checksums::{self, Level, Levels, Verdict, judge},
@@ -66,7 +66,7 @@ impl CaptureCommand for Verify {
             first_cut: found.first_cut.filter(|_| found.packets.unverifiable > 0),
         };
         let is_no = found.packets.bad > 0 || (session.strict && found.packets.unverifiable > 0);
-        let end = End::new(ending, unparsed, input, EndWords::PROCESSED).no_if(is_no);
+        let end = End::new(ending, unparsed, input, EndWording::PROCESSED).no_if(is_no);
         Ok(Outcome { report, place: Place::Standard, end })
     }
 }

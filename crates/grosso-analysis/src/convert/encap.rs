@@ -185,8 +185,8 @@ impl Transform for EncapWork {
         match self.wrap(packet.data, known, link, &stack) {
             Ok(meta) => {
                 // If only the headers show that the frame is a superframe, the output must not record a segment size.
-                let is_told = given.is_some() || said.gso().is_some();
-                let meta = Meta { gso: meta.gso.filter(|_| is_told), ..meta };
+                let is_recorded = given.is_some() || said.gso().is_some();
+                let meta = Meta { gso: meta.gso.filter(|_| is_recorded), ..meta };
                 let mut tunnels = inside(&said, packet.data, &stack, &ports);
                 if let Some(tunnel) = self.tunnel {
                     tunnel.enter(&mut tunnels);

@@ -187,10 +187,10 @@ fn bytes_on_link(packet: &Packet<'_>, stack: &Stack) -> usize {
 
 /// Returns whether a frame is a superframe, according to the capture or the classifier.
 fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
-    let is_told = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
+    let is_recorded = said.gso().is_some() || said.flags.unwrap_or(0) & flag::TCP_SEGMENTATION != 0;
     // Neither the length nor the checksum matters here: IP fragments datagrams that exceed the MTU, and a wrong
     // checksum stays wrong in the fragments.
-    is_told || matches!(judgment.nature, Nature::Superframe { .. })
+    is_recorded || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
 /// Returns the checksum state. A partial checksum is completed before the packet is fragmented.

@@ -68,9 +68,9 @@ impl Transform for SegmentTransform {
         let Frame { entry, packet, link } = frame;
         let (said, ports, stack) = self.judge.parse(packet, link);
         let judgment = self.judge.judge(&Sight::new(packet, &said, &stack, link, ports));
-        let is_told = judgment.by.is_some_and(is_told);
+        let is_recorded = judgment.by.is_some_and(is_recorded);
         let (gso, ports) = match judgment.nature {
-            Nature::Superframe { gso, ports, .. } if is_told => {
+            Nature::Superframe { gso, ports, .. } if is_recorded => {
                 self.tally.count(&judgment);
                 (gso, ports)
             }
@@ -98,6 +98,6 @@ impl Transform for SegmentTransform {
 }
 
 /// Returns whether the segment size comes from the frame itself or from the user.
-const fn is_told(by: Evidence) -> bool {
+const fn is_recorded(by: Evidence) -> bool {
     matches!(by, Evidence::Given | Evidence::Recorded | Evidence::Stride)
 }

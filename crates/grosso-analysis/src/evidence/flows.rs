@@ -118,7 +118,7 @@ impl Flows {
         self.counters.count(sight);
         let Some(flow) = place.and_then(|place| self.flows.get_mut(place)) else { return };
         flow.announced = announced.or(flow.announced);
-        flow.hear(path_mtu, number);
+        flow.record_path_mtu(path_mtu, number);
         if transport.is_tcp() {
             flow.advance(packet, number, transport);
             flow.remember(packet, number, transport, is_free);
@@ -224,7 +224,7 @@ impl Flow {
     }
 
     /// Records the MTU of an ICMP message. Until the sender follows it, packets are as long as before.
-    fn hear(&mut self, path_mtu: Option<u16>, number: u64) {
+    fn record_path_mtu(&mut self, path_mtu: Option<u16>, number: u64) {
         let is_new = self.sequence_max.is_none();
         let era = *self.latest_mut();
         if path_mtu == era.unheeded_mtu.or(era.path_mtu) {

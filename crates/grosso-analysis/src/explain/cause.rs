@@ -92,7 +92,7 @@ pub(super) fn of_pass(
         _ => None,
     };
     let told = match reason {
-        Pass::Protocol if is_untold_session(now, link, &stack, ports) => Some(TELL_L2TP),
+        Pass::Protocol if is_unconfigured_session(now, link, &stack, ports) => Some(CONFIGURE_L2TP),
         _ => remedy_of_pass(reason),
     };
     let mut remedies: Vec<String> = told.map(String::from).into_iter().collect();
@@ -105,7 +105,7 @@ pub(super) fn of_pass(
 
 /// Returns whether a packet belongs to an L2TPv3 session whose format is not configured, and would contain a frame in
 /// one of the formats. A control message never contains a frame.
-fn is_untold_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
+fn is_unconfigured_session(packet: &[u8], link: LinkType, stack: &Stack, ports: &Ports) -> bool {
     let form = Pseudowire { cookie: CookieLen::None, has_sublayer: false };
     let told = dissect(packet, link, &ports.with_l2tp(Some(form)));
     ports.l2tp().is_none() && told.layers().len() > stack.layers().len() + 1
@@ -411,7 +411,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
 }
 
 /// Remedy for an L2TPv3 session without a configured format.
-const TELL_L2TP: &str = "the format of the L2TPv3 sessions, which packets do not contain (for \
+const CONFIGURE_L2TP: &str = "the format of the L2TPv3 sessions, which packets do not contain (for \
                          example --l2tp 4/default)";
 /// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
 /// preserves too.

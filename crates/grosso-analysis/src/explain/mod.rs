@@ -16,7 +16,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect, tcp};
 use self::cause::MergeCause;
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Ending, Files, Input, Next, Outcome, Session, Unparsed,
+        CaptureCommand, End, EndWording, Ending, Files, Input, Next, Outcome, Session, Unparsed,
         survey,
     },
     checksums::{Levels, Verdict as ChecksumVerdict, judge as judge_checksums},
@@ -85,7 +85,7 @@ impl CaptureCommand for Explain {
         replay.finish(&mut watcher);
         let Some(found) = found else { return Err(missing(number, ending, &input, session)) };
         let report = found.report(&input, &profile, watcher);
-        let end = End::new(ending, Unparsed::default(), input, EndWords::PROCESSED);
+        let end = End::new(ending, Unparsed::default(), input, EndWording::PROCESSED);
         Ok(Outcome { report, place: Place::Standard, end })
     }
 }

@@ -15,8 +15,8 @@ use self::{
 };
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Files, Input, Next, Outcome, Session, Unparsed, note_others,
-        survey,
+        CaptureCommand, End, EndWording, Files, Input, Next, Outcome, Session, Unparsed,
+        note_others, survey,
     },
     error::Failure,
     evidence::{Given, Judge},
@@ -121,7 +121,7 @@ impl CaptureCommand for Export {
             flows: flows.map(FlowFile::finish).transpose()?,
             elapsed_s: session.elapsed_s(),
         };
-        let end = End::new(ending, unparsed, input, EndWords::TABLES).bytes(bytes);
+        let end = End::new(ending, unparsed, input, EndWording::TABLES).bytes(bytes);
         Ok(Outcome { report, place: Place::Standard, end })
     }
 }

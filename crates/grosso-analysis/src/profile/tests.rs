@@ -19,7 +19,7 @@ fn what_is_written_of_a_built_in_profile_gives_exactly_it() {
 }
 
 #[test]
-fn a_file_says_what_differs_from_its_base() {
+fn a_file_overrides_its_base() {
     let text = r#"
 base = "freebsd"
 udp = true
@@ -58,7 +58,7 @@ fn an_empty_file_is_the_default_under_its_own_name() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_line_and_column_and_what_may_stand_there() {
+fn errors_have_line_column_and_expected_values() {
     for (text, expected) in [
         ("bsae = \"linux\"\n", "1:1: no key \"bsae\"; did you mean base?"),
         (

@@ -144,8 +144,8 @@ impl Repair {
     /// Returns the resequencing of a profile.
     pub fn of(profile: &Profile) -> Self {
         let Reorder { level, hole_ns_max, hole_ns_min, .. } = profile.reorder;
-        let is_told = level == Level::Holes && hole_ns_max == hole_ns_min;
-        Self { level, hole_ns: is_told.then_some(hole_ns_max) }
+        let is_fixed = level == Level::Holes && hole_ns_max == hole_ns_min;
+        Self { level, hole_ns: is_fixed.then_some(hole_ns_max) }
     }
 
     /// Parses `off`, `batch` or `holes`; `holes` may be followed by `:` and a time.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn reordering_is_repaired_as_the_key_of_a_profile_says() {
+    fn the_reorder_key_of_a_profile_selects_the_repair() {
         let key = crate::profile::KEYS.iter().find(|key| key.full_name() == "reorder.level");
         let choices = (key.expect("a key").choices)();
         let words: Vec<_> = choices.split(", ").flat_map(|words| words.split(" or ")).collect();

@@ -27,7 +27,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) ports: Ports,
     /// Tunnels of the packet on non-standard ports, which must be recorded when the packet is written.
     pub(crate) tunnels: Vec<TunnelPort>,
-    pub(crate) said: Said,
+    pub(crate) said: RecordedOptions,
     /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
     pub(crate) time: Result<u64, Aside>,
     /// Metadata for the engine.
@@ -142,7 +142,7 @@ pub(crate) struct Arrived<'a> {
 
 /// Contents of a packet's options.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct RecordedOptions {
     pub(crate) flags: Option<u32>,
     pub(crate) offload: Option<Offload>,
     /// Whether the packet has Grosso's own option, and not only flags.
@@ -151,7 +151,7 @@ pub(crate) struct Said {
     has_others: bool,
 }
 
-impl Said {
+impl RecordedOptions {
     fn by(packet: &Packet<'_>, described: &PacketMeta) -> Self {
         let options = packet.options();
         let mut said = Self::default();
@@ -182,7 +182,7 @@ impl Said {
 }
 
 /// Returns the arrival time of the packet in nanoseconds, or the reason why the packet bypasses the engine.
-fn time(packet: &Packet<'_>, said: &Said, purpose: Purpose) -> Result<u64, Aside> {
+fn time(packet: &Packet<'_>, said: &RecordedOptions, purpose: Purpose) -> Result<u64, Aside> {
     if said.has_others && purpose != Purpose::Looks {
         return Err(Aside::Options);
     }

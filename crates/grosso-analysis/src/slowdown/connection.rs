@@ -64,7 +64,7 @@ impl Connection {
         if let Some(ack) = frame.ack {
             let scale = own.scale_with(peer);
             peer.acknowledge(frame, ack, scale);
-            peer.hear_echo(frame, is_prompt);
+            peer.observe_echo(frame, is_prompt);
         }
         own.stamp(frame);
     }

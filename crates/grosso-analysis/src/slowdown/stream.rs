@@ -487,7 +487,7 @@ impl Stream {
 
     /// Processes the timestamp echo in a frame of the peer. If `is_prompt`, the peer's application did not delay the
     /// frame.
-    pub(super) fn hear_echo(&mut self, frame: &TcpFrame, is_prompt: bool) {
+    pub(super) fn observe_echo(&mut self, frame: &TcpFrame, is_prompt: bool) {
         let (Some((value, since_ns)), Some((_, echo))) = (self.echo, frame.timestamps) else {
             return;
         };

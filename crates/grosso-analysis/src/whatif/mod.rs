@@ -16,8 +16,8 @@ use grosso_sys::path;
 use self::crew::Crew;
 use crate::{
     capture::{
-        CaptureCommand, End, EndWords, Files, Input, Next, OUTPUT_MODE, Outcome, Session, Unparsed,
-        note_others, refuse_input, survey,
+        CaptureCommand, End, EndWording, Files, Input, Next, OUTPUT_MODE, Outcome, Session,
+        Unparsed, note_others, refuse_input, survey,
     },
     error::Failure,
     evidence::Given,
@@ -139,7 +139,7 @@ impl CaptureCommand for Whatif {
         note_superframes(&report, session);
         let blind_flows = report.settings.iter().map(|setting| setting.blind_flows).max();
         note_blind_flows(blind_flows.unwrap_or(0), session);
-        let end = End::new(ending, unparsed, input, EndWords::PROCESSED);
+        let end = End::new(ending, unparsed, input, EndWording::PROCESSED);
         let end = end.bytes(report.input.bytes).failure(written.err());
         Ok(Outcome { report, place: Place::Standard, end })
     }

@@ -22,7 +22,7 @@ pub fn observe(observer: Option<Observer>) {
 }
 
 /// Runs the work through the observer, if there is one.
-pub(super) fn tell(bytes: usize, work: &mut dyn FnMut()) {
+pub(super) fn run_observed(bytes: usize, work: &mut dyn FnMut()) {
     match observer() {
         Some(observer) => observer(bytes, work),
         None => work(),

@@ -9,7 +9,7 @@ use grosso_analysis::{
 
 use super::{
     grammar::{Captures, Files},
-    known::{Known, Sizes},
+    known::{Assumptions, Sizes},
     own::{Detail, Naming, Strictness},
     ports::TunnelPorts,
     values::{
@@ -42,7 +42,7 @@ pub(crate) struct Inspect {
     #[command(flatten)]
     pub(super) naming: Naming,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Coalesce {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
     #[command(flatten)]
@@ -171,7 +171,7 @@ pub(crate) struct Segment {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) strictness: Strictness,
 }
@@ -181,7 +181,7 @@ pub(crate) struct Wire {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     /// Set the timestamps of split packets: "same" (as the superframe), or spaced at a line rate, for example line=10G,
     /// per interface and direction
     #[arg(long, value_name = "HOW", default_value = "same", value_parser = parse_spacing)]
@@ -230,7 +230,7 @@ pub(crate) struct Decap {
     #[arg(long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
     #[command(flatten)]
@@ -244,7 +244,7 @@ pub(crate) struct Encap {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     /// Seed the random source ports, flow labels and identifications [default: random]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -278,7 +278,7 @@ pub(crate) struct CsumVerify {
     #[command(flatten)]
     pub(super) naming: Naming,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) strictness: Strictness,
     #[command(flatten)]
@@ -290,7 +290,7 @@ pub(crate) struct CsumFix {
     #[command(flatten)]
     pub(crate) files: Files,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     /// Select the checksums to change
     #[arg(long, value_name = "WHICH", default_value = "partial", value_parser = one_of(CHECKSUMS))]
     pub(crate) only: convert::Which,
@@ -308,7 +308,7 @@ pub(crate) struct Explain {
     )]
     number: Option<u64>,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }

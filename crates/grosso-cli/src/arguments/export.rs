@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    captures::Rules, grammar::Captures, known::Known, own::Naming, values::parse_flow_file,
+    captures::Rules, grammar::Captures, known::Assumptions, own::Naming, values::parse_flow_file,
 };
 use crate::shard::Shard;
 
@@ -28,7 +28,7 @@ pub(crate) struct Export {
     #[arg(long, value_name = "I/N", default_value = Shard::ONLY, value_parser = Shard::parse)]
     pub(crate) shard: Shard,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }

@@ -10,7 +10,7 @@ use crate::{error::Failure, evidence::Given};
 
 /// Facts about the wire, which override those that the capture shows.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Assumptions {
     #[command(flatten)]
     sizes: Sizes,
     /// Assume this MTU on the wire; overrides the capture
@@ -39,7 +39,7 @@ impl Sizes {
     }
 }
 
-impl Known {
+impl Assumptions {
     /// Returns the facts in the form that the classifier takes.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub(crate) use self::{
     grammar::*,
     lab::*,
     observe::*,
-    own::{CommandOptions, Detail, Own},
+    own::{CommandOptions, Detail, SharedOptions},
     profiles::*,
     schema::*,
     tunnel::*,

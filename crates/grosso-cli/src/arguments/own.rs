@@ -50,7 +50,7 @@ pub(crate) struct Detail {
 
 /// Options of a command; options that it lacks are unset.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct SharedOptions {
     /// Options for reading captures; unset for a command that reads none.
     pub(crate) reading: Option<Reading>,
     pub(crate) naming: Naming,
@@ -61,122 +61,126 @@ pub(crate) struct Own {
 /// Options that the arguments of a command have in common with other commands.
 pub(crate) trait CommandOptions {
     /// Returns the shared options of this command; by default, it has none.
-    fn own(&self) -> Own {
-        Own::default()
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions::default()
     }
 }
 
 impl CommandOptions for Inspect {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         read(&self.captures, self.naming)
     }
 }
 
 impl CommandOptions for Coalesce {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         read(&self.files.captures, self.files.naming)
     }
 }
 
 #[cfg(feature = "parquet")]
 impl CommandOptions for Export {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         read(&self.captures, self.naming)
     }
 }
 
 impl CommandOptions for Explain {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         read(&self.captures, Naming::default())
     }
 }
 
 impl CommandOptions for Whatif {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         read(&self.captures, self.naming)
     }
 }
 
 impl CommandOptions for Segment {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         strict(&self.files, self.strictness)
     }
 }
 
 impl CommandOptions for Wire {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         strict(&self.files, self.strictness)
     }
 }
 
 impl CommandOptions for Encap {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         strict(&self.files, self.strictness)
     }
 }
 
 impl CommandOptions for Fragment {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         strict(&self.files, self.strictness)
     }
 }
 
 impl CommandOptions for Csum {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         match self {
             Self::Fix(options) => strict(&options.files, options.strictness),
             Self::Verify(options) => {
                 let CsumVerify { captures, naming, strictness, detail, .. } = options;
-                Own { strictness: *strictness, detail: *detail, ..read(captures, *naming) }
+                SharedOptions {
+                    strictness: *strictness,
+                    detail: *detail,
+                    ..read(captures, *naming)
+                }
             }
         }
     }
 }
 
 impl CommandOptions for Reassemble {
-    fn own(&self) -> Own {
-        Own { detail: self.detail, ..strict(&self.files, self.strictness) }
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions { detail: self.detail, ..strict(&self.files, self.strictness) }
     }
 }
 
 impl CommandOptions for Decap {
-    fn own(&self) -> Own {
-        Own { detail: self.detail, ..strict(&self.files, self.strictness) }
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions { detail: self.detail, ..strict(&self.files, self.strictness) }
     }
 }
 
 impl CommandOptions for Conform {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         let strictness = Strictness { strict: self.strict };
-        Own { strictness, detail: self.detail, ..Own::default() }
+        SharedOptions { strictness, detail: self.detail, ..SharedOptions::default() }
     }
 }
 
 impl CommandOptions for Bridge {
-    fn own(&self) -> Own {
-        Own { detail: self.detail, ..Own::default() }
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions { detail: self.detail, ..SharedOptions::default() }
     }
 }
 
 impl CommandOptions for Run {
-    fn own(&self) -> Own {
-        Own { detail: self.detail, ..Own::default() }
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions { detail: self.detail, ..SharedOptions::default() }
     }
 }
 
 impl CommandOptions for Stats {
-    fn own(&self) -> Own {
-        Own { detail: self.detail, ..Own::default() }
+    fn shared_options(&self) -> SharedOptions {
+        SharedOptions { detail: self.detail, ..SharedOptions::default() }
     }
 }
 
 impl CommandOptions for Tunnel {
-    fn own(&self) -> Own {
+    fn shared_options(&self) -> SharedOptions {
         match self {
             Self::Add(TunnelAdd { detail, .. }) | Self::Up(TunnelUp { detail, .. }) => {
-                Own { detail: *detail, ..Own::default() }
+                SharedOptions { detail: *detail, ..SharedOptions::default() }
             }
-            _ => Own::default(),
+            _ => SharedOptions::default(),
         }
     }
 }
@@ -192,10 +196,10 @@ without_options!(Merge);
 #[cfg(not(feature = "parquet"))]
 without_options!(super::LeftOut);
 
-fn read(captures: &Captures, naming: Naming) -> Own {
-    Own { reading: Some(captures.reading), naming, ..Own::default() }
+fn read(captures: &Captures, naming: Naming) -> SharedOptions {
+    SharedOptions { reading: Some(captures.reading), naming, ..SharedOptions::default() }
 }
 
-fn strict(files: &Files, strictness: Strictness) -> Own {
-    Own { strictness, ..read(&files.captures, files.naming) }
+fn strict(files: &Files, strictness: Strictness) -> SharedOptions {
+    SharedOptions { strictness, ..read(&files.captures, files.naming) }
 }

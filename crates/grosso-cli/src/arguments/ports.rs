@@ -22,7 +22,7 @@ impl TunnelPorts {
 
 /// Values of `--port`, one by one, and the value of `--l2tp`.
 #[derive(Args, Debug)]
-struct PortWords {
+struct PortArguments {
     /// Set the UDP port of a tunnel, for example vxlan=8472; the tunnels are vxlan, vxlan-gpe, geneve, gue and
     /// fou=PORT/PROTOCOL
     #[arg(long = "port", value_name = "TUNNEL=PORT", value_parser = parse_tunnel_port, hide_short_help = true)]
@@ -34,7 +34,7 @@ struct PortWords {
 
 impl FromArgMatches for TunnelPorts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let PortWords { ports, l2tp } = PortWords::from_arg_matches(matches)?;
+        let PortArguments { ports, l2tp } = PortArguments::from_arg_matches(matches)?;
         let conflict = |why| Error::raw(ErrorKind::ArgumentConflict, why + "\n");
         tunnel_ports(&ports, l2tp).map(Self).map_err(conflict)
     }
@@ -47,11 +47,11 @@ impl FromArgMatches for TunnelPorts {
 
 impl Args for TunnelPorts {
     fn augment_args(command: Command) -> Command {
-        PortWords::augment_args(command)
+        PortArguments::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        PortWords::augment_args_for_update(command)
+        PortArguments::augment_args_for_update(command)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_l2tp_sessions_is_told_or_unknown() {
+    fn the_format_of_l2tp_sessions_is_configured_or_unknown() {
         let told = |cookie, has_sublayer| {
             Ok(Ports::ASSIGNED.with_l2tp(Some(Pseudowire { cookie, has_sublayer })))
         };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contradict_each_other_are_refused_by_both_their_names() {
+    fn conflicting_options_are_refused_by_both_names() {
         for (words, why) in [
             ("--port vxlan=8472 --port gue=8472", "to only one tunnel"),
             ("--port fou=5555/4 --port gue=1 --port vxlan=5555", "to only one tunnel"),

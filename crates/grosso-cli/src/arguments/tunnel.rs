@@ -81,12 +81,12 @@ pub(crate) struct TunnelExport {
     pub(crate) name: String,
     /// Output format
     #[arg(long = "as", value_name = "FORMAT")]
-    pub(crate) whose: Whose,
+    pub(crate) format: ExportFormat,
 }
 
 /// Programs for which a tunnel is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Whose {
+pub(crate) enum ExportFormat {
     /// iproute2 commands that create a kernel tunnel
     Ip,
     /// systemd-networkd units
@@ -146,15 +146,15 @@ Examples:
 mod tests {
     use clap::CommandFactory;
 
-    use crate::{commands::Arguments, tunnel::word_names};
+    use crate::{commands::Arguments, tunnel::keyword_names};
 
     #[test]
-    fn every_word_is_in_the_help_of_tunnel_add() {
+    fn the_help_of_tunnel_add_lists_every_keyword() {
         let mut command = Arguments::command();
         let tunnel = command.find_subcommand_mut("tunnel").unwrap();
         let help = tunnel.find_subcommand_mut("add").unwrap().render_long_help().to_string();
         let said = |name: &str| help.split(|c: char| " []\n:".contains(c)).any(|word| word == name);
-        for name in word_names() {
+        for name in keyword_names() {
             // A keyword for both directions implies the keywords for one direction in its brackets.
             let of_both = |both: &str| help.contains(&format!("[[i|o]{both}"));
             let of_one = name.strip_prefix(['i', 'o']).is_some_and(of_both);

@@ -11,7 +11,7 @@ use grosso_analysis::{
 use super::{
     captures::{Bounds, ListedFlows},
     grammar::Captures,
-    known::Known,
+    known::Assumptions,
     own::Naming,
     values::{JOBS, whole},
 };
@@ -50,7 +50,7 @@ pub(crate) struct Whatif {
     #[command(flatten)]
     pub(crate) bounds: Bounds,
     #[command(flatten)]
-    pub(crate) known: Known,
+    pub(crate) known: Assumptions,
     #[command(flatten)]
     pub(crate) listed: ListedFlows,
     /// Use this many threads; the number does not affect the report

@@ -38,7 +38,7 @@ fn short_help_fits_on_a_screen() {
 }
 
 #[test]
-fn every_command_on_captures_has_the_same_words_and_options_and_no_other_uses_these() {
+fn capture_commands_share_arguments_that_no_other_command_has() {
     let mut command = Arguments::command();
     command.build();
     let mut on_captures = Vec::new();
@@ -87,7 +87,7 @@ fn options_of_some_commands_are_no_options_of_others() {
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
-    let own = |line: &str| parse(line).unwrap().command.own();
+    let own = |line: &str| parse(line).unwrap().command.shared_options();
     assert!(own("grosso wire -r a -w b --strict").strictness.strict);
     assert!(own("grosso csum verify -r a -v --linktype raw").detail.verbose);
     assert!(own("grosso explain a 3 --allow-truncated").reading.unwrap().allow_truncated);

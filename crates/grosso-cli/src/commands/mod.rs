@@ -1,35 +1,12 @@
 //! One module per command, and the function that runs the commands.
 
-#[cfg(target_os = "linux")]
-mod bridge;
-#[cfg(target_os = "linux")]
-mod capture;
 mod captures;
-#[cfg(target_os = "linux")]
-mod config;
-mod conform;
-#[cfg(target_os = "linux")]
-mod dev;
-#[cfg(target_os = "linux")]
-mod doctor;
 #[cfg(test)]
 mod grammar_tests;
 #[cfg(all(test, feature = "parquet"))]
 mod keyword_tests;
-#[cfg(all(target_os = "linux", feature = "lab"))]
-mod lab;
-#[cfg(all(target_os = "linux", feature = "monitor"))]
-mod monitor;
-mod profiles;
-#[cfg(target_os = "linux")]
-mod run;
-mod schema;
-#[cfg(target_os = "linux")]
-mod stats;
 #[cfg(target_os = "linux")]
 mod summary;
-#[cfg(target_os = "linux")]
-mod tunnel;
 
 use std::{
     ffi::OsString,
@@ -91,14 +68,18 @@ pub(crate) struct Arguments {
     pub(crate) common: Common,
 }
 
-/// Declares the commands: their arguments, help, functions, systems, cargo features, capabilities and the pages of
-/// their schemas. Without `needs`, a command needs no capability, or only one that its failures name.
+/// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the
+/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a command
+/// needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
         $variant:ident($arguments:ty), $about:literal,
-        $run:path $(, on $platform:meta)? $(, with $feature:literal)? $(, needs $needs:path)? => $pages:expr;
+        $run:path $(, mod $module:ident)? $(, on $platform:meta)? $(, with $feature:literal)? $(, needs $needs:path)?
+        => $pages:expr;
     )*) => {
+        $(module! { [$($module)?] [$($platform)?] [$($feature)?] })*
+
         /// The commands.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
@@ -115,8 +96,8 @@ macro_rules! commands {
 
         impl Command {
             /// Returns the options that the command shares with other commands.
-            pub(crate) fn own(&self) -> Own {
-                match self { $(Self::$variant(options) => options.own(),)* }
+            pub(crate) fn shared_options(&self) -> SharedOptions {
+                match self { $(Self::$variant(options) => options.shared_options(),)* }
             }
         }
 
@@ -147,6 +128,15 @@ macro_rules! commands {
         const PAGES: &[&[FormPage]] = &[
             $(#[cfg(all($($platform,)? $(feature = $feature)?))] $pages,)*
         ];
+    };
+}
+
+/// Declares the module of a command, if it has its own, for the systems and the cargo feature of the command.
+macro_rules! module {
+    ([] $platform:tt $feature:tt) => {};
+    ([$module:ident] [$($platform:meta)?] [$($feature:literal)?]) => {
+        #[cfg(all($($platform,)? $(feature = $feature)?))]
+        mod $module;
     };
 }
 
@@ -189,51 +179,54 @@ commands! {
         captures::merge, with "parquet" => &[];
     #[command(after_long_help = PROFILES_HELP)]
     Profiles(Profiles), "List the merge profiles",
-        profiles::run => &[page(&["profiles"], &[profiles::LIST]), page(&["profiles show"], &[profiles::ONE])];
+        profiles::run, mod profiles =>
+        &[page(&["profiles"], &[profiles::LIST]), page(&["profiles show"], &[profiles::ONE])];
     #[command(after_long_help = WHATIF_HELP)]
     Whatif(Whatif), "Compare receive offloads on a capture",
         captures::whatif => &[page(&["whatif"], &[WhatifReport::FORM])];
     #[command(after_long_help = CONFORM_HELP)]
     Conform(Conform), "Test another coalescer, rule by rule",
-        conform::run => &[page(&["conform"], &[ConformReport::FORM])];
+        conform::run, mod conform => &[page(&["conform"], &[ConformReport::FORM])];
     #[command(after_long_help = BRIDGE_HELP)]
     Bridge(Bridge), "Connect two devices with a data path",
-        bridge::run, on target_os = "linux", needs bridge::needs => &[page(&["bridge"], &[summary::BRIDGE])];
+        bridge::run, mod bridge, on target_os = "linux", needs bridge::needs =>
+        &[page(&["bridge"], &[summary::BRIDGE])];
     #[command(after_long_help = RUN_HELP)]
     Run(Run), "Run the data paths of a configuration file",
-        run::run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
+        run::run, mod run, on target_os = "linux", needs run::needs => &[page(&["run"], &[summary::RUN])];
     #[command(subcommand, after_long_help = TUNNEL_HELP)]
     Tunnel(Tunnel), "Run userspace tunnels using `ip link` syntax",
-        tunnel::run, on target_os = "linux", needs tunnel::needs =>
+        tunnel::run, mod tunnel, on target_os = "linux", needs tunnel::needs =>
         &[page(&["tunnel add", "tunnel del", "tunnel up", "tunnel down", "tunnel show"], &[Tunnels::FORM])];
     #[command(subcommand, after_long_help = CONFIG_HELP)]
     Config(ConfigCommand), "Check or write files for `run`",
-        config::run, on target_os = "linux" =>
+        config::run, mod config, on target_os = "linux" =>
         &[page(&["config check"], &[config::CHECKED]), page(&["config esp"], &[config::CONVERTED])];
     #[command(after_long_help = SCHEMA_HELP)]
     Schema(Schema), "Print the JSON Schema of a command's report",
-        schema::run => schema::PAGES;
+        schema::run, mod schema => schema::PAGES;
     #[command(after_long_help = LAB_HELP)]
     Lab(Lab), "Measure the gain of offloads on this machine",
-        lab::run, on target_os = "linux", with "lab" => lab::PAGES;
+        lab::run, mod lab, on target_os = "linux", with "lab" => lab::PAGES;
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(Doctor), "Check which features work on this machine",
-        doctor::run, on target_os = "linux" => &[page(&["doctor"], &[doctor::FORM])];
+        doctor::run, mod doctor, on target_os = "linux" => &[page(&["doctor"], &[doctor::FORM])];
     #[command(after_long_help = CAPTURE_HELP)]
     Capture(Capture), "Record packets with their offload metadata",
-        capture::run, on target_os = "linux", needs capture::needs => &[page(&["capture"], &capture::FORMS)];
+        capture::run, mod capture, on target_os = "linux", needs capture::needs =>
+        &[page(&["capture"], &capture::FORMS)];
     #[command(after_long_help = EXTCAP_HELP)]
     Extcap(Extcap), "Act as a Wireshark extcap",
         capture::extcap::run, on target_os = "linux", needs capture::extcap::needs => &[];
     #[command(after_long_help = DEV_HELP)]
     Dev(Dev), "Show or set a device's offload features",
-        dev::run, on target_os = "linux" => &[page(&["dev"], &dev::FORMS)];
+        dev::run, mod dev, on target_os = "linux" => &[page(&["dev"], &dev::FORMS)];
     #[command(after_long_help = STATS_HELP)]
     Stats(Stats), "Print the counters of running data paths",
-        stats::run, on target_os = "linux" => &[page(&["stats"], &stats::FORMS)];
+        stats::run, mod stats, on target_os = "linux" => &[page(&["stats"], &stats::FORMS)];
     #[command(after_long_help = MONITOR_HELP)]
     Monitor(Monitor), "Show running data paths in full-screen mode",
-        monitor::run, on target_os = "linux", with "monitor" => monitor::PAGES;
+        monitor::run, mod monitor, on target_os = "linux", with "monitor" => monitor::PAGES;
 }
 
 /// Returns the page of commands whose reports share these forms.
@@ -323,7 +316,7 @@ fn guarded(command: &Command, session: &mut Session) -> Result<Exit, Failure> {
 /// SIGTERM themselves.
 fn interrupts(command: &Command) -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    let ends_reading = command.own().reading.is_some();
+    let ends_reading = command.shared_options().reading.is_some();
     for signal in [Some(SIGINT), ends_reading.then_some(SIGTERM)].into_iter().flatten() {
         // A second signal ends the program at once. If the handlers cannot be installed, the first signal ends the
         // program, and the command still works.
@@ -337,7 +330,7 @@ fn interrupts(command: &Command) -> Arc<AtomicBool> {
 /// Creates the session of a command line; reading ends early once `interrupted` is set.
 fn session(arguments: &Arguments, words: &[OsString], interrupted: Arc<AtomicBool>) -> Session {
     let common = &arguments.common;
-    let Own { reading, naming, strictness, detail } = arguments.command.own();
+    let SharedOptions { reading, naming, strictness, detail } = arguments.command.shared_options();
     let reading = reading.unwrap_or_default();
     let talk = Talk::new(common.json, common.quiet, detail.verbose, common.color.into());
     let reading = Reading {

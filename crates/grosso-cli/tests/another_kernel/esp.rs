@@ -53,7 +53,7 @@ impl Wire {
         fs::write(self.folder.path().join("esp.toml"), file)?;
         let mut program = self.program();
         let running = Running::spawn(self.host.host(program.args(["run", "-c", "esp.toml"]))?);
-        running.said("<->");
+        running.wait_for_line("<->");
         self.host.run(|| set_up("g0", B))??;
         let rates = self.exchange(A[version]);
         let ended = running.stop(Signal::TERM);

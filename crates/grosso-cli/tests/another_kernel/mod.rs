@@ -97,7 +97,7 @@ impl Case {
             }
         }
         for watch in watches {
-            watch.said("1 packet captured");
+            watch.wait_for_line("1 packet captured");
         }
         Ok(())
     }

@@ -58,16 +58,17 @@ pub(crate) fn exchange(
 
 /// Sends a stream to the guest, which answers with its digest.
 pub(crate) fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
-    let mut stream = connect(guest, 9).map_err(|error| told("connecting", &error))?;
+    let mut stream = connect(guest, 9).map_err(|error| with_context("connecting", &error))?;
     let start = Instant::now();
     let mut sent = || {
         stream.write_all(content)?;
         stream.shutdown(Shutdown::Write)
     };
-    sent().map_err(|error| told("sending a stream", &error))?;
+    sent().map_err(|error| with_context("sending a stream", &error))?;
     let mut lines = BufReader::new(stream).lines();
     let mut answer = || lines.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
-    let taken = answer().map_err(|error| told("waiting until a stream was taken", &error))?;
+    let taken =
+        answer().map_err(|error| with_context("waiting until a stream was taken", &error))?;
     let rate = rate(start);
     let digest = answer()?;
     let mut own = String::new();
@@ -87,7 +88,9 @@ pub(crate) fn take(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     let start = Instant::now();
     let mut received = Vec::new();
     let read = stream.read_to_end(&mut received);
-    read.map_err(|error| told(&format!("after {} bytes of a stream", received.len()), &error))?;
+    read.map_err(|error| {
+        with_context(&format!("after {} bytes of a stream", received.len()), &error)
+    })?;
     let differs = received.iter().zip(content).position(|(one, other)| one != other);
     if received.len() == content.len() && differs.is_none() {
         return Ok(rate(start));
@@ -156,7 +159,7 @@ fn connect(guest: IpAddr, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn told(what: &str, error: &io::Error) -> io::Error {
+fn with_context(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 

@@ -114,7 +114,7 @@ impl Wire {
         let mut command = Command::new("tcpdump");
         command.args(["-n", "-p", "-i", "t0", "-c", "1", filter]);
         let watch = Running::spawn(self.host.host(&mut command).unwrap());
-        watch.said("listening on");
+        watch.wait_for_line("listening on");
         watch
     }
 

@@ -88,7 +88,7 @@ fn c13_what_verifies_is_complete_whatever_it_equals() {
 }
 
 #[test]
-fn words_that_cannot_be_obeyed_are_refused() {
+fn overrides_that_cannot_apply_are_refused() {
     let bench = Bench::new();
     let frame = tcp(1).payload_len(14_480).build_superframe().0;
     bench.put("host.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&frame)));
@@ -105,7 +105,7 @@ fn words_that_cannot_be_obeyed_are_refused() {
 }
 
 #[test]
-fn a_word_against_a_complete_checksum_is_obeyed_and_said() {
+fn an_override_of_a_complete_checksum_applies_and_is_reported() {
     let bench = Bench::new();
     let packet = tcp(1).payload_len(1000).build();
     bench.put("wire.pcap", &capture(Format::Pcap, ETHERNET, from_ref(&packet)));

@@ -140,7 +140,7 @@ fn a7_headers_only_leave_inspect_undecided() {
 /// Whether or not an unverifiable checksum is right, a frame after which the identification increases by ten represents
 /// ten packets.
 #[test]
-fn a7_headers_only_tell_superframes_by_their_identifications() {
+fn a7_headers_only_captures_show_superframes_by_identifications() {
     for (step, superframes, vantage) in [(1, 0, "undecided"), (10, 5, "host")] {
         let frame = |number: u32| {
             let headers =

@@ -164,7 +164,7 @@ fn narrow(chain: &Chain) {
 }
 
 #[test]
-fn a1_what_the_user_says_wins_over_the_syn() {
+fn a1_the_user_s_mss_overrides_the_syn() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     narrow(&chain);
     for (family, size, announced) in [(IPV4, 1248, 1460), (IPV6, 1228, 1440)] {
@@ -193,7 +193,7 @@ fn a1_what_the_user_says_wins_over_the_syn() {
 }
 
 #[test]
-fn a2_own_advmss_does_not_bound() {
+fn a2_the_sender_s_own_advmss_is_no_bound() {
     let Some(chain) = Chain::new(PLAIN) else { return };
     without_offloads(&chain.sender, "s0");
     ip(&chain.sender, "route change 10.9.0.0/24 dev s0 src 10.9.0.1 advmss 1000");

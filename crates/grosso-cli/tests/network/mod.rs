@@ -157,7 +157,7 @@ impl Hosts {
     /// Runs the program until it reports that a path runs.
     pub(crate) fn start(&self, line: &str) -> Running {
         let running = Running::spawn(&mut self.command(line));
-        running.said("<->");
+        running.wait_for_line("<->");
         running
     }
 
@@ -213,12 +213,12 @@ impl Running {
     }
 
     /// Waits for a line of output that contains `text`.
-    pub(crate) fn said(&self, text: &str) -> String {
-        self.said_with(text).1
+    pub(crate) fn wait_for_line(&self, text: &str) -> String {
+        self.wait_for_line_and_earlier(text).1
     }
 
     /// Waits for a line of output that contains `text`, and also returns the lines before it.
-    pub(crate) fn said_with(&self, text: &str) -> (Vec<String>, String) {
+    pub(crate) fn wait_for_line_and_earlier(&self, text: &str) -> (Vec<String>, String) {
         let mut seen = Vec::new();
         loop {
             match self.lines.recv_timeout(STALLED) {
@@ -230,7 +230,7 @@ impl Running {
     }
 
     /// Returns whether a line of output since the last call contains `text`.
-    pub(crate) fn has_said(&self, text: &str) -> bool {
+    pub(crate) fn has_line(&self, text: &str) -> bool {
         self.lines.try_iter().any(|line| line.contains(text))
     }
 

@@ -11,12 +11,12 @@ use std::{
 };
 
 /// Output lines of check.sh about a unit; each is a key with its values.
-struct Said<'a> {
+struct UnitLog<'a> {
     unit: &'a str,
     log: &'a str,
 }
 
-impl Said<'_> {
+impl UnitLog<'_> {
     /// Returns the values of each line with this key.
     fn all(&self, key: &str) -> Vec<Vec<&str>> {
         let lines = self.log.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -116,7 +116,7 @@ fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
     let log = boot(folder.path());
     println!("{log}");
     for unit in ["udp", "esp", "xdp"] {
-        let said = Said { unit, log: &log };
+        let said = UnitLog { unit, log: &log };
         let states = ["started", "restarted", "reloaded"].map(|key| said.one(key));
         assert_eq!(states, ["active"; 3], "{unit}\n{log}");
         assert_eq!(said.one("stopped"), "inactive", "{unit}\n{log}");
@@ -137,9 +137,9 @@ fn the_unit_runs_under_systemd_and_every_thread_is_confined() {
             assert_ne!(uid, "0", "{unit} {name}");
         }
     }
-    assert_eq!(Said { unit: "cpus", log: &log }.one("hint"), "yes", "{log}");
+    assert_eq!(UnitLog { unit: "cpus", log: &log }.one("hint"), "yes", "{log}");
     for unit in ["udp", "esp", "xdp"] {
-        assert_eq!(Said { unit, log: &log }.one("ping"), "yes", "{log}");
+        assert_eq!(UnitLog { unit, log: &log }.one("ping"), "yes", "{log}");
     }
 }
 

@@ -214,7 +214,7 @@ impl Line {
         hosts.a.run(plain).unwrap().unwrap();
         let mut command = hosts.command("bridge e0 tap:b0 --no-coalesce");
         let bridge = Running::spawn(command.args(["--impair", &situation.impairment(seed)]));
-        bridge.said("<->");
+        bridge.wait_for_line("<->");
         let merging = (situation.route == Route::Merged).then(|| {
             hosts.b.run(|| Control::new()?.set_up(&name("b0"), true)).unwrap().unwrap();
             MergingDevice::new(&hosts.b, "b0")
@@ -302,7 +302,7 @@ impl Line {
     /// Returns whether all captures contain every packet.
     fn is_captured(&self) -> bool {
         self.dumps.iter().for_each(|(_, dump)| dump.signal(Signal::INT));
-        self.dumps.iter().all(|(_, dump)| dump.said("dropped by kernel").starts_with("0 "))
+        self.dumps.iter().all(|(_, dump)| dump.wait_for_line("dropped by kernel").starts_with("0 "))
     }
 
     /// Inspects all captures.
@@ -355,7 +355,7 @@ fn dump(hosts: &Hosts, host: &NetworkNamespace, device: &str) -> Running {
     command.args(["-i", device, "-B", "65536", "--immediate-mode", "-U", "-Z", "root", "-w"]);
     command.arg(hosts.path(&capture(device))).arg("tcp or icmp or icmp6 or udp port 9");
     let dump = Running::spawn(host.host(&mut command).unwrap());
-    dump.said("listening on");
+    dump.wait_for_line("listening on");
     dump
 }
 

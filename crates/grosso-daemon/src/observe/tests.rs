@@ -330,7 +330,7 @@ const FOREVER: ClientBounds =
     ClientBounds { client_time: Duration::from_secs(3600), fresh: Duration::from_secs(3600) };
 
 #[test]
-fn who_asks_is_answered_what_was_counted() {
+fn a_client_receives_the_counters() {
     let (_folder, service, asked) = service(FOREVER, false);
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -467,7 +467,7 @@ fn stalled_clients_of_metrics_leave_one_at_the_socket_in_its_place() {
 }
 
 #[test]
-fn a_flood_of_clients_shuts_nobody_out() {
+fn a_flood_of_clients_does_not_exclude_others() {
     let (_folder, service, _) = service(FOREVER, true);
     let flood = |_| TcpStream::connect(service.metrics().unwrap()).unwrap();
     let _idle: Vec<TcpStream> = (0..3 * CLIENTS_MAX).map(flood).collect();

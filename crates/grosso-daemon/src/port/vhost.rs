@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_said_back() {
+    fn names_are_printed_as_parsed() {
         for word in [
             "/run/vm.sock",
             "vm.sock,connect",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_fit_nothing_are_refused_with_the_reason() {
+    fn invalid_options_are_refused_with_the_reason() {
         for (word, why) in [
             ("", "1 to 107 bytes"),
             ("s,dgram", "options are driver, connect"),

@@ -28,12 +28,11 @@ pub fn ip(definition: &Definition) -> Exported {
     let mut words = Vec::new();
     for (word, value) in description.words().iter() {
         let spelt = word.spell(value);
+        if let Some(setting) = word.grosso_only {
+            notes.push(format!("ip has no option for {setting}: {spelt} is left out"));
+            continue;
+        }
         let why = match (word.name, description.kind) {
-            ("remcsumpartial" | "encap-remcsumpartial", _) => {
-                "ip has no option to complete checksums"
-            }
-            ("encap-variant", _) => "ip has no option for GUE variant 1",
-            ("mtu-min", _) => "ip has no option for a minimum path MTU",
             ("geneve_opts", _) => "the kernel takes these options from routes, not from tunnels",
             ("local" | "srcport", Kind::Geneve) => "ip does not have this option for geneve",
             ("gbp", _) if spelt != "gbp" => {
@@ -149,11 +148,14 @@ pub fn networkd(definition: &Definition) -> Exported {
     let endpoint = &description.endpoint;
     header(&mut section, description, &mut notes);
     outer(&mut section, description.kind, endpoint);
-    if let Some(mtu_min) = description.mtu_min {
-        notes.push(format!("omitted mtu-min {mtu_min}: networkd has no key for it"));
+    for (word, value) in description.words().iter() {
+        if let Some(setting) = word.grosso_only {
+            let spelt = word.spell(value);
+            notes.push(format!("omitted {spelt}: networkd has no key for {setting}"));
+        }
     }
     if description.kind.has_port() {
-        udp(&mut section, description.kind, endpoint, &mut notes);
+        udp(&mut section, description.kind, endpoint);
     } else {
         encapsulation(&mut section, endpoint, &mut notes);
     }
@@ -309,7 +311,7 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
 }
 
 /// Writes the UDP header of VXLAN and Geneve.
-fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<String>) {
+fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     let Some(udp) = endpoint.udp() else { return };
     section.put("DestinationPort", udp.destination);
     if kind == Kind::Vxlan {
@@ -324,9 +326,6 @@ fn udp(section: &mut Section, kind: Kind, endpoint: &Endpoint, notes: &mut Vec<S
     if kind == Kind::Vxlan {
         section.put("RemoteChecksumTx", udp.remote_checksum.transmit);
         section.put("RemoteChecksumRx", udp.remote_checksum.receive);
-    }
-    if udp.remote_checksum.complete {
-        notes.push("omitted noremcsumpartial: networkd has no key for it".to_owned());
     }
 }
 
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ip_understands_is_said_and_the_rest_noted() {
+    fn options_of_ip_are_exported_and_others_are_noted() {
         let vxlan = "vxlan id 42 local 192.0.2.1 remote 192.0.2.2 remcsumtx gbp 7";
         let exported = ip(&definition(vxlan));
         assert_eq!(
@@ -386,6 +385,35 @@ mod tests {
         let geneve = ip(&definition("geneve id 1 local 192.0.2.1 remote 192.0.2.2"));
         assert!(!geneve.text.contains("local"), "{geneve:?}");
         assert_eq!(geneve.notes.len(), 2);
+    }
+
+    #[test]
+    fn settings_that_only_grosso_has_are_noted() {
+        let ends = "local 192.0.2.1 remote 192.0.2.2";
+        for (line, setting, word) in [
+            ("ipip mtu-min 1300", "a minimum path MTU", "mtu-min 1300"),
+            ("ipip encap gue encap-variant 1", "GUE variant 1", "encap-variant 1"),
+            (
+                "vxlan id 1 remcsumrx noremcsumpartial",
+                "complete remote checksums",
+                "noremcsumpartial",
+            ),
+            (
+                "ipip encap gue noencap-remcsumpartial",
+                "complete remote checksums",
+                "noencap-remcsumpartial",
+            ),
+        ] {
+            let definition = definition(&format!("{line} {ends}"));
+            for (exported, lacks) in [
+                (ip(&definition), "ip has no option"),
+                (networkd(&definition), "networkd has no key"),
+            ] {
+                let note = format!("{lacks} for {setting}: {word} is left out");
+                assert!(exported.notes.contains(&note), "{line}: {exported:?}");
+                assert!(!exported.text.contains(word), "{line}: {exported:?}");
+            }
+        }
     }
 
     #[test]

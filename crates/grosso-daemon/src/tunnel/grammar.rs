@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::{
     description::Description,
-    keywords::{Keyword, rows, word_names},
+    keywords::{Keyword, keyword_names, rows},
     value::Value,
     words::Words,
 };
@@ -32,7 +32,7 @@ impl Words {
             if is_on {
                 values.extend(rest.next_if(|next| word.form.wants(next)));
             }
-            words.say(word, is_on, &values)?;
+            words.parse_value(word, is_on, &values)?;
         }
         Ok(words)
     }
@@ -90,7 +90,12 @@ impl Words {
         self.insert(word, value)
     }
 
-    fn say(&mut self, word: &'static Keyword, is_on: bool, values: &[&str]) -> Result<(), String> {
+    fn parse_value(
+        &mut self,
+        word: &'static Keyword,
+        is_on: bool,
+        values: &[&str],
+    ) -> Result<(), String> {
         let value = match (word.form.is_switch(), is_on, values) {
             (true, false, []) => Value::Switch(false),
             _ => word.form.read(values).map_err(|why| format!("{}: {why}", word.name))?,
@@ -184,7 +189,7 @@ pub(super) fn no_such_key(name: &str) -> String {
     {
         return format!("no key \"{name}\"; use {} = false", word.name);
     }
-    match similar(name, word_names().chain(["type"])) {
+    match similar(name, keyword_names().chain(["type"])) {
         Some(meant) => format!("no key \"{name}\"; did you mean {meant}?"),
         None => format!("tunnels have no key \"{name}\"; keys are the options of ip link"),
     }

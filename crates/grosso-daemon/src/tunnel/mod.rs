@@ -35,7 +35,7 @@ use self::words::Words;
 pub use self::{definition::Definition, store::TunnelFiles};
 pub use self::{
     description::Description,
-    keywords::{keyword_help, word_names},
+    keywords::{keyword_help, keyword_names},
 };
 use crate::error::Failure;
 

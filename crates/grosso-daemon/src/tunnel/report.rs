@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ended_says_how_to_bring_it_back() {
+    fn a_stopped_tunnel_shows_the_command_that_starts_it() {
         let mut ended = facts("ip6tnl local fd00::1 remote fd00::2 encaplimit none", 1400);
         (ended.state, ended.pid) = (TunnelState::Ended, None);
         ended.last_error = Some("path gue0: gue0: the device was removed".into());

@@ -96,17 +96,17 @@ impl TunnelFiles {
 
     /// Creates a new directory for a process that switches to another user; this user owns it at first. Other users may
     /// traverse its parent directory, but not list it.
-    pub fn make_own_folder(&self) -> io::Result<PathBuf> {
-        let (above, folder) = self.own_folder()?;
-        self.remove_own_folder()?;
+    pub fn make_private_folder(&self) -> io::Result<PathBuf> {
+        let (above, folder) = self.private_folder()?;
+        self.remove_private_folder()?;
         path::create_directory(&folder, 0o700)?;
         path::set_directory_mode(&above, 0o011)?;
         Ok(folder)
     }
 
     /// Removes the directory of a process that switched to another user, if it exists.
-    pub fn remove_own_folder(&self) -> io::Result<()> {
-        let (_, folder) = self.own_folder()?;
+    pub fn remove_private_folder(&self) -> io::Result<()> {
+        let (_, folder) = self.private_folder()?;
         match path::remove_directory(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
@@ -114,7 +114,7 @@ impl TunnelFiles {
     }
 
     /// Returns the directory for the sockets of running programs, and its subdirectory for the process of this tunnel.
-    fn own_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
+    fn private_folder(&self) -> io::Result<(PathBuf, PathBuf)> {
         let above = self.folder.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
         let namespace = self.folder.file_name().ok_or(io::ErrorKind::NotFound)?;
         let name = format!("{}-{}.{OWN_FOLDER}", namespace.display(), self.name);
@@ -132,7 +132,7 @@ impl TunnelFiles {
             // A process that ended early may not have created every file.
             let _ = path::remove(&file);
         }
-        let _ = self.remove_own_folder();
+        let _ = self.remove_private_folder();
         path::remove(&self.definition())
     }
 

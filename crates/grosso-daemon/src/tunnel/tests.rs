@@ -83,7 +83,7 @@ fn every_type_has_its_header_and_carrier() {
 }
 
 #[test]
-fn a_path_is_probed_unless_a_word_forbids_it() {
+fn a_path_is_probed_unless_a_keyword_forbids_it() {
     for (line, probes) in [
         ("vxlan id 1 V4 df unset", true),
         ("vxlan id 1 V4 noprobe", false),
@@ -361,7 +361,7 @@ fn lines() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn words_are_said_back(line in lines()) {
+    fn keywords_are_printed_as_parsed(line in lines()) {
         let described = describe(&line).unwrap();
         let said = described.to_string();
         prop_assert_eq!(describe(&said).unwrap(), described, "{}", said);
@@ -371,7 +371,7 @@ proptest! {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn keys_say_what_words_say(line in lines()) {
+    fn keys_and_keywords_describe_the_same_tunnel(line in lines()) {
         let described = describe(&line).unwrap();
         let table = described.to_toml();
         let read: Description = toml::from_str(&table)
@@ -380,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn no_words_are_too_strange(words in prop::collection::vec("\\PC{0,12}", 0..6), kind in 0..9_usize) {
+    fn no_arguments_cause_a_panic(words in prop::collection::vec("\\PC{0,12}", 0..6), kind in 0..9_usize) {
         let words: Vec<String> =
             core::iter::once(Kind::ALL[kind].name().to_owned()).chain(words).collect();
         let _ = Words::parse(&words).and_then(|words| Description::try_from(&words));

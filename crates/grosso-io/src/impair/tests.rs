@@ -159,7 +159,7 @@ fn what_is_corrupted_before_its_checksum_is_made_arrives_with_a_wrong_one() {
 }
 
 #[test]
-fn words_are_understood_or_named() {
+fn options_are_parsed_or_named_in_the_error() {
     let parsed: Impairment =
         "delay 5ms jitter 1ms loss 0.1% rate 10G limit 7 seed 9".parse().unwrap();
     assert_eq!(parsed.delay, Duration::from_millis(5));
@@ -178,7 +178,7 @@ fn words_are_understood_or_named() {
 }
 
 #[test]
-fn who_would_sleep_is_told_that_the_port_may_have_more() {
+fn a_caller_about_to_sleep_learns_that_the_port_may_have_more() {
     let (mut far, near) = wire(LinkType::Ethernet, Device::new(Features::NONE), 10);
     let mut impaired = Impair::new(near, Impairment { loss: 1.0, ..Impairment::default() });
     for _ in 0..3 {

@@ -113,7 +113,7 @@ fn at(meta: Meta, timestamp_ns: u64) -> Meta {
 }
 
 #[test]
-fn what_passed_is_what_reads_back_with_times_and_ways_and_all_that_is_known() {
+fn recorded_frames_read_back_with_times_directions_and_metadata() {
     let (mut far, near) = plain();
     let file = SharedFile::default();
     let epoch_ns = 1_700_000_000_000_000_000;
@@ -237,7 +237,7 @@ impl Write for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_is_said_once_and_no_frame_is_lost() {
+fn a_full_disk_ends_the_recording_with_one_note_and_no_lost_frame() {
     for (room, written) in [(0, 0), (10_000, 1)] {
         let (mut far, near) = plain();
         let ((asked, was_asked), (answer, answered)) = (mpsc::channel(), mpsc::channel());
@@ -328,7 +328,7 @@ fn a_recording_ends_where_it_is_as_long_as_it_may_be() {
 }
 
 #[test]
-fn a_recorded_port_says_of_itself_what_the_port_says() {
+fn a_recorded_port_has_the_properties_of_its_port() {
     let (far, near) = wire(LinkType::Raw, Device::new(Features::ALL), 3);
     let (link, device) = (near.link(), near.device());
     let file = SharedFile::default();

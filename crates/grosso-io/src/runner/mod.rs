@@ -282,7 +282,7 @@ impl<L: Port, R: Port> DataPath<L, R> {
             if now_ns() >= end_ns {
                 break;
             }
-            let soon = now_ns().saturating_add(ROOM_AGAIN_NS).min(end_ns);
+            let soon = now_ns().saturating_add(FULL_PORT_RETRY_NS).min(end_ns);
             result = self.sleep(Some(soon)).and_then(|()| self.drain());
         }
         result
@@ -361,4 +361,4 @@ fn nanoseconds(duration: Duration) -> u64 {
 /// packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
-const ROOM_AGAIN_NS: u64 = 1_000_000;
+const FULL_PORT_RETRY_NS: u64 = 1_000_000;

@@ -9,7 +9,7 @@ use std::{
 use arrayvec::ArrayVec;
 use grosso_sys::wait::{Event, Interest, SOURCES_MAX, wait_for};
 
-use super::{ROOM_AGAIN_NS, now_ns};
+use super::{FULL_PORT_RETRY_NS, now_ns};
 use crate::port::Port;
 
 /// Events to wait for at a port.
@@ -49,7 +49,8 @@ impl Sleeper {
         let left_tells = watch(left, left_wants, &mut sources);
         let right_tells = watch(right, right_wants, &mut sources);
         let now_ns = now_ns();
-        let again = (!left_tells || !right_tells).then(|| now_ns.saturating_add(ROOM_AGAIN_NS));
+        let again =
+            (!left_tells || !right_tells).then(|| now_ns.saturating_add(FULL_PORT_RETRY_NS));
         let until = deadline.into_iter().chain(again).min();
         let at_most = until.map(|until_ns| Duration::from_nanos(until_ns.saturating_sub(now_ns)));
         if wait_for(&sources, at_most)? == Some(0) {

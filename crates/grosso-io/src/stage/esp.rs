@@ -370,7 +370,7 @@ impl<P: Port> Port for EspStage<P> {
         if self.more {
             return Some(0);
         }
-        let waits = !self.held.is_empty() && !self.hears_recorder();
+        let waits = !self.held.is_empty() && !self.is_notified_by_recorder();
         let recorded = waits.then(|| self.now_ns.saturating_add(RECORDED_AGAIN_NS));
         self.port.deadline().into_iter().chain(recorded).chain(self.settles_at()).min()
     }
@@ -380,7 +380,7 @@ impl<P: Port> Port for EspStage<P> {
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         let recorded =
-            || self.pair.recorder.as_ref().filter(|_| self.hears_recorder())?.descriptor();
+            || self.pair.recorder.as_ref().filter(|_| self.is_notified_by_recorder())?.descriptor();
         self.port.frames_kick().or_else(recorded)
     }
 
@@ -452,12 +452,12 @@ impl<P: Port> EspStage<P> {
 
     /// Returns whether the answer of the recorder wakes the thread through a descriptor.
     #[cfg(unix)]
-    fn hears_recorder(&self) -> bool {
+    fn is_notified_by_recorder(&self) -> bool {
         !self.held.is_empty() && self.port.frames_kick().is_none()
     }
 
     #[cfg(not(unix))]
-    fn hears_recorder(&self) -> bool {
+    fn is_notified_by_recorder(&self) -> bool {
         false
     }
 

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_secret_learns_nothing_of_another_pair() {
+    fn without_the_secret_identifications_reveal_no_other_pair() {
         let first = |secret, pair: u8| Identifications::new(secret).next(&[pair; 32]);
         let starts: HashSet<u32> = (0..100).map(|pair| first(1, pair)).collect();
         let others: HashSet<u32> = (0..100).map(|pair| first(2, pair)).collect();

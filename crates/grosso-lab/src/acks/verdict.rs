@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_nothing_and_what_does_are_told_apart() {
+    fn verdicts_distinguish_costly_handling_from_free_handling() {
         let at = |handling, gbps| {
             changed(NicOf::Sender, handling, |row| {
                 row.runs.iter_mut().for_each(|run| run.bytes = (gbps * 125e6) as u64);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_says_that_its_sender_was_in_userspace() {
+    fn a_verdict_states_that_its_sender_was_in_userspace() {
         let verdicts = report().verdicts;
         let told = verdicts.iter().filter(|verdict| verdict.measured.ends_with(", in userspace)"));
         assert_eq!(told.count(), 13 + 6);

@@ -202,7 +202,7 @@ fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpSt
 /// Sends on all connections until stopped. A slow connection does not delay the others.
 fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut sent = vec![0; sockets.len()];
-    take_turns(sockets, Interest::WRITE, progress, |i, mut socket| {
+    serve_ready_sockets(sockets, Interest::WRITE, progress, |i, mut socket| {
         sent[i] += socket.write(content.from(sent[i]))? as u64;
         Ok(())
     })
@@ -212,7 +212,7 @@ fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Re
 fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut buffer = vec![0; RECEIVE_BYTES];
     let mut received = vec![0; sockets.len()];
-    take_turns(sockets, Interest::READ, progress, |i, mut socket| {
+    serve_ready_sockets(sockets, Interest::READ, progress, |i, mut socket| {
         let len = socket.read(&mut buffer)?;
         if !content.is_at(received[i], &buffer[..len]) {
             let what = format!(
@@ -228,7 +228,7 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
 }
 
 /// Serves every socket that is ready, until the traffic is stopped.
-fn take_turns(
+fn serve_ready_sockets(
     sockets: &[TcpStream],
     interest: Interest,
     progress: &Progress,

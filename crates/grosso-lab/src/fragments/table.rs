@@ -186,7 +186,7 @@ mod tests {
     use crate::{page::assert_shown, table::assert_kept};
 
     #[test]
-    fn table_fits_a_terminal_and_tells_the_collapse() {
+    fn table_fits_a_terminal_and_shows_the_collapse() {
         let table = assert_kept("fragments", &report());
         let words = |start: &str| {
             let line = table.lines().find(|line| line.starts_with(start)).unwrap();

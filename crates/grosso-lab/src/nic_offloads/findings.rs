@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn table_fits_a_terminal_and_names_the_knob_to_turn() {
+    fn table_fits_a_terminal_and_names_the_setting() {
         let report = report();
         let table = assert_kept("nic", &report);
         assert!(table.contains("rx-gro                             off*"), "{table}");

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sender_offers_what_the_name_of_a_row_says() {
+    fn the_sender_offers_the_load_that_the_row_names() {
         let experiment = Offload::load(Plan::default()).unwrap();
         let rows = &experiment.groups[0].rows;
         assert_eq!(rows.len(), 10);

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn knobs_for_what_was_seen_stand_below_the_figures_and_once_on_the_page() {
+    fn suggested_settings_follow_the_figures_and_appear_once() {
         let mut report = report();
         let short = ["rx-usecs 50", "DEV/gro_flush_timeout", "--hold 100us"];
         let costly = ["DEV gro on", "--profile linux", "tso on gso on"];
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_by_how_long_they_took() {
+    fn requests_are_reported_by_their_duration() {
         let mut report = report();
         for row in &mut report.findings.groups[0].rows {
             row.latency = Latency::of((1..=100).map(|i| Duration::from_micros(i * 100)));

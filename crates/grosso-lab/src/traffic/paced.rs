@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_known_by_its_number_and_its_every_byte() {
+    fn a_datagram_is_identified_by_its_number_and_every_byte() {
         let content = Content::new(7).unwrap();
         let datagram = |number| {
             let mut bytes = vec![0; 64_000];

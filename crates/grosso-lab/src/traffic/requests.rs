@@ -9,7 +9,7 @@ use std::{
 
 use grosso_sys::wait::Interest;
 
-use super::{Progress, streams::take_turns};
+use super::{Progress, streams::serve_ready_sockets};
 
 /// Sends a byte and waits for the answer, repeatedly, until stopped. Returns the duration of each request.
 ///
@@ -55,7 +55,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
         *asked = Instant::now();
         socket.write_all(&byte)?;
     }
-    take_turns(
+    serve_ready_sockets(
         sockets,
         Interest::READ,
         || true,
@@ -80,7 +80,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
-    take_turns(
+    serve_ready_sockets(
         sockets,
         Interest::READ,
         || true,

@@ -57,7 +57,7 @@ fn send_by(
                 send(0)?;
             }
         }
-        _ => take_turns(sockets, Interest::WRITE, || progress.goes_on(), send)?,
+        _ => serve_ready_sockets(sockets, Interest::WRITE, || progress.goes_on(), send)?,
     }
     sockets.iter().try_for_each(|socket| socket.shutdown(Shutdown::Write))?;
     Ok(sent.iter().sum())
@@ -94,13 +94,13 @@ pub(crate) fn receive_streams(
     };
     match sockets {
         [_] => while receive(0)? {},
-        _ => take_turns(sockets, Interest::READ, || true, receive)?,
+        _ => serve_ready_sockets(sockets, Interest::READ, || true, receive)?,
     }
     Ok(received.iter().sum())
 }
 
 /// Serves every socket that is ready, until no stream continues or the traffic is stopped.
-pub(super) fn take_turns(
+pub(super) fn serve_ready_sockets(
     sockets: &[TcpStream],
     interest: Interest,
     goes_on: impl Fn() -> bool,

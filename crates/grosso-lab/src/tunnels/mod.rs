@@ -212,7 +212,7 @@ impl Experiment for Tunnels {
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
-        let turns = turns(self.plan.measured) as usize;
+        let turns = rounds(self.plan.measured) as usize;
         (settings().count() * (turns + 1) + watched * turns) * self.plan.runs
     }
 
@@ -240,7 +240,7 @@ impl Experiment for Tunnels {
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError> {
         for pair in group.chunk_by_mut(|one, other| one.setting.is_pair(&other.setting)) {
-            measure_in_turn(pair, turns(self.plan.measured), bench, measure)?;
+            measure_interleaved(pair, rounds(self.plan.measured), bench, measure)?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl TunnelSetting {
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
-            *measured /= turns(*measured);
+            *measured /= rounds(*measured);
         }
         setting
     }
@@ -331,7 +331,7 @@ impl TunnelSetting {
 
 /// Adds a run to each of these settings that has not failed: streams alternately without and with the clock, several
 /// times, and then requests.
-fn measure_in_turn(
+fn measure_interleaved(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
     bench: &mut Bench<'_, Tunnels>,
@@ -383,12 +383,12 @@ fn measure_in_turn(
 /// Returns the number of times that streams are measured in one run of the experiment, without and with the clock: all
 /// measurements together last as long as a run. The number is even, so that each variant is first equally often. If
 /// runs are short, there are fewer measurements, because starting the streams would take most of the time.
-fn turns(measured: Duration) -> u32 {
-    if measured < TURNS_MAX * WARM_UP { TURNS_MAX / 2 } else { TURNS_MAX }
+fn rounds(measured: Duration) -> u32 {
+    if measured < ROUNDS_MAX * WARM_UP { ROUNDS_MAX / 2 } else { ROUNDS_MAX }
 }
 
 /// Maximum number of times that streams are measured in one run.
-const TURNS_MAX: u32 = 4;
+const ROUNDS_MAX: u32 = 4;
 /// Time before the measurement, in which connections reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_the_middle_of_all_runs_and_what_is_missing_is_said() {
+    fn figures_are_medians_of_all_runs_and_missing_ones_are_reported() {
         let Report { findings: report, notes, .. } = report();
         let row = &report.groups[0].rows[1];
         assert_eq!(row.remote_checksum, Some(false));
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_turns_would_be_shorter_than_their_starts_has_half_of_them() {
+    fn a_run_with_rounds_shorter_than_the_warm_up_has_half_as_many() {
         for (milliseconds, turns) in [(10, 2), (100, 2), (799, 2), (800, 4), (60_000, 4)] {
             let measured = Duration::from_millis(milliseconds);
             let plan = Plan { device: Device::Veth, runs: 1, measured, ..Plan::default() };

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_nothing_asks_again_and_waits_twice_as_long_each_time() {
+    fn a_request_without_a_reply_is_retried_with_doubled_waits() {
         let mut sender = sender();
         let asked = (0..=20).filter(|second| !sent(&mut sender, *second).is_empty());
         assert_eq!(asked.collect::<Vec<_>>(), [0, 1, 3, 7, 15]);

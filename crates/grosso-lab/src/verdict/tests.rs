@@ -18,7 +18,7 @@ const NO: Answer = Answer::NotReproduced { cause: CAUSE };
 const OPEN: Answer = Answer::Undecided { needed: QUIET };
 
 #[test]
-fn ranks_are_as_likely_as_the_tables_of_mann_and_whitney_say() {
+fn rank_probabilities_agree_with_mann_and_whitney() {
     let chance = |above: &[f64], below: &[f64]| chance_of_above(above, below);
     // Each expected value is the share of the possible orders that are at least as extreme.
     assert!((chance(&[4.0, 5.0, 6.0], &[1.0, 2.0, 3.0]) - 0.05).abs() < 1e-12);
@@ -95,7 +95,7 @@ fn without_figures_there_is_no_answer() {
 }
 
 #[test]
-fn of_several_the_one_that_says_most_against_the_claim_is_judged_and_shown() {
+fn the_figure_most_contrary_to_the_claim_is_judged_and_shown() {
     let one = |figure, within_noise| Evidence {
         within_noise,
         ..Evidence::exact(figure, Bound::AtLeast(1.0))

@@ -339,7 +339,7 @@ mod tests {
 
     /// `passt` resets connections if its guest is slow.
     #[test]
-    fn a_run_with_a_connection_that_was_reset_is_said_and_changes_no_figure() {
+    fn a_run_with_a_reset_connection_is_reported_and_excluded() {
         let setting = VmSetting {
             place: VmPlace::Host,
             carrier: VmCarrier::Passt,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_kernel_nothing_can_be_shown_and_the_reason_is_said() {
+    fn without_a_kernel_the_reason_is_reported() {
         let folder = Path::new("/nowhere");
         let vms = Vms::new(Plan::default(), folder, (folder, folder)).unwrap();
         assert_eq!(vms.trials(), 0);

@@ -15,7 +15,7 @@ pub(super) fn offloads_bring_packets_together_and_parts_add_up(device: Device) {
         let (Some(on), Some(off)) = (on, off) else { continue };
         packets_come_together_where_offloads_are_on(&on, &off);
         calls_are_counted_where_there_are_some((device, wire), &on, &off);
-        checksums_cost_where_nobody_else_makes_them(wire, &on);
+        checksums_cost_without_offload(wire, &on);
     }
 }
 
@@ -67,7 +67,7 @@ fn calls_are_counted_where_there_are_some(
     assert!(on_a.receive.bytes > on_a.receive.packets * 1000, "{on_a:?}");
 }
 
-fn checksums_cost_where_nobody_else_makes_them(wire: Wire, on: &CostRun) {
+fn checksums_cost_without_offload(wire: Wire, on: &CostRun) {
     let [a, b] = on.paths.map(|path| path.parts.get(PartName::Checksums) > 0.0);
     // A packet socket on a veth passes partial checksums on. On other wires, checksums must be computed and verified.
     let are_made = wire != Wire::Ring;

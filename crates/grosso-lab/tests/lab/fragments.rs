@@ -20,7 +20,7 @@ use grosso_sys::scheduling::allowed_processors;
 
 use super::linux::skip;
 
-pub(super) fn few_buffers_do_for_who_gives_them_back(device: Device) {
+pub(super) fn few_buffers_suffice_for_a_receiver_that_returns_them(device: Device) {
     let measured = trial(&patient(device, Receiver::Coalesces, Some(32)));
     assert!(measured.arrived > 0 && measured.sent > 0, "{measured:?}");
     assert_eq!((measured.no_buffer, measured.lost, measured.died), (0, 0, 0), "{measured:?}");
@@ -42,7 +42,7 @@ pub(super) fn it_is_the_same_over_ipv4_with_datagrams_of_any_size(device: Device
     assert_eq!((queued.arrived, queued.buffers_max), (0, 10), "14 fragments: {queued:?}");
 }
 
-pub(super) fn who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none(device: Device) {
+pub(super) fn fewer_buffers_than_fragments_complete_no_datagram(device: Device) {
     let measured = trial(&setting(device, Receiver::Queues, Some(32)));
     assert_eq!((measured.arrived, measured.buffers_max), (0, 32), "{measured:?}");
     assert!(measured.no_buffer > 0, "{measured:?}");
@@ -58,7 +58,7 @@ pub(super) fn a_datagram_that_lost_a_fragment_dies_when_its_time_is_over(device:
     }
 }
 
-pub(super) fn who_evicts_always_has_buffers_left(device: Device) {
+pub(super) fn an_evicting_receiver_always_has_buffers(device: Device) {
     let lossy =
         |receiver| trial(&FragmentSetting { loss: 0.02, ..patient(device, receiver, Some(256)) });
     let evicting = lossy(Receiver::Evicts);

@@ -89,19 +89,19 @@ mod linux {
             datagrams_arrive,
         ];
         let others: [OnDevice; _] = named![
-            fragments::few_buffers_do_for_who_gives_them_back,
+            fragments::few_buffers_suffice_for_a_receiver_that_returns_them,
             fragments::it_is_the_same_over_ipv4_with_datagrams_of_any_size,
-            fragments::who_keeps_fewer_buffers_than_a_datagram_has_fragments_gets_none,
+            fragments::fewer_buffers_than_fragments_complete_no_datagram,
             fragments::a_datagram_that_lost_a_fragment_dies_when_its_time_is_over,
-            fragments::who_evicts_always_has_buffers_left,
-            tunnels::every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end,
+            fragments::an_evicting_receiver_always_has_buffers,
+            tunnels::every_byte_arrives_and_checksums_left_to_the_peer_are_not_computed,
             tunnels::files_pass_over_ipv6_and_sums_left_are_made_where_that_is_asked,
             tunnels::requests_are_answered_through_a_tunnel,
             tunnels::without_offloads_every_packet_passes_by_itself,
             cost::offloads_bring_packets_together_and_parts_add_up,
             cost::one_frame_a_poll_is_one_call_a_packet,
-            userspace::merged_acknowledgments_cost_who_counts_them,
-            userspace::trains_at_the_receiver_cost_who_counts_their_acknowledgments,
+            userspace::merged_acknowledgments_slow_senders_that_count_packets,
+            userspace::trains_at_the_receiver_slow_senders_that_count_acknowledgments,
             userspace::every_byte_arrives_over_a_wire_that_loses,
         ];
         own.into_iter().chain(others).collect()

@@ -13,15 +13,15 @@ use grosso_sys::scheduling::allowed_processors;
 
 use super::linux::skip;
 
-pub(super) fn every_byte_arrives_and_nobody_sums_what_is_left_to_the_other_end(device: Device) {
-    tunnels_of(device).for_each(|tunnel| nobody_sums_what_is_left(device, tunnel));
+pub(super) fn every_byte_arrives_and_checksums_left_to_the_peer_are_not_computed(device: Device) {
+    tunnels_of(device).for_each(|tunnel| partial_checksums_are_not_computed(device, tunnel));
 }
 
 fn tunnels_of(device: Device) -> impl Iterator<Item = Tunnel> {
     Tunnel::ALL.into_iter().filter(move |t| device == Device::Tap || t.is_ethernet())
 }
 
-fn nobody_sums_what_is_left(device: Device, tunnel: Tunnel) {
+fn partial_checksums_are_not_computed(device: Device, tunnel: Tunnel) {
     let watched = |remote_checksum| {
         let setting = setting(device, tunnel);
         let measured = trial(&TunnelSetting { remote_checksum, watched: true, ..setting });

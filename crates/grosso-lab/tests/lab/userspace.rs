@@ -76,7 +76,7 @@ fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f
     fewest.map(|fewest| fewest as f64)
 }
 
-pub(super) fn merged_acknowledgments_cost_who_counts_them(device: Device) {
+pub(super) fn merged_acknowledgments_slow_senders_that_count_packets(device: Device) {
     let off = round_trips(device, Traffic::TcpMaerts, None);
     let refused = round_trips(device, Traffic::TcpMaerts, Some(Profile::linux()));
     let merged = round_trips(device, Traffic::TcpMaerts, Some(Profile::freebsd()));
@@ -87,7 +87,7 @@ pub(super) fn merged_acknowledgments_cost_who_counts_them(device: Device) {
     assert!(cured(1) && cured(2), "{figures}");
 }
 
-pub(super) fn trains_at_the_receiver_cost_who_counts_their_acknowledgments(device: Device) {
+pub(super) fn trains_at_the_receiver_slow_senders_that_count_acknowledgments(device: Device) {
     let off = round_trips(device, Traffic::TcpStream, None);
     let joined = round_trips(device, Traffic::TcpStream, Some(Profile::linux()));
     let figures = format!("{off:?} {joined:?}");

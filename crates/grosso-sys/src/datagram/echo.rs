@@ -101,7 +101,12 @@ impl EchoSocket {
     /// # Errors
     ///
     /// Returns [`io::ErrorKind::InvalidInput`] for IPv4 addresses, or any error from `sendto(2)`.
-    pub(super) fn tell(&self, witness: SocketAddr, remote: SocketAddr, mtu: u16) -> io::Result<()> {
+    pub(super) fn send_mtu_error(
+        &self,
+        witness: SocketAddr,
+        remote: SocketAddr,
+        mtu: u16,
+    ) -> io::Result<()> {
         let (IpAddr::V6(near), IpAddr::V6(far)) = (witness.ip(), remote.ip()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };

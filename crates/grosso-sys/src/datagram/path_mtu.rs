@@ -62,9 +62,9 @@ impl PathMtu {
     /// # Errors
     ///
     /// Returns the same errors as [`PathMtu::to`], and [`io::ErrorKind::InvalidInput`] for IPv4.
-    pub fn tell(&self, remote: IpAddr, mtu: u16, messenger: &EchoSocket) -> io::Result<()> {
+    pub fn report_mtu(&self, remote: IpAddr, mtu: u16, messenger: &EchoSocket) -> io::Result<()> {
         self.connect(remote)?;
-        messenger.tell(self.local()?, SocketAddr::new(remote, DISCARD), mtu)
+        messenger.send_mtu_error(self.local()?, SocketAddr::new(remote, DISCARD), mtu)
     }
 
     /// Returns the address and port of the connected socket.

@@ -506,7 +506,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_of_a_link_is_read_without_a_panic(bytes: Vec<u8>) {
+        fn any_message_about_a_link_is_parsed_without_a_panic(bytes: Vec<u8>) {
             let _ = Link::parse(&bytes);
         }
     }

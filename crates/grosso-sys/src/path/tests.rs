@@ -55,7 +55,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn own_links_are_followed_wherever_they_stand_on_the_way() {
+fn the_user_s_own_links_are_followed_anywhere_in_a_path() {
     let scratch = Scratch::new("own");
     // The links of a Kubernetes ConfigMap.
     fs::create_dir(scratch.join("..2026")).unwrap();

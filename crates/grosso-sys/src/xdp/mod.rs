@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_is_taken_back_once_and_only_from_who_has_it() {
+    fn a_chunk_is_reclaimed_once_and_only_from_its_holder() {
         let options = XdpOptions { chunks: 8, transmit_chunks: 4, ..XdpOptions::default() };
         // Loopback has index 1 in every network namespace.
         let mut socket = match XdpSocket::bind(1, 0, &options) {

@@ -111,7 +111,7 @@ fn packets_that_found_no_room_are_counted_once() {
 }
 
 #[test]
-fn a_superframe_is_read_whole_only_by_who_can_take_it() {
+fn a_superframe_is_read_whole_only_with_offloads() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let socket = PacketSocket::builder().virtio_header(true).bind(tap.name())?;
@@ -151,7 +151,7 @@ fn v30_an_offload_without_what_it_needs_is_refused() {
 }
 
 #[test]
-fn an_address_makes_the_kernel_ask_who_has_the_other() {
+fn an_address_makes_the_kernel_resolve_its_neighbor() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let hardware = [0x02, 0, 0, 0, 0, 0x42];
@@ -192,7 +192,7 @@ fn a_device_has_as_many_queues_as_it_was_made_for() {
 }
 
 #[test]
-fn a_feature_follows_and_a_fixed_one_says_that_it_does_not() {
+fn a_feature_changes_and_a_fixed_one_is_refused() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let names = feature_names(control, tap.name())?;

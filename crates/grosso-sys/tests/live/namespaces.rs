@@ -84,7 +84,7 @@ fn the_network_of_a_process_is_that_of_its_first_thread() {
 }
 
 #[test]
-fn why_there_is_no_user_namespace_is_told_with_the_remedy() {
+fn a_missing_user_namespace_is_reported_with_the_remedy() {
     match user_namespace_refusal().unwrap() {
         None => {
             // The result must agree with that of `unshare`, which creates user namespaces.

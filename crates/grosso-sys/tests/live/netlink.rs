@@ -75,7 +75,7 @@ fn a_pair_across_two_networks_carries_tcp_of_both_families() {
 }
 
 #[test]
-fn a_link_is_changed_at_once_and_tells_it() {
+fn a_link_changes_at_once_and_reports_it() {
     isolated(|_| {
         let netlink = Netlink::new()?;
         let [one, two] = ["one", "two"].map(|name| InterfaceName::new(name).unwrap());
@@ -161,7 +161,7 @@ fn more_links_than_one_answer_holds_are_all_listed() {
 }
 
 #[test]
-fn routes_and_neighbours_lead_where_they_say() {
+fn routes_and_neighbors_are_as_configured() {
     isolated(|control| {
         let tap = super::tap(control, "tap0")?;
         let netlink = Netlink::new()?;

@@ -24,7 +24,7 @@ const FOUR: RingLayout = RingLayout { slot_bytes: 128 << 10, slots: 4 };
 const SMALL: RingLayout = RingLayout { slot_bytes: 256, slots: 16 };
 
 #[test]
-fn frames_of_the_ring_say_what_the_kernel_knows() {
+fn ring_frames_have_the_kernel_s_metadata() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let socket = PacketSocket::builder().virtio_header(true).ignore_outgoing(true);
@@ -78,7 +78,7 @@ fn a_ring_may_have_one_slot() {
 }
 
 #[test]
-fn frames_of_the_ring_say_where_they_were_going() {
+fn ring_frames_have_their_direction() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let address = [0x02, 0, 0, 0, 0, 0x42];
@@ -618,7 +618,7 @@ fn a_group_shares_the_packets_of_an_interface() {
 }
 
 #[test]
-fn a_group_hears_what_the_host_sends_only_if_its_sockets_do() {
+fn a_fanout_group_receives_outgoing_packets_only_if_its_sockets_do() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let sender = PacketSocket::builder().transmit_only(true).bind(tap.name())?;
@@ -644,7 +644,7 @@ fn a_group_hears_what_the_host_sends_only_if_its_sockets_do() {
 }
 
 #[test]
-fn a_socket_that_only_sends_hears_nothing_and_sees_its_interface_go() {
+fn a_send_only_socket_receives_nothing_and_detects_interface_removal() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let socket = PacketSocket::builder().transmit_only(true).bind(tap.name())?;

@@ -12,7 +12,7 @@ use grosso_sys::tun::{Features, Layer, Offloads, Tun, TunBuilder};
 use super::{FRAME, assert_invalid, isolated, tap, with_header};
 
 #[test]
-fn a_descriptor_that_is_passed_in_tells_what_it_is() {
+fn an_inherited_descriptor_reports_its_device() {
     isolated(|control| {
         let made = tap(control, "tap0")?;
         made.set_header_bytes(12)?;
@@ -39,7 +39,7 @@ fn a_descriptor_that_is_passed_in_tells_what_it_is() {
 }
 
 #[test]
-fn the_kernel_tells_its_features() {
+fn the_kernel_reports_its_features() {
     match Features::of_kernel() {
         Ok(features) => {
             assert!(features.virtio_header() && features.multi_queue() && features.napi())
@@ -103,7 +103,7 @@ fn v30_udp_and_tunnel_offloads_are_taken_with_what_they_need() {
 }
 
 #[test]
-fn errors_of_a_tap_can_be_told_apart() {
+fn errors_of_a_tap_are_distinguished() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
         let class = |result: io::Result<usize>| ErrorClass::of(&result.unwrap_err());
@@ -140,7 +140,7 @@ fn a_packet_is_read_into_parts() {
 }
 
 #[test]
-fn carrier_follows_and_a_device_persists_until_told_otherwise() {
+fn carrier_follows_and_a_device_persists_until_unset() {
     isolated(|control| {
         let made = tap(control, "tap0")?;
         let name = *made.name();

@@ -119,7 +119,7 @@ impl FrontEnd {
             header_bytes: 12,
         };
         front.offered = front.ask(1, serve)?;
-        front.tell(3, &[], &[])?;
+        front.send_request(3, &[], &[])?;
         // The log feature is only acknowledged if a log is provided.
         front.chosen = front.offered & wanted & !LOG_ALL;
         if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
@@ -127,9 +127,9 @@ impl FrontEnd {
         }
         if front.chosen & PROTOCOL != 0 {
             let protocol = front.ask(15, serve)?;
-            front.tell(16, &protocol.to_ne_bytes(), &[])?;
+            front.send_request(16, &protocol.to_ne_bytes(), &[])?;
         }
-        front.tell(2, &front.chosen.to_ne_bytes(), &[])?;
+        front.send_request(2, &front.chosen.to_ne_bytes(), &[])?;
         front.set_memory()?;
         for ring in 0..2 * pairs {
             front.set_ring(ring)?;
@@ -147,7 +147,7 @@ impl FrontEnd {
     pub fn set_memory(&self) -> io::Result<()> {
         let mut payload = 2_u64.to_ne_bytes().to_vec();
         payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
-        self.tell(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
+        self.send_request(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
     }
 
     /// Sends the configuration of a ring, and enables it.
@@ -157,18 +157,18 @@ impl FrontEnd {
     pub fn set_ring(&self, ring: usize) -> io::Result<()> {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
-        self.tell(8, &pair(SIZE.into()), &[])?;
+        self.send_request(8, &pair(SIZE.into()), &[])?;
         let base = if self.is_packed() { self.packed[ring].base() } else { self.used[ring].into() };
-        self.tell(10, &pair(base), &[])?;
+        self.send_request(10, &pair(base), &[])?;
         let [table, available, used] = rings(ring).map(|at| USER[0] + at);
         let mut payload = u64::from(index).to_ne_bytes().to_vec();
         payload.extend([table, used, available, 0].iter().flat_map(|at| at.to_ne_bytes()));
-        self.tell(9, &payload, &[])?;
+        self.send_request(9, &payload, &[])?;
         let number = (ring as u64).to_ne_bytes();
-        self.tell(12, &number, &[self.kicks[ring].as_fd()])?;
-        self.tell(13, &number, &[self.calls[ring].as_fd()])?;
+        self.send_request(12, &number, &[self.kicks[ring].as_fd()])?;
+        self.send_request(13, &number, &[self.calls[ring].as_fd()])?;
         if self.chosen & PROTOCOL != 0 {
-            self.tell(18, &pair(1), &[])?;
+            self.send_request(18, &pair(1), &[])?;
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl FrontEnd {
     /// Returns the error of the socket.
     pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
         let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
-        self.tell(18, &payload, &[])
+        self.send_request(18, &payload, &[])
     }
 
     /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
@@ -187,7 +187,7 @@ impl FrontEnd {
     /// # Errors
     /// The errors are those of [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
-        self.tell(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
+        self.send_request(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
         Ok((self.answer(11)? >> 32) as u16)
     }
@@ -213,7 +213,12 @@ impl FrontEnd {
     ///
     /// # Errors
     /// Returns the error of the socket.
-    pub fn tell(&self, request: u32, payload: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send_request(
+        &self,
+        request: u32,
+        payload: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let header = [request, 1, payload.len() as u32].map(u32::to_ne_bytes).concat();
         let mut space = [core::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -230,7 +235,7 @@ impl FrontEnd {
     /// # Errors
     /// The errors are those of [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
-        self.tell(request, &[], &[])?;
+        self.send_request(request, &[], &[])?;
         serve();
         self.answer(request)
     }

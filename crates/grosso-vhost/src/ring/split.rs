@@ -24,7 +24,7 @@ impl SplitRing {
     pub(super) fn new(parts: SplitParts, size: u16, base: Base) -> Option<Self> {
         let (Base::Told(number) | Base::Left(number)) = base;
         let next = u16::try_from(number).ok()?;
-        let next_used = parts.told();
+        let next_used = parts.notified();
         Some(Self { parts, size, next, first: next, known: next, next_used, is_broken: false })
     }
 
@@ -79,7 +79,7 @@ impl SplitRing {
             self.parts.mine.give_back(self.next_used, chain.number, chain.bytes);
             self.next_used = self.next_used.wrapping_add(1);
             debug_assert!(
-                self.next_used != self.parts.told(),
+                self.next_used != self.parts.notified(),
                 "the entries are published before the indexes wrap around"
             );
         }

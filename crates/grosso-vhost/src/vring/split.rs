@@ -23,7 +23,7 @@ pub(crate) struct SplitParts {
     /// Whether notifications are requested by event index.
     event_index: bool,
     /// Index of the first entry that the other side has not been notified of.
-    told: u16,
+    notified: u16,
 }
 
 /// A ring of entries, preceded by flags and index and followed by the event index.
@@ -55,18 +55,18 @@ impl SplitParts {
             Side::Device => (used, available),
             Side::Driver => (available, used),
         };
-        let told = mine.count();
-        Some(Self { descriptors, mine, theirs, event_index, told })
+        let notified = mine.count();
+        Some(Self { descriptors, mine, theirs, event_index, notified })
     }
 
     /// Returns the index of the first entry that the other side has not been notified of.
-    pub(crate) fn told(&self) -> u16 {
-        self.told
+    pub(crate) fn notified(&self) -> u16 {
+        self.notified
     }
 
     /// Publishes the entries before index `now`. Returns whether the other side has requested an interrupt.
     pub(crate) fn publish(&mut self, now: u16) -> bool {
-        let before = core::mem::replace(&mut self.told, now);
+        let before = core::mem::replace(&mut self.notified, now);
         if before == now {
             return false;
         }

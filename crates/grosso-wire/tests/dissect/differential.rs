@@ -73,17 +73,17 @@ fn ours(stack: &Stack) -> Vec<Layer> {
     let mut network = false;
     for layer in stack.layers() {
         let another_network = network && matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);
-        let unknown = matches!(
-            layer.kind,
-            Kind::Mpls
-                | Kind::Pppoe
-                | Kind::Gre
-                | Kind::Esp
-                | Kind::Nsh
-                | Kind::Sctp
-                | Kind::UdpLite
-        );
-        if another_network || unknown {
+        let is_parsed = transport(layer.kind)
+            || matches!(
+                layer.kind,
+                Kind::Ethernet
+                    | Kind::Vlan
+                    | Kind::Ipv4
+                    | Kind::Ipv6
+                    | Kind::Ipv6Extension
+                    | Kind::Ipv6Fragment
+            );
+        if another_network || !is_parsed {
             break;
         }
         network |= matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);

@@ -246,7 +246,7 @@ fn w10_fou() {
 }
 
 #[test]
-fn t23_l2tp_sessions_are_read_as_they_are_told() {
+fn t23_l2tp_sessions_are_read_in_the_configured_format() {
     let session = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[7; 8]));
     let inner = |packet: Packet| packet.ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let found = |packet: Packet, l2tp| {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn record_says_what_the_packet_says() {
+    fn a_record_has_the_fields_of_its_packet() {
         let options = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 1, 0];
         let numbers = |tcp: Tcp| tcp.sequence(5).ack(0xffff_fff0).window(321);
         let bytes = packet(|tcp| numbers(tcp).options(&options).flag(Tcp::ECE), 0);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_more_than_a_record_holds_is_refused_by_name() {
+    fn packets_that_exceed_a_record_are_refused_by_name() {
         let refused = |edit: fn(Tcp) -> Tcp, payload| read(&packet(edit, payload)).unwrap_err();
         for flag in [Tcp::SYN, Tcp::FIN, Tcp::RST, Tcp::URG] {
             let bytes = packet(|tcp| tcp.flag(flag), 0);

@@ -37,7 +37,7 @@ fn without_an_inner_checksum_nothing_is_left_to_the_device_and_the_outer_one_is_
 }
 
 #[test]
-fn of_more_packets_than_a_device_can_be_told_it_is_told_no_number() {
+fn a_device_gets_no_packet_count_beyond_its_field() {
     let packet = |bytes| Packet::new().ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t).payload_len(bytes);
     for (bytes, told) in [(65_535, 65_535), (65_536, 0), (70_000, 0)] {
         let (superframe, start, offset) = packet(bytes).build_superframe();
@@ -132,7 +132,7 @@ fn c10_a_datagram_that_is_like_another_never_has_a_checksum_of_zero() {
 
 // Rules: S14
 #[test]
-fn what_was_partial_before_it_joined_is_completed_where_nobody_else_does() {
+fn partial_checksums_are_completed_without_device_offload() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(250);
     let (frame, start, offset) = packet.build_partial();
     let checksum = Checksum::Partial { start: start as u16, offset: offset as u16 };

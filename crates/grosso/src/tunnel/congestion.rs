@@ -46,13 +46,13 @@ pub enum Congestion {
 /// Error: congestion cannot be signaled, because the packet's transport does not support ECN. The packet has to be
 /// dropped instead (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Untold;
+pub(crate) struct Unsignaled;
 
 impl Congestion {
     /// Looks up the ECN fields of a packet and of the outer header in the table of RFC 6040 figure 4 (rule W2).
-    pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Untold> {
+    pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Unsignaled> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
-            (NOT_CAPABLE, EXPERIENCED) => Err(Untold),
+            (NOT_CAPABLE, EXPERIENCED) => Err(Unsignaled),
             (NOT_CAPABLE, CAPABLE_0 | CAPABLE_1) => Ok(Self::Contradicted),
             (CAPABLE_0 | CAPABLE_1, EXPERIENCED) => Ok(Self::Experienced),
             (CAPABLE_0, CAPABLE_1) => Ok(Self::Capable1),
@@ -63,22 +63,22 @@ impl Congestion {
 
     /// Writes the ECN field into the IP header of kind `kind` at the start of `packet`. The IPv4 checksum is updated
     /// rather than recomputed, so that a wrong checksum stays wrong (B27).
-    pub(crate) fn tell(self, packet: &mut [u8], kind: Kind) {
+    pub(crate) fn apply(self, packet: &mut [u8], kind: Kind) {
         let ecn = match self {
             Self::Unchanged | Self::Contradicted => return,
             Self::Capable1 => CAPABLE_1,
             Self::Experienced => EXPERIENCED,
         };
-        let told = traffic_class(packet, kind) & !ECN_MASK | ecn;
+        let marked = traffic_class(packet, kind) & !ECN_MASK | ecn;
         if kind == Kind::Ipv4 {
             let old = u16_at(packet, 0);
-            let new = old & 0xff00 | u16::from(told);
+            let new = old & 0xff00 | u16::from(marked);
             let at = ipv4::field::CHECKSUM.start;
             let checksum = update(u16_at(packet, at), old, new);
             put_u16(packet, 0, new);
             put_u16(packet, at, checksum);
         } else {
-            let word = u32_at(packet, 0) & !TRAFFIC_CLASS_MASK | u32::from(told) << 20;
+            let word = u32_at(packet, 0) & !TRAFFIC_CLASS_MASK | u32::from(marked) << 20;
             put_u32(packet, 0, word);
         }
     }

@@ -220,7 +220,7 @@ fn v09_a_superframe_of_one_packet_has_no_type() {
 }
 
 #[test]
-fn cwr_asks_for_the_ecn_bit_and_every_cwr_cannot_be_said() {
+fn cwr_needs_the_ecn_bit_and_cwr_on_every_packet_cannot_be_described() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.cwr()).payload_len(3000);
     let mut case = Case::superframe(packet, 1000);
     assert_eq!(case.header().gso_type, GSO_TCP_IPV4 | GSO_ECN);
@@ -317,7 +317,7 @@ fn v04_at_most_128_datagrams() {
 }
 
 #[test]
-fn datagrams_to_be_fragmented_are_said_and_understood() {
+fn datagrams_to_fragment_are_written_and_parsed() {
     let (frame, start, offset) = udp4().payload_len(4000).build_superframe();
     let size = core::num::NonZeroU16::new(1480).unwrap();
     let gso = Gso { size: GsoSize::Fragments(size), ..Gso::every(1).unwrap() };
@@ -332,7 +332,7 @@ fn datagrams_to_be_fragmented_are_said_and_understood() {
 }
 
 #[test]
-fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
+fn t12_the_inner_checksum_marks_a_tunnel_for_a_packet_socket() {
     let case = Case::superframe(vxlan().payload_len(3000), 1000);
     let header = VirtioHeader { gso_type: GSO_TCP_IPV4, ..case.header() };
     assert_eq!(case.read(header, Form::Short).unwrap().gso.unwrap().segments, 3);
@@ -341,7 +341,7 @@ fn t12_the_inner_checksum_tells_a_packet_socket_that_a_tunnel_is_meant() {
 }
 
 #[test]
-fn t12_the_outer_checksum_tells_that_datagrams_were_put_together_whatever_is_inside() {
+fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
     // Messages of a tunnel, as a program passes them to one call with `UDP_SEGMENT`.
     let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
     let messages = [1, 2, 3].map(message);

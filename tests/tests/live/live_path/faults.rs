@@ -86,7 +86,7 @@ fn streams_are_whole_over_every_fault_alone_and_over_all_together() {
 }
 
 #[test]
-fn what_is_damaged_arrives_as_damaged_and_the_receiver_says_so() {
+fn damaged_packets_arrive_damaged_and_the_receiver_counts_them() {
     let Some((stats, coalesced, world)) = streams_over("corrupt 3%", false) else { return };
     let counted = counters(&world.b, "snmp");
     let passed = |reason: Pass| coalesced.passed[reason as usize];

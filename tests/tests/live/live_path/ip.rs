@@ -121,7 +121,7 @@ fn a_superframe_leaves_as_its_packets_with_all_checksums_made() {
 }
 
 #[test]
-fn the_other_end_is_not_told_that_nobody_knows_the_protocol_while_a_port_is_open() {
+fn no_protocol_unreachable_is_sent_while_a_port_is_open() {
     for family in [0, 1] {
         let Some(world) = World::with_addresses() else { return };
         let (a, b) = (A[family], B[family]);

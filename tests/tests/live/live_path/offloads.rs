@@ -134,7 +134,7 @@ fn without_coalescing_and_without_headers_streams_pass_as_they_are() {
 }
 
 #[test]
-fn partial_checksums_are_told_by_the_ring_where_there_is_no_virtio_header() {
+fn the_ring_reports_partial_checksums_without_a_virtio_header() {
     let Some(world) = World::new() else { return };
     // Checksums are partial, but the kernel builds no superframes, because a superframe would lose its segment size.
     world.set_offloads(true);

@@ -120,7 +120,7 @@ fn a_superframe_for_all_goes_to_all() {
 }
 
 #[test]
-fn who_is_none_of_the_ends_or_is_elsewhere_is_dropped_by_name() {
+fn packets_from_unknown_or_other_peers_are_dropped_by_name() {
     let mut forwarding = forwarding();
     forwarding.configured = vec![(address(9), REMOTES[1].into())];
     let (mut near, mut far) = tunnel(forwarding);

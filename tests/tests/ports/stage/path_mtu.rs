@@ -168,7 +168,7 @@ fn packets_of_any_length_pass_where_their_wish_is_ignored() {
 }
 
 #[test]
-fn what_the_path_is_said_not_to_carry_is_cut_where_no_kernel_does_it() {
+fn packets_beyond_the_reported_path_mtu_are_fragmented_if_no_kernel_does_it() {
     let (near, mut far) = wire(LinkType::Raw, Device::new(Features::NONE), 64);
     let mut options = FragmentationOptions::new(7);
     options.follows_path = true;

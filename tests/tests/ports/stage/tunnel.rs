@@ -153,7 +153,7 @@ fn packets_and_superframes_come_out_of_every_tunnel_as_they_went_in() {
 }
 
 #[test]
-fn what_a_wire_gets_is_right_for_who_reads_it_literally() {
+fn packets_on_the_wire_agree_with_the_literal_oracle() {
     for family in [0, 1] {
         for (name, endpoint) in formats(outside(family)) {
             // The oracle recognizes only assigned ports and complete checksums.
@@ -322,7 +322,7 @@ fn nothing_of_hostile_frames_comes_out_and_every_buffer_goes_back() {
 }
 
 #[test]
-fn what_has_no_room_waits_and_nothing_is_lost_or_sent_twice() {
+fn frames_without_space_wait_without_loss_or_duplication() {
     let (near, far) = wire(LinkType::Raw, Device::new(Features::NONE), 4096);
     let [local, remote] = outside(0);
     let endpoint = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789, true, false)));
@@ -338,7 +338,7 @@ fn what_has_no_room_waits_and_nothing_is_lost_or_sent_twice() {
 }
 
 #[test]
-fn s49_who_sends_what_the_tunnel_cannot_carry_is_told_so_and_not_too_often() {
+fn s49_senders_of_oversized_packets_get_rate_limited_icmp_errors() {
     let (mut near, mut far) = vxlan(|options| options.mtu = Some(1400));
     assert_eq!((near.mtu(), near.path_mtu()), (Some(1400), Some(1400)));
     let long = |payload: usize| {

@@ -23,7 +23,7 @@ use crate::{
 /// Answers Wireshark's requests, or captures for Wireshark.
 pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Result<Exit, Failure> {
     if options.extcap_interfaces {
-        return say(&sources()?);
+        return print_sentences(&sources()?);
     }
     let source = ExtcapSource::find(options.extcap_interface.as_deref().unwrap_or_default())?;
     if let (true, Some(pipe)) = (options.capture, &options.fifo) {
@@ -38,8 +38,8 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
         LiveFilter::compile(text, source.link_type)?;
     }
     match (options.extcap_dlts, options.extcap_config) {
-        (true, _) => say(&source.dlt()),
-        (_, true) => say(&config()),
+        (true, _) => print_sentences(&source.dlt()),
+        (_, true) => print_sentences(&config()),
         _ => Ok(Exit::Yes),
     }
 }
@@ -49,7 +49,7 @@ pub(in crate::commands) fn needs(_: &Extcap) -> Needs {
     Needs::of(&["net_raw"])
 }
 
-fn say(sentences: &str) -> Result<Exit, Failure> {
+fn print_sentences(sentences: &str) -> Result<Exit, Failure> {
     report::put(sentences, Place::Standard)?;
     Ok(Exit::Yes)
 }

@@ -12,7 +12,7 @@ use grosso_analysis::capture::{OUTPUT_MODE, note_others};
 
 use super::{
     blocks::{self, KernelCounts, Statistics},
-    names::{Names, Turn},
+    names::{FileRotation, Names},
     now_ns,
     opener::Opener,
     source::CapturedInterface,
@@ -88,15 +88,15 @@ impl CaptureFiles {
     /// Rotates to the file for this packet; returns `false` after the last file.
     pub(super) fn turn(&mut self, source: &mut CapturedInterface) -> Result<bool, Failure> {
         let bytes = self.writer.as_ref().map_or(0, CaptureWriter::bytes);
-        match self.names.turn(|| now_ns() / NANOSECONDS_PER_SECOND, bytes) {
-            Turn::Same => Ok(true),
-            Turn::Next => {
+        match self.names.rotate(|| now_ns() / NANOSECONDS_PER_SECOND, bytes) {
+            FileRotation::Same => Ok(true),
+            FileRotation::Next => {
                 source.count();
                 self.close(source)?;
                 self.open(source)?;
                 Ok(true)
             }
-            Turn::Over => Ok(false),
+            FileRotation::Over => Ok(false),
         }
     }
 

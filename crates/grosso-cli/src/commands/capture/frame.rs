@@ -84,11 +84,11 @@ impl Recorder {
     fn offload(&mut self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         dissect_into(bytes, link, &self.ports, &mut self.stack);
         let tunnel_ports = TunnelPort::of_packet(bytes, &self.stack, &self.ports);
-        Offload { tunnel_ports, ..self.told(frame, bytes, link) }
+        Offload { tunnel_ports, ..self.recorded_offload(frame, bytes, link) }
     }
 
     /// Returns the contents of the kernel's virtio header.
-    fn told(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
+    fn recorded_offload(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         let Ok((header, _)) =
             VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
         else {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tag_stands_behind_the_addresses() {
+    fn the_tag_follows_the_addresses() {
         let mut out = vec![9; 3];
         let frame: Vec<u8> = (0..20).collect();
         put_back(&mut out, &frame, VlanTag { protocol: 0x88a8, control: 0x2007 });
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_header_claims_is_kept_word_for_word() {
+    fn header_claims_are_recorded_unchanged() {
         let header = VirtioHeader {
             flags: FLAG_NEEDS_CHECKSUM,
             gso_type: GSO_UDP_SEGMENTS,

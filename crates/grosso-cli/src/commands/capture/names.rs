@@ -25,7 +25,7 @@ pub(super) struct Names {
 
 /// The file for the next packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum FileRotation {
     /// The current file.
     Same,
     /// A new file, or an old file that is overwritten.
@@ -41,7 +41,7 @@ impl Names {
 
     /// Returns the file for a packet, after this many bytes of the current file. Calls `now_s` for the time in seconds
     /// since 1970 only if the time matters, because reading the clock costs 5 % of the time for a packet.
-    pub(super) fn turn(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> Turn {
+    pub(super) fn rotate(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> FileRotation {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
         let due =
             |seconds: u64| Some(now_s()).filter(|now| now.saturating_sub(self.began) >= seconds);
@@ -49,16 +49,16 @@ impl Names {
             (self.began, self.number) = (now_s, 0);
             self.periods += 1;
             let is_last = bytes_max.is_none() && files.is_some_and(|files| self.periods >= files);
-            return if is_last { Turn::Over } else { Turn::Next };
+            return if is_last { FileRotation::Over } else { FileRotation::Next };
         }
         if bytes_max.is_some_and(|bytes_max| bytes > bytes_max) {
             self.number += 1;
             if files.is_some_and(|files| self.number >= files) {
                 self.number = 0;
             }
-            return Turn::Next;
+            return FileRotation::Next;
         }
-        Turn::Same
+        FileRotation::Same
     }
 
     /// Returns the name that all file names are derived from.
@@ -113,8 +113,8 @@ mod tests {
         let mut made = vec![shown(&names)];
         let clock = || -> u64 { panic!("nobody looks at the clock for a size") };
         while made.len() < count {
-            assert_eq!(names.turn(clock, 1000), Turn::Same, "not larger than the size");
-            assert_eq!(names.turn(clock, 1001), Turn::Next);
+            assert_eq!(names.rotate(clock, 1000), FileRotation::Same, "not larger than the size");
+            assert_eq!(names.rotate(clock, 1001), FileRotation::Next);
             made.push(shown(&names));
         }
         made
@@ -138,13 +138,13 @@ mod tests {
         let turning = FileTurning { seconds: Some(10), files: Some(3), ..FileTurning::default() };
         let mut names = names("x-%s", turning);
         assert_eq!(shown(&names), "x-1700000000", "one name has no number");
-        assert_eq!(names.turn(|| NOON_S + 9, u64::MAX), Turn::Same);
+        assert_eq!(names.rotate(|| NOON_S + 9, u64::MAX), FileRotation::Same);
         // A file's period starts at its first packet, however long the gap before that packet was.
-        assert_eq!(names.turn(|| NOON_S + 25, 0), Turn::Next);
+        assert_eq!(names.rotate(|| NOON_S + 25, 0), FileRotation::Next);
         assert_eq!(shown(&names), "x-1700000025");
-        assert_eq!(names.turn(|| NOON_S + 34, 0), Turn::Same);
-        assert_eq!(names.turn(|| NOON_S + 35, 0), Turn::Next);
-        assert_eq!(names.turn(|| NOON_S + 45, 0), Turn::Over);
+        assert_eq!(names.rotate(|| NOON_S + 34, 0), FileRotation::Same);
+        assert_eq!(names.rotate(|| NOON_S + 35, 0), FileRotation::Next);
+        assert_eq!(names.rotate(|| NOON_S + 45, 0), FileRotation::Over);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let mut names = names("x-%s-", turning);
         let mut made = vec![shown(&names)];
         for (now_s, bytes) in [(5, 2000), (6, 2000), (12, 2000), (13, 2000), (30, 0)] {
-            assert_eq!(names.turn(|| NOON_S + now_s, bytes), Turn::Next);
+            assert_eq!(names.rotate(|| NOON_S + now_s, bytes), FileRotation::Next);
             made.push(shown(&names));
         }
         let at = |seconds: u64, number: u8| format!("x-{}-{number}", NOON_S + seconds);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fix_stands_beside_what_it_mends_or_below_in_one_piece() {
+    fn a_fix_is_printed_beside_its_finding_or_whole_below_it() {
         let style = Style { color: false };
         let short = Finding::warn("eth0", "rx-gro-hw on").fix("ethtool -K eth0 rx-gro-hw off");
         assert_eq!(

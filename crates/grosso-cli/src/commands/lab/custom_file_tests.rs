@@ -51,7 +51,7 @@ fn without_settings_there_is_one() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_have_their_position() {
     let wrong = |from: &str, to: &str| {
         assert!(LRO.contains(from), "{from}");
         parse(&LRO.replacen(from, to, 1)).unwrap_err()

@@ -39,7 +39,7 @@ fn each(start: &str, judge: impl Fn(&str) -> Result<(), String>) -> usize {
 }
 
 #[test]
-fn every_knob_is_of_a_program_whose_words_are_tried() {
+fn every_setting_is_of_a_program_whose_arguments_are_tested() {
     for knob in knobs() {
         let start = |starts: &[&str]| starts.iter().any(|start| knob.starts_with(start));
         assert!(start(&OWN) || start(&OTHERS) || knob == ADVICE, "no test tries \"{knob}\"");
@@ -62,7 +62,7 @@ fn bridge(options: &str) -> Result<(), String> {
 }
 
 #[test]
-fn knobs_of_tunnels_are_words_that_some_tunnel_takes() {
+fn tunnel_settings_are_keywords_of_some_tunnel() {
     assert!(each(OWN[1], tunnel) >= 3);
     assert!(tunnel("encap guo").is_err() && tunnel("remcsumty").is_err());
 }
@@ -100,7 +100,7 @@ fn configured(keys: &str) -> Result<(), String> {
 }
 
 #[test]
-fn knobs_of_ethtool_are_words_that_it_knows() {
+fn ethtool_settings_are_ethtool_arguments() {
     let known =
         || Program::new("ethtool").arg("--version").output().is_ok() && on_a_device("true").is_ok();
     if !known() {

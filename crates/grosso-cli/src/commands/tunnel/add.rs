@@ -23,7 +23,7 @@ use crate::{
 
 /// Creates the device, saves the definition and starts the process.
 pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Failure> {
-    let (mtu, words) = own_words(&options.words)?;
+    let (mtu, words) = split_mtu(&options.words)?;
     let name = &options.name;
     if InterfaceName::new(name).is_err() || name.contains('%') {
         let message = format!("{COMMAND}: \"{name}\" is not a valid device name");
@@ -64,7 +64,7 @@ pub(super) fn run(options: &TunnelAdd, session: &mut Session) -> Result<Exit, Fa
 }
 
 /// Returns the MTU, which may precede `type`, and the remaining arguments.
-fn own_words(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
+fn split_mtu(words: &[String]) -> Result<(Option<u16>, &[String]), Failure> {
     let usage = |message: String| {
         let hint = "grosso tunnel add NAME [mtu BYTES] type TYPE ...";
         Failure::usage("usage.tunnel", format!("{COMMAND}: {message}")).hint(hint)

@@ -13,7 +13,7 @@ use grosso_sys::{
 
 use self::process::Process;
 use crate::{
-    arguments::{Tunnel, TunnelExport, TunnelName, TunnelStart, TunnelUp, Whose},
+    arguments::{ExportFormat, Tunnel, TunnelExport, TunnelName, TunnelStart, TunnelUp},
     daemon::{config::Config, definition, tunnel_end::unprobed},
     device::refused,
     error::{Exit, Failure},
@@ -77,7 +77,7 @@ fn begin(
 
 fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
     let place = TunnelFiles::find("tunnel down", &options.name)?;
-    let told = told(&place, session);
+    let told = stopped_definition(&place, session);
     if !process::stop("tunnel down", &place)? {
         session.talk.note(format!("{} is already down", place.name));
     }
@@ -87,7 +87,7 @@ fn down(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
 fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> {
     let command = "tunnel del";
     let place = TunnelFiles::find(command, &options.name)?;
-    let told = told(&place, session);
+    let told = stopped_definition(&place, session);
     process::stop(command, &place)?;
     if !remove_device(command, &place.name)? {
         let name = &place.name;
@@ -104,7 +104,7 @@ fn remove(options: &TunnelName, session: &mut Session) -> Result<Exit, Failure> 
 
 /// Returns the definition of a tunnel that is to be stopped, if the report needs it. A damaged definition does not
 /// prevent the stop.
-fn told(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
+fn stopped_definition(place: &TunnelFiles, session: &mut Session) -> Option<Definition> {
     if !session.talk.json {
         return None;
     }
@@ -132,10 +132,10 @@ fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, F
     }
     let place = TunnelFiles::find("tunnel export", &options.name)?;
     let definition = definition::read(&place.definition())?;
-    let exported = match options.whose {
-        Whose::Ip => export::ip(&definition),
-        Whose::Networkd => export::networkd(&definition),
-        Whose::Toml => export::Exported { text: definition.to_toml(), notes: Vec::new() },
+    let exported = match options.format {
+        ExportFormat::Ip => export::ip(&definition),
+        ExportFormat::Networkd => export::networkd(&definition),
+        ExportFormat::Toml => export::Exported { text: definition.to_toml(), notes: Vec::new() },
     };
     exported.notes.into_iter().for_each(|note| session.talk.note(note));
     report::put(&exported.text, report::Place::Standard)?;

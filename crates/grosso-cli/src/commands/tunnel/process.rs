@@ -128,7 +128,7 @@ pub(super) fn start(command: &str, place: &TunnelFiles, user: Option<&str>) -> R
     if result.is_err() {
         let _ = child.kill();
         let _ = child.wait();
-        let _ = place.remove_own_folder();
+        let _ = place.remove_private_folder();
         let _ = path::remove(&place.process());
     }
     result
@@ -148,7 +148,7 @@ impl<'a> Meeting<'a> {
         };
         let failed = |error: io::Error| no_user(command, name, &error);
         let user = User::named(name).map_err(failed)?;
-        let folder = place.make_own_folder().map_err(failed)?;
+        let folder = place.make_private_folder().map_err(failed)?;
         Ok(Self { notice: folder.join("notify"), user: Some((name, user, folder)) })
     }
 
@@ -251,7 +251,7 @@ pub(super) fn stop(command: &str, place: &TunnelFiles) -> Result<bool, Failure> 
         Err(error) => return Err(failed(error.into())),
     }
     let _ = path::remove(&place.process());
-    let _ = place.remove_own_folder();
+    let _ = place.remove_private_folder();
     Ok(true)
 }
 
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_number_and_its_start() {
+    fn a_process_is_identified_by_pid_and_start_time() {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         assert!(start_time(own).is_some_and(|started| started > 0));
         assert_eq!(start_time(i32::MAX), None);

@@ -150,7 +150,7 @@ fn any_size_of_a_terminal_will_do() {
 }
 
 #[test]
-fn text_says_the_same_numbers() {
+fn text_has_the_numbers_of_the_json() {
     let text = table(&rates(&[answer(2)], &[answer(3)]));
     let rows = |text: &str| -> Vec<String> {
         let lines =
@@ -162,7 +162,7 @@ fn text_says_the_same_numbers() {
 }
 
 #[test]
-fn keys_do_what_the_help_says() {
+fn keys_do_what_the_help_lists() {
     let mut monitor = monitor();
     let names = |monitor: &MonitorState| -> Vec<String> {
         monitor.devices.iter().map(|device| device.device.clone()).collect()

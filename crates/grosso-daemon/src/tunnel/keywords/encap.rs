@@ -60,6 +60,7 @@ pub(super) const ROWS: &[Keyword] = &[
             _ => None,
         },
     )
+    .grosso_only("GUE variant 1")
     .check(|tunnel, _, _| match tunnel.endpoint.carrier {
         Carrier::Udp(_) => Err("encap-variant needs encap gue, not encap fou".to_owned()),
         Carrier::DirectGue(_) if tunnel.kind.is_gre() => {
@@ -156,7 +157,8 @@ pub(super) const ROWS: &[Keyword] = &[
             }
         },
         |tunnel| switched_off(!tunnel.endpoint.udp()?.remote_checksum.complete),
-    ),
+    )
+    .grosso_only("complete remote checksums"),
 ];
 
 fn set_checksum(tunnel: &mut Description, value: &Value) {

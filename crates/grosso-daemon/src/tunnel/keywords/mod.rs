@@ -44,7 +44,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Keyword> {
 }
 
 /// Returns the names of all keywords, in output order.
-pub fn word_names() -> impl Iterator<Item = &'static str> {
+pub fn keyword_names() -> impl Iterator<Item = &'static str> {
     rows().map(|row| row.name)
 }
 
@@ -98,6 +98,8 @@ pub(super) struct Keyword {
     is_hexadecimal: bool,
     /// The expected value, if the keyword is required.
     pub(super) required: Option<&'static str>,
+    /// Description of the setting if other programs lack it; exports then leave it out with a note.
+    pub(super) grosso_only: Option<&'static str>,
     /// Function that sets the value. All keywords that precede this one in the table have been set before.
     pub(super) set: fn(&mut Description, &Value),
     /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
@@ -123,6 +125,7 @@ impl Keyword {
             form,
             is_hexadecimal: false,
             required: None,
+            grosso_only: None,
             set,
             get,
             check: |_, _, _| Ok(()),
@@ -139,6 +142,10 @@ impl Keyword {
 
     const fn required(self, expected: &'static str) -> Self {
         Self { required: Some(expected), ..self }
+    }
+
+    const fn grosso_only(self, setting: &'static str) -> Self {
+        Self { grosso_only: Some(setting), ..self }
     }
 
     const fn check(self, check: fn(&Description, &Value, &Words) -> Result<(), String>) -> Self {

@@ -162,6 +162,7 @@ pub(super) const ROWS: &[Keyword] = &[
         |tunnel, value| tunnel.mtu_min = value.number(),
         |tunnel| Some(Value::Number(tunnel.mtu_min?.into())),
     )
+    .grosso_only("a minimum path MTU")
     .check(|tunnel, _, _| {
         // The minimum leaves room for the requirements of the outer protocol.
         let remote = tunnel.endpoint.remote;

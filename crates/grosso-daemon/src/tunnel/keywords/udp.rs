@@ -126,6 +126,7 @@ pub(super) const ROWS: &[Keyword] = &[
         },
         |tunnel| switched_off(!tunnel.endpoint.udp()?.remote_checksum.complete),
     )
+    .grosso_only("complete remote checksums")
     .check(|tunnel, _, _| match tunnel.endpoint.udp() {
         Some(udp) if udp.remote_checksum.complete && !udp.remote_checksum.receive => {
             Err("noremcsumpartial needs remcsumrx".to_owned())

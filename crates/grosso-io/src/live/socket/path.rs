@@ -199,7 +199,7 @@ impl Paths {
                 && let Ok(mtu) = u16::try_from(carries)
             {
                 // If this fails, the next check tries again.
-                let _ = paths.tell(remote.address, mtu, echoes);
+                let _ = paths.report_mtu(remote.address, mtu, echoes);
             }
         }
     }
@@ -295,7 +295,7 @@ impl Messages {
                 continue;
             }
             let is_proven = has_sent(quoted);
-            remote.belief.hear(now_ns, said, is_proven);
+            remote.belief.update(now_ns, said, is_proven);
             remote.prober.hear(said);
             let event = if is_proven { SocketEvent::PathProven } else { SocketEvent::PathUnproven };
             stats.count(event, 1);
@@ -314,7 +314,7 @@ impl Belief {
 
     /// Handles a message according to which `said` bytes is the length of the longest packet that reaches a remote
     /// endpoint.
-    fn hear(&mut self, now_ns: u64, said: usize, is_proven: bool) {
+    fn update(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);
         if is_proven {
             let mtu = self.proven.map_or(said, |(mtu, _)| mtu.min(said));
@@ -355,10 +355,10 @@ mod tests {
     #[test]
     fn only_what_is_proven_is_believed_and_not_for_ever() {
         let mut belief = Belief::default();
-        belief.hear(SECOND, 1280, false);
+        belief.update(SECOND, 1280, false);
         assert_eq!((belief.proven, belief.questioned_until_ns), (None, 11 * SECOND));
-        belief.hear(2 * SECOND, 1400, true);
-        belief.hear(3 * SECOND, 1450, true);
+        belief.update(2 * SECOND, 1400, true);
+        belief.update(3 * SECOND, 1450, true);
         assert_eq!(belief.proven, Some((1400, 603 * SECOND)));
         belief.forget(13 * SECOND);
         assert_eq!((belief.proven, belief.questioned_until_ns), (Some((1400, 603 * SECOND)), 0));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_of_what_was_sent_are_known_from_others() {
+    fn quotes_of_sent_packets_are_distinguished_from_others() {
         let mut recent = RecentPackets::default();
         let sent = &packet(1, 1300)[..];
         recent.sent(BuiltHeaders::Udp, sent.chunks(50));

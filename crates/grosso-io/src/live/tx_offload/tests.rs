@@ -244,7 +244,7 @@ fn b31_a_tagged_superframe_is_cut_with_its_tag() {
 }
 
 #[test]
-fn a_superframe_that_no_header_can_say_is_cut() {
+fn a_superframe_that_no_virtio_header_describes_is_segmented() {
     // The frame has more datagrams than the kernel accepts at once (rule V4).
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(200 * 10);
     let (frame, start, offset) = packet.build_superframe();

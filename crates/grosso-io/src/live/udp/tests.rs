@@ -276,7 +276,7 @@ fn what_no_socket_can_make_is_dropped_by_name() {
 }
 
 #[test]
-fn many_queues_find_source_ports_and_the_last_is_told_that_there_are_none() {
+fn many_queues_find_source_ports_and_the_last_gets_an_error() {
     let mut options = UdpOptions::new("127.0.0.9:0".parse().unwrap());
     (options.senders_max, options.probes) = (1, false);
     options.source_ports = 40000..=50000;

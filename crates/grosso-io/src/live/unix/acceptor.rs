@@ -90,12 +90,12 @@ impl Acceptor {
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),
-            _ => self.nobody(),
+            _ => self.idle_descriptor(),
         }
     }
 
     /// Returns a descriptor that is never ready.
-    pub(in crate::live) fn nobody(&self) -> BorrowedFd<'_> {
+    pub(in crate::live) fn idle_descriptor(&self) -> BorrowedFd<'_> {
         self.nobody.as_fd()
     }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_not_be_let_in_is_looked_for_later_and_wakes_nobody_until_then() {
+    fn a_client_that_was_not_accepted_is_retried_later_without_wakeups() {
         let folder = tempfile::tempdir().unwrap();
         let mut acceptor = listening(&folder);
         let listener = acceptor.descriptor().as_raw_fd();

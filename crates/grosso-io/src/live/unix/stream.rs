@@ -110,7 +110,7 @@ impl StreamEnd {
 
     /// Returns the descriptor that becomes writable when there is room.
     pub(super) fn transmit_descriptor(&self) -> BorrowedFd<'_> {
-        self.peer.as_ref().map_or_else(|| self.acceptor.nobody(), AsFd::as_fd)
+        self.peer.as_ref().map_or_else(|| self.acceptor.idle_descriptor(), AsFd::as_fd)
     }
 
     /// Returns the time of the next attempt to connect to the peer.

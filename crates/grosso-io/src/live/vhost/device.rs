@@ -40,7 +40,7 @@ pub(super) struct VhostDevice {
     /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory that the peer has not been notified about.
-    untold: usize,
+    unnotified: usize,
     /// For frames and for room: whether notifications are enabled, so that the descriptor may be ready.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
@@ -66,7 +66,7 @@ impl VhostDevice {
             now_ns: 0,
             short_since: None,
             header_bytes: Form::Buffers.len(),
-            untold: 0,
+            unnotified: 0,
             asked: [false; 2],
             will_be_told: false,
             patience: Patience::default(),
@@ -115,7 +115,7 @@ impl VhostDevice {
 
     /// Notifies the peer of the frames in the shared memory.
     pub(super) fn flush(&mut self) {
-        if core::mem::take(&mut self.untold) > 0 {
+        if core::mem::take(&mut self.unnotified) > 0 {
             self.role.publish(self.role.outgoing());
         }
     }
@@ -158,9 +158,9 @@ impl VhostDevice {
 
     /// Records that entries were written, and notifies the peer immediately if it has not been notified for a long
     /// time.
-    fn will_tell(&mut self) {
-        self.untold += 1;
-        if self.untold >= UNTOLD_MAX {
+    fn count_unnotified(&mut self) {
+        self.unnotified += 1;
+        if self.unnotified >= UNNOTIFIED_MAX {
             self.flush();
         }
     }
@@ -181,7 +181,7 @@ impl VhostDevice {
     }
 
     /// Returns the descriptor that signals room for frames of the port.
-    pub(super) fn room_notification(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn buffers_notification(&self) -> Option<BorrowedFd<'_>> {
         self.role.notification(self.role.outgoing())
     }
 
@@ -283,7 +283,7 @@ impl VhostPeer {
     fn serve(&mut self, role: &mut VhostRole) -> Result<bool, Ended> {
         let message = self.inbox.next(&self.socket).map_err(Ended::Socket)?;
         let Some(message) = message else { return Ok(false) };
-        let letters = role.hear(message).map_err(Ended::Refused)?;
+        let letters = role.handle_message(message).map_err(Ended::Refused)?;
         let sent = letters.iter().try_for_each(|letter| self.send(letter));
         sent.map(|()| true).map_err(Ended::Socket)
     }
@@ -313,7 +313,7 @@ impl Wire for VhostDevice {
             match sent {
                 Sent::Whole => {
                     self.short_since = None;
-                    self.will_tell();
+                    self.count_unnotified();
                     return Ok(());
                 }
                 Sent::TooLong => return Err(io::Error::from_raw_os_error(EMSGSIZE)),
@@ -326,7 +326,7 @@ impl Wire for VhostDevice {
                 }
                 Sent::Fault(fault) => {
                     faults += 1;
-                    self.will_tell();
+                    self.count_unnotified();
                     let _ = self.counted::<()>(Err(fault));
                     // The ring is broken, and the frame is lost.
                     if !self.role.takes_frames() {
@@ -400,7 +400,7 @@ const SHORT_NS_MAX: u64 = 1_000_000_000;
 /// driver adds entries one by one, there are then enough for the longest frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
-const UNTOLD_MAX: usize = 32;
+const UNNOTIFIED_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {

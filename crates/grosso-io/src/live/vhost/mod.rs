@@ -255,7 +255,7 @@ impl Port for VhostPort {
     }
 
     fn room_kick(&self) -> Option<BorrowedFd<'_>> {
-        self.vhost.room_notification()
+        self.vhost.buffers_notification()
     }
 }
 

@@ -70,13 +70,13 @@ impl VhostRole {
     }
 
     /// Handles a message of the peer, and returns the messages to send.
-    pub(super) fn hear(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
+    pub(super) fn handle_message(&mut self, message: Message) -> Result<Vec<Letter>, Refused> {
         match self {
             Self::Device(back) => {
                 let answer = back.obey(message)?;
                 Ok(answer.into_iter().map(|bytes| Letter { bytes, files: vec![] }).collect())
             }
-            Self::Driver(front) => front.hear(&message),
+            Self::Driver(front) => front.handle_answer(&message),
         }
     }
 

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn without_learning_only_what_is_configured_is_known() {
+    fn without_learning_only_configured_entries_exist() {
         let mut table = table(|options| {
             options.age_ns = None;
             options.configured = vec![([2, 0, 0, 0, 0, 7], ENDS[0])];

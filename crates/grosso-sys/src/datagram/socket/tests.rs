@@ -29,7 +29,7 @@ fn receive(socket: &mut DatagramSocket) -> Vec<(ReceivedMessage, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_said_beside_the_bytes_arrives_and_one_send_is_one_receive() {
+fn control_messages_arrive_and_one_send_is_one_receive() {
     for address in LOOPBACK {
         let mut near = builder(address).hop_limit(9).open().unwrap();
         let mut far = builder(address).coalescing(true).open().unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pause_says_nothing_of_the_burst_behind_it_and_two_say_that_there_is_none() {
+    fn one_pause_does_not_end_a_burst_and_two_do() {
         let mut pace = steady(50, 1200);
         pace.arrive(10_000_000, PAYLOAD, &COMMON);
         assert_eq!(pace.next_ns(), Some(10_000_000 + 1200));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_all_paths_counts_until_one_is_measured() {
+    fn the_estimate_of_all_paths_applies_until_one_is_measured() {
         let common = Common { round_trip_ns: Some(160_000), ..COMMON };
         let mut pace = steady(1000, 12_000);
         assert!(pace.is_blind(&COMMON) && !pace.is_blind(&common));

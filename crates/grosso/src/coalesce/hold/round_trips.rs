@@ -54,7 +54,7 @@ enum Opening {
 }
 
 /// Fields of a packet that describe its connection.
-struct Said {
+struct SegmentFacts {
     connection: u64,
     /// Whether the packet was sent by the endpoint whose address and port compare as greater.
     is_of_second: bool,
@@ -85,20 +85,20 @@ impl RoundTrips {
         ports: &Ports,
         now_ns: u64,
     ) -> Option<u64> {
-        let said = self.said(packet, link, ports)?;
-        let ends = self.connections.entry(said.connection, now_ns, Default::default);
-        if said.is_of_second {
+        let facts = self.facts(packet, link, ports)?;
+        let ends = self.connections.entry(facts.connection, now_ns, Default::default);
+        if facts.is_of_second {
             ends.swap(0, 1);
         }
         let [own, other] = ends;
-        let answered_ns = other.answer(&said, now_ns);
+        let answered_ns = other.answer(&facts, now_ns);
         if let Some(answered_ns) = answered_ns {
             own.answers_ns = Some(own.answers_ns.map_or(answered_ns, |ns| ns.min(answered_ns)));
         }
-        let opened_ns = own.open(&said, now_ns);
-        own.say(&said, now_ns);
+        let opened_ns = own.open(&facts, now_ns);
+        own.record_sent(&facts, now_ns);
         let there_and_back = own.answers_ns.map(|ns| ns + other.answers_ns.unwrap_or(0));
-        if said.is_of_second {
+        if facts.is_of_second {
             ends.swap(0, 1);
         }
         let there_and_back = there_and_back.filter(|_| answered_ns.is_some());
@@ -106,7 +106,7 @@ impl RoundTrips {
     }
 
     /// Reads the fields of a TCP packet. Returns `None` for any other packet.
-    fn said(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<Said> {
+    fn facts(&mut self, packet: &[u8], link: LinkType, ports: &Ports) -> Option<SegmentFacts> {
         dissect_into(packet, link, ports, &mut self.stack);
         let Ends { from, to, transport: at, header_end } = Ends::of(packet, &self.stack)?;
         let flags = packet.get(at + FLAGS_AT).copied().map_or(0, u16::from);
@@ -114,7 +114,7 @@ impl RoundTrips {
         let occupied = payload + usize::from(flags & (tcp::SYN | tcp::FIN) != 0);
         let sequence = u32_at(packet, at + tcp::field::SEQUENCE.start);
         let options = packet.get(at + tcp::HEADER_LEN..header_end)?;
-        Some(Said {
+        Some(SegmentFacts {
             connection: (&self.hash).hash_one((from.min(to), from.max(to))),
             is_of_second: from > to,
             opens: (flags & tcp::SYN != 0).then_some(sequence),
@@ -130,9 +130,9 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns how long the observed packet of this endpoint waited for its answer, if `said` contains the answer.
-    /// `said` is a packet of the other endpoint.
-    fn answer(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
+    /// Returns how long the observed packet of this endpoint waited for its answer, if `facts` contains the answer.
+    /// `facts` is a packet of the other endpoint.
+    fn answer(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
             // This is a comparison in serial arithmetic (RFC 9293 section 3.4).
@@ -141,14 +141,14 @@ impl End {
                 now_ns.saturating_sub(since_ns)
             })
         };
-        let acknowledged = reaches(said.acknowledgment, &mut self.unacknowledged);
-        let echoed = reaches(said.timestamps.map(|[_, echo]| echo), &mut self.unechoed);
+        let acknowledged = reaches(facts.acknowledgment, &mut self.unacknowledged);
+        let echoed = reaches(facts.timestamps.map(|[_, echo]| echo), &mut self.unechoed);
         acknowledged.into_iter().chain(echoed).min()
     }
 
     /// Returns the time from this endpoint's first SYN to its first packet that requires an answer to the SYN.
-    fn open(&mut self, said: &Said, now_ns: u64) -> Option<u64> {
-        if let Some(sequence) = said.opens {
+    fn open(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
+        if let Some(sequence) = facts.opens {
             let is_known = match self.opening {
                 Opening::Unseen => false,
                 Opening::Sent { sequence: known, .. } | Opening::Answered { sequence: known } => {
@@ -156,7 +156,7 @@ impl End {
                 }
             };
             if !is_known {
-                let acknowledgment = said.acknowledgment;
+                let acknowledgment = facts.acknowledgment;
                 self.opening = Opening::Sent { sequence, acknowledgment, since_ns: now_ns };
             }
             return None;
@@ -164,7 +164,7 @@ impl End {
         let Opening::Sent { sequence, acknowledgment, since_ns } = self.opening else {
             return None;
         };
-        let told = said.acknowledgment.filter(|_| !said.is_reset)?;
+        let told = facts.acknowledgment.filter(|_| !facts.is_reset)?;
         // An endpoint that answered a SYN with its own SYN may send data immediately (RFC 7413 section 3). Only a later
         // acknowledgment shows that the other endpoint has responded.
         if acknowledgment.is_some_and(|before| told.wrapping_sub(before) as i32 <= 0) {
@@ -176,7 +176,7 @@ impl End {
 
     /// Starts to observe a sent packet unless it is a retransmission, whose answer may belong to the first transmission
     /// (Karn's rule, RFC 6298 section 3).
-    fn say(&mut self, said: &Said, now_ns: u64) {
+    fn record_sent(&mut self, facts: &SegmentFacts, now_ns: u64) {
         let observe = |told: Option<u32>, latest: &mut Option<u32>, waiting: &mut Option<_>| {
             let Some(told) = told else { return };
             if latest.is_none_or(|latest| told.wrapping_sub(latest) as i32 > 0) {
@@ -184,8 +184,8 @@ impl End {
                 waiting.get_or_insert((told, now_ns));
             }
         };
-        observe(said.sequence, &mut self.sequence, &mut self.unacknowledged);
-        let timestamp = said.timestamps.map(|[value, _]| value);
+        observe(facts.sequence, &mut self.sequence, &mut self.unacknowledged);
+        let timestamp = facts.timestamps.map(|[value, _]| value);
         observe(timestamp, &mut self.timestamp, &mut self.unechoed);
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_and_its_acknowledgment_tell() {
+    fn a_request_and_its_acknowledgment_give_a_round_trip() {
         let mut observed = RoundTrips::new(1);
         let request = tcp(false, 100, |t| t.sequence(1000).ack(1));
         assert_eq!(observe(&mut observed, &request, 0), None);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_and_its_echo_tell() {
+    fn a_timestamp_and_its_echo_give_a_round_trip() {
         let mut observed = RoundTrips::new(1);
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
@@ -257,7 +257,7 @@ mod tests {
             "the packet echoes an older timestamp"
         );
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS), Some(FAR_NS));
-        assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS + 1), None, "said before");
+        assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS + 1), None, "observed before");
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS + 2), None);
         // The minimum counts.
         assert_eq!(observe(&mut observed, &near(101, 7), 2 * FAR_NS), None);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_a_connection_tells_alone_counted_from_its_first_syn() {
+    fn the_initiator_alone_gives_a_round_trip_from_its_first_syn() {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_a_syn_tells_when_the_other_end_goes_on() {
+    fn the_responder_gives_a_round_trip_when_the_initiator_continues() {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(true, 0, |t| t.sequence(99).ack(1000).syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn of_both_directions_and_the_opening_the_least_is_told() {
+    fn the_minimum_of_both_directions_and_the_handshake_is_reported() {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn other_connections_and_other_packets_say_nothing() {
+    fn other_connections_and_packets_give_no_round_trip() {
         let mut observed = RoundTrips::new(1);
         assert_eq!(observe(&mut observed, &tcp(false, 100, |t| t.sequence(1000)), 0), None);
         let other = tcp(true, 0, |t| t.ack(1100)).into_iter();

@@ -8,7 +8,7 @@ mod limits;
 mod reorder;
 mod rules;
 
-use alloc::{borrow::Cow, vec, vec::Vec};
+use alloc::{borrow::Cow, vec::Vec};
 
 use grosso_wire::{ethernet, tcp};
 
@@ -345,21 +345,13 @@ impl Profile {
     /// `rsc-82599` has buffers of 2048 bytes.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        vec![
-            Self::linux(),
-            Self::linux_8x8(),
-            Self::linux_6_12(),
-            Self::inet_lro(),
-            Self::inet_lro_2007(9000),
-            Self::myri10ge(),
-            Self::freebsd_2011(),
-            Self::freebsd(),
-            Self::rsc_82599(2048),
-            Self::ndis_rsc(),
-            Self::ndis_uro(),
-            Self::dpdk(),
-            Self::wireguard(),
-        ]
+        BUILT_IN.iter().map(|(profile, _)| profile()).collect()
+    }
+
+    /// Returns a description of the built-in profile with this name, in at most 53 columns; `None` for other names.
+    #[must_use]
+    pub fn description(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(profile, _)| profile().name == name).map(|(_, about)| *about)
     }
 }
 
@@ -368,6 +360,23 @@ impl Default for Profile {
         Self::linux()
     }
 }
+
+/// The built-in profiles, the default first, and a description of each in at most 53 columns.
+const BUILT_IN: &[(fn() -> Profile, &str)] = &[
+    (Profile::linux, "GRO of Linux 7.2, with a larger flow table (default)"),
+    (Profile::linux_8x8, "GRO of Linux 7.2, with the kernel's table of 8 x 8 flows"),
+    (Profile::linux_6_12, "GRO of Linux 6.12: linux-8x8 with an older IP ID rule"),
+    (Profile::inet_lro, "generic LRO of Linux 2.6.24 to 4.4"),
+    (|| Profile::inet_lro_2007(9000), "inet-lro as submitted for review in 2007"),
+    (Profile::myri10ge, "LRO of the driver for Myricom's 10 Gbit/s NICs"),
+    (Profile::freebsd_2011, "tcp_lro of FreeBSD from 2008 to 2012"),
+    (Profile::freebsd, "tcp_lro of FreeBSD today, with sorted batches"),
+    (|| Profile::rsc_82599(2048), "receive side coalescing of Intel's 82599 NICs"),
+    (Profile::ndis_rsc, "receive segment coalescing as specified for Windows"),
+    (Profile::ndis_uro, "UDP receive offload as specified for Windows"),
+    (Profile::dpdk, "TCP in DPDK's GRO library"),
+    (Profile::wireguard, "coalescing in wireguard-go for its TUN device"),
+];
 
 /// Length of a jiffy of Linux at 1000 Hz in nanoseconds. At lower rates, Linux keeps no trains across polls.
 const JIFFY_NS: u64 = 1_000_000;

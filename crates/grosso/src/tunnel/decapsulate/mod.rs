@@ -55,7 +55,7 @@ use crate::{
     remote_checksum::RemoteChecksum,
     tunnel::{
         Tunnel,
-        congestion::{Congestion, Untold, traffic_class},
+        congestion::{Congestion, Unsignaled, traffic_class},
         link,
     },
 };
@@ -320,7 +320,7 @@ impl Decapsulation {
         if let Some(network) = self.network
             && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
         {
-            self.congestion.tell(packet, network.kind);
+            self.congestion.apply(packet, network.kind);
         }
         if let Some(remote) = self.completed
             && let Some(packet) = frame.get_mut(..self.end)
@@ -377,7 +377,7 @@ impl Decapsulation {
         let mut header = [0; 4];
         let old = frame.get(start..start + 4).unwrap_or(&[0; 4]);
         header.copy_from_slice(old);
-        self.congestion.tell(&mut header, network.kind);
+        self.congestion.apply(&mut header, network.kind);
         let sum = Sum::from_word(sum).subtract(Sum::of(old)) + Sum::of(&header);
         self.meta.checksum = Checksum::Complete { sum: sum.fold() };
     }
@@ -553,7 +553,7 @@ impl InnerPacket {
 /// header is `class`.
 fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
     let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
-    Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)
+    Congestion::leaving(inner, class).map_err(|Unsignaled| Refusal::CongestionUntold)
 }
 
 /// Returns the length of the outermost IP packet in bytes.

@@ -9,7 +9,7 @@ use super::{
     association::{EspMode, NoAssociation, Salt, SecurityAssociation},
     cipher::{Cipher, cipher, position},
     encrypt::{Associated, ESP_BYTES, TRAILER_ALIGNMENT, TRAILER_BYTES, nonce},
-    outer::{tell_congestion, traffic_class},
+    outer::{apply_congestion, traffic_class},
     place::{Network, Side, Split, Version},
     reason::{EspStats, Refusal},
     replay::ReplayWindow,
@@ -272,7 +272,7 @@ impl EspHeaders {
             self.network.version,
         );
         let text = text.start..text.start + found.end;
-        tell_congestion(&mut frame[text.clone()], version, class)?;
+        apply_congestion(&mut frame[text.clone()], version, class)?;
         let grown = text.len() as isize - (self.network.end - self.network.start) as isize;
         self.network.adapt_link(frame, version, grown)?;
         Ok(join(frame, self.network.start, text))

@@ -2,7 +2,7 @@
 
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
-    congestion::{self, Congestion, Untold},
+    congestion::{self, Congestion, Unsignaled},
     outer::{Fields, Inner, OuterEnds},
 };
 
@@ -60,15 +60,15 @@ impl Outer {
 
 /// Applies the congestion that was signaled in the tunnel to the decapsulated packet. `class` is the traffic class of
 /// the outer header.
-pub(super) fn tell_congestion(
+pub(super) fn apply_congestion(
     packet: &mut [u8],
     version: Version,
     class: u8,
 ) -> Result<(), Refusal> {
     let inner = traffic_class(packet, version);
     let congestion =
-        Congestion::leaving(inner, class).map_err(|Untold| Refusal::CongestionUntold)?;
-    congestion.tell(packet, version.kind());
+        Congestion::leaving(inner, class).map_err(|Unsignaled| Refusal::CongestionUntold)?;
+    congestion.apply(packet, version.kind());
     Ok(())
 }
 
