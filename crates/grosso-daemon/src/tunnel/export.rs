@@ -29,7 +29,7 @@ pub fn ip(definition: &Definition) -> Exported {
     for (word, value) in description.words().iter() {
         let spelt = word.spell(value);
         if let Some(setting) = word.grosso_only {
-            notes.push(format!("ip has no option for {setting}: {spelt} is left out"));
+            notes.push(format!("omitted {spelt}: ip has no option for {setting}"));
             continue;
         }
         let why = match (word.name, description.kind) {
