@@ -92,7 +92,7 @@ impl<'a> Seen<'a> {
         ports: Ports,
         purpose: Purpose,
     ) -> Self {
-        let said = Said::by(packet, described);
+        let said = RecordedOptions::by(packet, described);
         Self {
             packet,
             data: Cow::Borrowed(packet.data),
