@@ -21,8 +21,8 @@ pub struct DirectionStats {
     pub rx_bytes: u64,
     /// Wire packets and bytes of the received frames.
     pub rx_wire: WireSize,
-    /// Frames received, by the checksum state that the port reported, in the order of [`ReportedChecksum::ALL`].
-    pub rx_checksums: [u64; ReportedChecksum::ALL.len()],
+    /// Frames received, by the checksum state that the port reported, in the order of [`RxCsum::ALL`].
+    pub rx_checksums: [u64; RxCsum::ALL.len()],
     /// Frames transmitted.
     pub tx_frames: u64,
     /// Bytes transmitted.
@@ -128,7 +128,7 @@ impl WireSize {
 
 /// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportedChecksum {
+pub enum RxCsum {
     /// The port supplied the sum of the whole packet.
     Complete,
     /// The port verified the checksums, or the checksum is partial: a local sender needs no verification.
@@ -137,7 +137,7 @@ pub enum ReportedChecksum {
     None,
 }
 
-impl ReportedChecksum {
+impl RxCsum {
     /// All states.
     pub const ALL: &'static [Self] = &[Self::Complete, Self::Unnecessary, Self::None];
 

@@ -69,8 +69,8 @@ pub(crate) struct Arguments {
 }
 
 /// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the
-/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a command
-/// needs no capability, or only one that its failures name.
+/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a
+/// command needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
