@@ -373,7 +373,7 @@ fn quote(words: &[OsString]) -> String {
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                         are these wire packets?
+  grosso send.pcap                         wire packets?
   grosso wire -r send.pcap -w wire.pcapng  as on the wire
   grosso lab                               measure the gain";
 
