@@ -277,7 +277,9 @@ fn read(file: &Path, folder: &Path, path: Vec<String>, modules: &mut Vec<Module>
         declared.insert(name);
     }
     for (name, place) in files(folder) {
-        if declared.insert(name.clone()) {
+        // A directory of modules with the same name may belong to a module with a `path` attribute.
+        let is_named = !place.ends_with("mod.rs") || text.contains(&format!(", mod {name}"));
+        if is_named && declared.insert(name.clone()) {
             read(&place, &folder.join(&name), [path.as_slice(), &[name]].concat(), modules);
         }
     }

@@ -21,8 +21,9 @@ pub struct DirectionStats {
     pub rx_bytes: u64,
     /// Number and size of the packets on the wire that the received frames stand for.
     pub rx_wire: WireSize,
-    /// Number of frames received in each checksum state that the port can report, in the order of [`ReportedChecksum::ALL`].
-    pub rx_checksums: [u64; ReportedChecksum::ALL.len()],
+    /// Number of frames received in each checksum state that the port can report, in
+    /// the order of [`RxCsum::ALL`].
+    pub rx_checksums: [u64; RxCsum::ALL.len()],
     /// Number of frames transmitted.
     pub tx_frames: u64,
     /// Number of bytes transmitted.
@@ -129,7 +130,7 @@ impl WireSize {
 
 /// Checksum state that a port reported for a received frame, named after the kernel's `CHECKSUM_*` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportedChecksum {
+pub enum RxCsum {
     /// The port supplied the one's-complement sum of the whole packet.
     Complete,
     /// The port verified the checksums, or left them partial because packets of a local sender need no verification.
@@ -138,7 +139,7 @@ pub enum ReportedChecksum {
     None,
 }
 
-impl ReportedChecksum {
+impl RxCsum {
     /// All states.
     pub const ALL: &'static [Self] = &[Self::Complete, Self::Unnecessary, Self::None];
 

@@ -13,7 +13,7 @@ use grosso::{
 use grosso_wire::{LinkType, Ports, Stack};
 
 use crate::{
-    counts::{DirectionStats, Protocol, ReportedChecksum, WireSize},
+    counts::{DirectionStats, Protocol, RxCsum, WireSize},
     port::{PortError, Transmit, Transmitted},
 };
 
@@ -179,7 +179,7 @@ impl Egress {
     fn count_dissected(&mut self, frame: &[u8], meta: &Meta) {
         self.stats.rx_bytes += frame.len() as u64;
         self.stats.rx_wire.add(WireSize::of(frame.len(), meta, &self.stack));
-        self.stats.rx_checksums[ReportedChecksum::of(meta.checksum) as usize] += 1;
+        self.stats.rx_checksums[RxCsum::of(meta.checksum) as usize] += 1;
     }
 
     /// Sends a delivery of the coalescer and passes its buffers to `done` for reuse.

@@ -12,7 +12,7 @@ use grosso::{
 };
 use grosso_wire::{LinkType, Ports};
 
-pub use crate::counts::{DirectionStats, Protocol, ReportedChecksum, Superframes, WireSize};
+pub use crate::counts::{DirectionStats, Protocol, RxCsum, Superframes, WireSize};
 use crate::{
     buffer::PortBuffer,
     coalescer::PortCoalescer,

@@ -9,7 +9,7 @@ use grosso::{
 use grosso_io::{
     Port, PortBuffer, Transmitted, delegate_port,
     memory::{MemoryPort, wire},
-    path::{Direction, PathOptions, Protocol, ReportedChecksum},
+    path::{Direction, PathOptions, Protocol, RxCsum},
 };
 use grosso_testkit::{Packet, oracle};
 use grosso_wire::LinkType;
@@ -133,7 +133,7 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
     assert_eq!((joined.frames, joined.bytes), wire(1, superframe.len()));
     assert_eq!(size(joined.wire), wire(40, bytes));
     assert_eq!(stats.joined.iter().map(|made| made.frames).sum::<u64>(), 1);
-    assert_eq!((stats.rx_checksums[ReportedChecksum::None as usize], stats.tx_partial), (40, 1));
+    assert_eq!((stats.rx_checksums[RxCsum::None as usize], stats.tx_partial), (40, 1));
 
     // The superframe is segmented for a plain wire with room for few packets, and is forwarded unsplit to a port that
     // accepts it.
@@ -148,11 +148,7 @@ fn superframes_count_as_the_packets_of_the_wire_on_every_way() {
         assert_eq!((cut, stats.cut_bytes as usize), (cut, cut * superframe.len()));
         assert_eq!(size(stats.cut_wire), wire(cut * 40, cut * bytes));
         assert_eq!((cut == 1, stats.tx_partial), (sent == 40, 1));
-        assert_eq!(
-            stats.rx_checksums[ReportedChecksum::Unnecessary as usize],
-            1,
-            "it never left the host"
-        );
+        assert_eq!(stats.rx_checksums[RxCsum::Unnecessary as usize], 1, "it never left the host");
     }
 }
 

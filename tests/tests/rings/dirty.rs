@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::{
     DATA, FORMS, Guest, MEMORY_BYTES, OFFERED, TABLE, USED, WRITTEN, data, give, of_ring, received,
-    send_message, set_up,
+    send, set_up,
 };
 
 const PAGE_BYTES: u64 = 4096;
@@ -33,7 +33,7 @@ fn log_file() -> File {
 fn back_end() -> BackEnd {
     let mut back = BackEnd::new(OFFERED).unwrap();
     let protocol = features::PROTOCOL_LOG_SHMFD;
-    send_message(&mut back, request::SET_PROTOCOL_FEATURES, &[protocol], vec![]).unwrap();
+    send(&mut back, request::SET_PROTOCOL_FEATURES, &[protocol], vec![]).unwrap();
     back
 }
 
@@ -130,14 +130,12 @@ fn a_log_begins_and_ends_while_frames_pass() {
         // If rings are already in use, the log is set first.
         assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
         assert!(!pass(&mut back, 1), "nobody wants it yet");
-        send_message(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![])
-            .unwrap();
+        send(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![]).unwrap();
         assert_eq!(back.chosen(), Some(plain), "the guest has chosen nothing new");
         assert!(pass(&mut back, 2));
-        send_message(&mut back, request::SET_FEATURES, &[plain], vec![]).unwrap();
+        send(&mut back, request::SET_FEATURES, &[plain], vec![]).unwrap();
         assert!(!pass(&mut back, 3), "the machine stays here");
-        send_message(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![])
-            .unwrap();
+        send(&mut back, request::SET_FEATURES, &[plain | features::LOG_ALL], vec![]).unwrap();
         assert!(pass(&mut back, 4), "the log that was there");
         back.forget();
         assert!(back.ring(Way::ToGuest).is_none());
@@ -169,7 +167,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     let mut back = back_end();
     set_up(&mut back, &guest, 0, Way::ToGuest);
     assert_eq!(give_log(&mut back, [LOG_BYTES - 1, OFFSET], &log_file()), Ok(true));
-    let said = send_message(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
+    let said = send(&mut back, request::SET_FEATURES, &[features::LOG_ALL], vec![]);
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
     assert!(
         back.refused_memory().unwrap().to_string().contains("is too short: guest memory ends at")
@@ -178,7 +176,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     // file.
     let mut back = BackEnd::new(OFFERED).unwrap();
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log_file()), Err(Refused::Message));
-    let said = send_message(&mut back_end(), request::SET_LOG_BASE, &[LOG_BYTES, OFFSET], vec![]);
+    let said = send(&mut back_end(), request::SET_LOG_BASE, &[LOG_BYTES, OFFSET], vec![]);
     assert_eq!(said, Err(Refused::Message));
     // A log that is long enough for one memory table, but not for the next.
     let (mut back, log) = (back_end(), log_file());
@@ -186,7 +184,7 @@ fn a_log_that_cannot_be_is_refused_with_its_reason_and_nothing_is_written_withou
     assert_eq!(give_log(&mut back, [LOG_BYTES, OFFSET], &log), Ok(true));
     let file = || vec![guest.file.try_clone().unwrap().into()];
     let higher = [1, 0x1000, MEMORY_BYTES, 0, 0];
-    let said = send_message(&mut back, request::SET_MEM_TABLE, &higher, file());
+    let said = send(&mut back, request::SET_MEM_TABLE, &higher, file());
     assert_eq!((said, back.is_running(Way::ToGuest)), (Err(Refused::Message), false));
     assert!(
         back.refused_memory().unwrap().to_string().contains("is too short: guest memory ends at")
@@ -203,6 +201,6 @@ fn a_log_that_is_cut_off_is_lost_memory() {
     guest.offer_plain(0, 100, WRITTEN);
     assert_eq!(give(back.ring(Way::ToGuest).unwrap(), 20, false), Sent::Whole);
     assert!(back.has_lost_memory());
-    send_message(&mut back, request::SET_VRING_ENABLE, &of_ring(0, 1), vec![]).unwrap();
+    send(&mut back, request::SET_VRING_ENABLE, &of_ring(0, 1), vec![]).unwrap();
     assert_eq!(guest.bytes::<1>(DATA + 19), [19]);
 }

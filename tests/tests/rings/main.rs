@@ -692,7 +692,7 @@ fn memory_that_cannot_be_is_refused_with_its_reason() {
 }
 
 /// Sends a message to a back end, with files or with its own eventfd.
-fn send_message(
+fn send(
     back: &mut BackEnd,
     request: u32,
     words: &[u64],
@@ -711,20 +711,14 @@ fn of_ring(ring: u64, value: u64) -> [u64; 1] {
 fn set_up(back: &mut BackEnd, guest: &Guest, chosen: u64, way: Way) {
     let ring = way as u64;
     let file = || vec![guest.file.try_clone().unwrap().into()];
-    send_message(back, request::SET_FEATURES, &[chosen | guest.form()], vec![]).unwrap();
-    send_message(back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file()).unwrap();
-    send_message(back, request::SET_VRING_NUM, &of_ring(ring, guest.size.into()), vec![]).unwrap();
-    send_message(
-        back,
-        request::SET_VRING_BASE,
-        &of_ring(ring, guest.base(guest.offered).into()),
-        vec![],
-    )
-    .unwrap();
-    send_message(back, request::SET_VRING_ADDR, &[ring, TABLE, USED, AVAILABLE, 0], vec![])
+    send(back, request::SET_FEATURES, &[chosen | guest.form()], vec![]).unwrap();
+    send(back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file()).unwrap();
+    send(back, request::SET_VRING_NUM, &of_ring(ring, guest.size.into()), vec![]).unwrap();
+    send(back, request::SET_VRING_BASE, &of_ring(ring, guest.base(guest.offered).into()), vec![])
         .unwrap();
+    send(back, request::SET_VRING_ADDR, &[ring, TABLE, USED, AVAILABLE, 0], vec![]).unwrap();
     let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    send_message(back, request::SET_VRING_KICK, &[ring], vec![kick]).unwrap();
+    send(back, request::SET_VRING_KICK, &[ring], vec![kick]).unwrap();
 }
 
 const OFFERED: u64 = features::OF_RINGS | features::OF_MOVES;
@@ -770,7 +764,7 @@ fn a_ring_is_used_while_it_is_enabled() {
         guest.offer_plain(0, 9, 0);
         for (is_enabled, frames) in [(1, 1), (0, 0), (1, 0)] {
             let words = of_ring(1, is_enabled);
-            send_message(&mut back, request::SET_VRING_ENABLE, &words, vec![]).unwrap();
+            send(&mut back, request::SET_VRING_ENABLE, &words, vec![]).unwrap();
             assert_eq!(back.is_running(Way::FromGuest), is_enabled == 1);
             let count = back
                 .ring(Way::FromGuest)
@@ -795,14 +789,14 @@ fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
         after.offer_plain(0, 9, 0);
         assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![0; 9])));
         let file = vec![after.file.try_clone().unwrap().into()];
-        send_message(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
+        send(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
         assert_eq!(before.used(), [(0, 0)], "its driver was told in the memory that it had");
         after.put(data(1), &[5; 9]);
         after.offer_plain(1, 9, 0);
         assert_eq!(received(back.ring(Way::FromGuest).unwrap()), Ok(Some(vec![5; 9])));
         // A refused table removes the previous table, and the back end returns the reason once.
         let files = vec![after.file.try_clone().unwrap().into()];
-        assert!(send_message(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
+        assert!(send(&mut back, request::SET_MEM_TABLE, &[1, 0, 0, 0, 0], files).is_err());
         assert!(back.ring(Way::FromGuest).is_none());
         assert!(back.refused_memory().is_some() && back.refused_memory().is_none());
     }
@@ -811,10 +805,9 @@ fn a_ring_moves_to_other_memory_and_goes_on_where_it_was() {
 #[test]
 fn features_that_were_not_offered_are_refused() {
     let mut back = BackEnd::new(OFFERED & !features::EVENT_INDEX).unwrap();
-    assert!(send_message(&mut back, request::SET_FEATURES, &[OFFERED], vec![]).is_err());
+    assert!(send(&mut back, request::SET_FEATURES, &[OFFERED], vec![]).is_err());
     assert_eq!(back.chosen(), None);
-    send_message(&mut back, request::SET_FEATURES, &[OFFERED & !features::EVENT_INDEX], vec![])
-        .unwrap();
+    send(&mut back, request::SET_FEATURES, &[OFFERED & !features::EVENT_INDEX], vec![]).unwrap();
     let of_guest = OFFERED & !features::EVENT_INDEX & !features::LOG_ALL;
     assert_eq!(back.chosen(), Some(of_guest));
 }
@@ -829,7 +822,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
         set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1, Way::FromGuest);
-        send_message(&mut back, request, words, vec![]).unwrap();
+        send(&mut back, request, words, vec![]).unwrap();
         assert!(!back.is_running(Way::FromGuest), "{what}");
     }
     for (request, words) in [
@@ -842,7 +835,7 @@ fn rings_of_wrong_sizes_and_numbers_are_not_begun() {
     ] {
         let mut back = BackEnd::new(OFFERED).unwrap();
         set_up(&mut back, &Guest::new(FORMS[0], 8, 0), features::VERSION_1, Way::FromGuest);
-        assert!(send_message(&mut back, request, &words, vec![]).is_err(), "{request}");
+        assert!(send(&mut back, request, &words, vec![]).is_err(), "{request}");
     }
 }
 
@@ -857,7 +850,7 @@ fn a_driver_with_multiqueue_has_its_number_of_rings() {
     assert_eq!(ask(&mut back, request::GET_PROTOCOL_FEATURES) & 1, 1);
     assert_eq!(ask(&mut back, request::GET_QUEUE_NUM), PAIRS_MAX as u64);
     let rings = 2 * PAIRS_MAX as u64;
-    send_message(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
+    send(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
     for (ring, is_known) in [(1, true), (2, true), (rings - 1, true), (rings, false)] {
         for (request, words) in [
             (request::SET_VRING_NUM, of_ring(ring, 8)),
@@ -866,7 +859,7 @@ fn a_driver_with_multiqueue_has_its_number_of_rings() {
             (request::SET_VRING_CALL, [ring | 1 << 8]),
             (request::GET_VRING_BASE, of_ring(ring, 0)),
         ] {
-            let said = send_message(&mut back, request, &words, vec![]);
+            let said = send(&mut back, request, &words, vec![]);
             assert_eq!(said.is_ok(), is_known, "{ring} {request}");
         }
     }
@@ -878,18 +871,17 @@ fn a_driver_with_multiqueue_has_its_number_of_rings() {
 fn of_pairs_with_gaps_those_in_use_are_chosen_each_for_itself() {
     let mut back = BackEnd::new(OFFERED).unwrap();
     let guests = [0, 1, 2].map(|_| Guest::new(FORMS[0], 8, 0));
-    send_message(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
-    send_message(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
+    send(&mut back, request::SET_PROTOCOL_FEATURES, &[1], vec![]).unwrap();
+    send(&mut back, request::SET_FEATURES, &[features::VERSION_1], vec![]).unwrap();
     // The memory of the first guest contains all rings, which have different sizes.
     let file = vec![guests[0].file.try_clone().unwrap().into()];
-    send_message(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
+    send(&mut back, request::SET_MEM_TABLE, &[1, 0, MEMORY_BYTES, 0, 0], file).unwrap();
     let mut set = |ring: u64, is_enabled: u64| {
-        send_message(&mut back, request::SET_VRING_NUM, &of_ring(ring, 8), vec![]).unwrap();
+        send(&mut back, request::SET_VRING_NUM, &of_ring(ring, 8), vec![]).unwrap();
         let at = [ring, TABLE, USED, AVAILABLE, 0];
-        send_message(&mut back, request::SET_VRING_ADDR, &at, vec![]).unwrap();
-        send_message(&mut back, request::SET_VRING_KICK, &[ring | 1 << 8], vec![]).unwrap();
-        send_message(&mut back, request::SET_VRING_ENABLE, &of_ring(ring, is_enabled), vec![])
-            .unwrap();
+        send(&mut back, request::SET_VRING_ADDR, &at, vec![]).unwrap();
+        send(&mut back, request::SET_VRING_KICK, &[ring | 1 << 8], vec![]).unwrap();
+        send(&mut back, request::SET_VRING_ENABLE, &of_ring(ring, is_enabled), vec![]).unwrap();
     };
     [(0, 1), (2, 0), (4, 1), (5, 1)].into_iter().for_each(|(ring, enabled)| set(ring, enabled));
     assert_eq!(back.pairs(), 3);

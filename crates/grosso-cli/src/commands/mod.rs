@@ -69,8 +69,8 @@ pub(crate) struct Arguments {
 }
 
 /// Declares the commands: their arguments, help, functions, modules, systems, cargo features, capabilities and the
-/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a command
-/// needs no capability, or only one that its failures name.
+/// pages of their schemas. Without `mod`, the function is in a module that several commands share. Without `needs`, a
+/// command needs no capability, or only one that its failures name.
 macro_rules! commands {
     ($(
         $(#[$attribute:meta])*
@@ -375,7 +375,7 @@ fn quote(words: &[OsString]) -> String {
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                         are these wire packets?
+  grosso send.pcap                         wire packets?
   grosso wire -r send.pcap -w wire.pcapng  as on the wire
   grosso lab                               measure the gain";
 

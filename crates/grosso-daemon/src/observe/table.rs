@@ -14,7 +14,7 @@ use grosso::{
 use grosso_io::{
     impair::ImpairStats,
     live::{LiveStats, SocketStats, UnixStats, VhostStats, XdpStatistics, kernel_counters},
-    path::{DirectionStats, Protocol, ReportedChecksum, Superframes},
+    path::{DirectionStats, Protocol, RxCsum, Superframes},
     port::PortCounter,
     stage::{EspStageStats, FragmentationStats, TunnelStageStats},
 };
@@ -84,7 +84,7 @@ enum CounterSource {
     /// Merged superframes: of one protocol, or of all.
     Joined(fn(&Superframes) -> u64, Option<usize>),
     /// Frames whose checksums the device reported in this state.
-    ReportedChecksum(ReportedChecksum),
+    Csum(RxCsum),
     /// A count of the direction from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
     /// Trains held, if the direction can hold any.
@@ -138,7 +138,7 @@ impl Counter {
             CounterSource::Plain(read) => Some(read(side)),
             CounterSource::Joined(read, Some(protocol)) => Some(read(&side.rx.joined[protocol])),
             CounterSource::Joined(read, None) => Some(side.rx.joined.iter().map(read).sum()),
-            CounterSource::ReportedChecksum(said) => Some(side.rx.rx_checksums[said as usize]),
+            CounterSource::Csum(state) => Some(side.rx.rx_checksums[state as usize]),
             CounterSource::Received(read, index) => Some(read(side.rx, index)),
             CounterSource::Held => side.trains_held,
             CounterSource::Coalescer(read, index) => side.gro.map(|stats| read(stats, index)),
@@ -157,9 +157,7 @@ impl Counter {
     pub fn is_basic(&self) -> bool {
         matches!(
             self.source,
-            CounterSource::Plain(_)
-                | CounterSource::Joined(_, None)
-                | CounterSource::ReportedChecksum(_)
+            CounterSource::Plain(_) | CounterSource::Joined(_, None) | CounterSource::Csum(_)
         )
     }
 }
@@ -344,13 +342,9 @@ fn gso() -> Vec<Counter> {
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
     let help = "Frames received, by the state of their checksum; frames with bad checksums are counted twice.";
-    let said = |said, name: &str, sentence| {
-        let counter = Counter::new(
-            format!("rx_csum_{name}"),
-            "frames",
-            sentence,
-            CounterSource::ReportedChecksum(said),
-        );
+    let of = |state, name: &str, sentence| {
+        let counter =
+            Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Csum(state));
         counter.of(metric, help, Label::Value("result", name.to_owned())).grouped("rx_csum", name)
     };
     let bad = |stats: &CoalesceStats, _| {
@@ -360,21 +354,17 @@ fn checksums() -> Vec<Counter> {
     let needs = "Frames sent, by the state of their checksum: partial or complete.";
     let need = |value: &str| Label::Value("need", value.to_owned());
     vec![
-        said(
-            ReportedChecksum::Complete,
+        of(
+            RxCsum::Complete,
             "complete",
             "Frames received for which the device supplied a checksum of the whole packet.",
         ),
-        said(
-            ReportedChecksum::Unnecessary,
+        of(
+            RxCsum::Unnecessary,
             "unnecessary",
             "Frames received whose checksums the device verified, or that never left this host.",
         ),
-        said(
-            ReportedChecksum::None,
-            "none",
-            "Frames received without checksum information from the device.",
-        ),
+        of(RxCsum::None, "none", "Frames received without checksum information from the device."),
         Counter::new(
             "rx_csum_bad",
             "frames",
