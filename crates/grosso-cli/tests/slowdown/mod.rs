@@ -62,7 +62,7 @@ fn the_fault_of_a_stream_is_named_first_on_both_sides_of_the_link() {
     for situation in FAULTS.iter().chain(&LIMITS).chain(&[HEALTHY, HEALTHY_LOCAL, HEALTHY_IPV6]) {
         score.take(situation, 0);
     }
-    score.check(51);
+    score.check(49);
 }
 
 #[test]
