@@ -324,7 +324,7 @@ pub(super) const FAULTS: [Situation; 22] = [
 ];
 
 /// Limits without a fault of the network.
-pub(super) const LIMITS: [Situation; 3] = [
+pub(super) const LIMITS: [Situation; 2] = [
     Situation {
         name: "tiny segments",
         impairment: "delay 2ms",
@@ -337,13 +337,6 @@ pub(super) const LIMITS: [Situation; 3] = [
         route: Route::Routed,
         setup: ["", CLAMP_MSS, ""],
         causes: [Some("small_mss"); 2],
-        ..HEALTHY
-    },
-    Situation {
-        name: "small congestion window",
-        impairment: "delay 15ms",
-        setup: [CLAMP_WINDOW, "", ""],
-        causes: [Some("congestion_window"); 2],
         ..HEALTHY
     },
 ];
@@ -383,8 +376,6 @@ const CLAMP_MSS: &str = "nft add table ip t && \
     nft add rule ip t through tcp flags syn tcp option maxseg size set 536";
 /// Makes the sender retransmit after two round trips, and again soon after.
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
-/// Limits the sender's congestion window to eight segments.
-const CLAMP_WINDOW: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 cwnd lock 8";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
 /// Minimum number of events that count as a fault.
