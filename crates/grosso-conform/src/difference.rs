@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_field_is_reported_before_the_checksums_it_changes() {
-        assert_eq!(of(8, 2, |t| t), ("ip4 id was 0001 and is 0002".into(), Some("G14")));
+        assert_eq!(of(8, 2, |t| t), ("ip4 id changed from 0001 to 0002".into(), Some("G14")));
         assert_eq!(of(7, 1, |t| t).1, Some("G13"));
         assert_eq!(of(8, 1, Tcp::psh).1, Some("G36"));
         assert_eq!(of(8, 1, Tcp::cwr).1, Some("G34"));

@@ -185,7 +185,7 @@ fn errors_have_line_column_and_a_suggestion() {
         (format!("{path}rx-usecs = -1\n"), "4:12: expected a whole number"),
         (format!("{path}profile = \"linx\"\n"), "1:1: no profile \"linx\"; did you mean linux?"),
         (format!("{path}profile = \"./absent\"\n"), "1:1: /./absent: No such file"),
-        (format!("{path}profile = \"inet-lro\"\n"), "1:1: profile inet-lro: later packets"),
+        (format!("{path}profile = \"inet-lro\"\n"), "1:1: profile inet-lro: merging is lossy"),
         (
             "[[path]]\nleft = { port = \"eth1\", terminates = true }\nright = \"tap:t\"\n".into(),
             "2:8: option `terminates` applies only to tap, tun and fd ports, not to eth1",
@@ -504,7 +504,7 @@ fn keys_are_read_with_the_file_and_no_two_ports_send_with_the_same() {
         write("edge.seq", text, 0o600);
         let failure = read(&one).unwrap_err();
         assert!(
-            failure.contains("edge.seq: it ") && failure.contains("make new keys"),
+            failure.contains("edge.seq: the file ") && failure.contains("make new keys"),
             "{failure}"
         );
     }

@@ -43,7 +43,7 @@ pub(crate) enum LabExperiment {
     /// VM networks: Grosso, QEMU's TAP and passt
     #[command(after_long_help = VM_HELP)]
     Vm(LabVm),
-    /// Each offload feature of a real device, on and off
+    /// Each offload of a real device, on and off
     #[command(after_long_help = NIC_HELP)]
     Nic(LabNic),
     /// Run the peer of `lab nic` until Ctrl-C

@@ -409,7 +409,7 @@ mod tests {
                 (ip(&definition), "ip has no option"),
                 (networkd(&definition), "networkd has no key"),
             ] {
-                let note = format!("{lacks} for {setting}: {word} is left out");
+                let note = format!("omitted {word}: {lacks} for {setting}");
                 assert!(exported.notes.contains(&note), "{line}: {exported:?}");
                 assert!(!exported.text.contains(word), "{line}: {exported:?}");
             }

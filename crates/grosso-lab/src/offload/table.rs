@@ -534,7 +534,9 @@ mod tests {
             .sum();
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
-        assert!(page.contains("a&amp;b.html") && page.contains("is &lt;script&gt;"));
+        assert!(
+            page.contains("a&amp;b.html") && page.contains("congestion control: &lt;script&gt;")
+        );
         // The longest bar has the maximum length.
         assert!(page.contains("width=\"270.0\""));
     }

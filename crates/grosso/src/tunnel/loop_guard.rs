@@ -58,7 +58,7 @@ enum OuterAddresses {
     V6 { local: [u8; 16], remotes: Vec<[u8; 16]> },
 }
 
-/// What identifies the tunnel in an outer packet, in addition to the addresses.
+/// Field of an outer packet that identifies the tunnel, in addition to the addresses.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// One of these IP protocols identifies the tunnel.

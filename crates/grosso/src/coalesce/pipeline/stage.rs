@@ -103,7 +103,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 }
 
-/// What follows a stage: the trains, and the receiver of their deliveries.
+/// Receiver of the frames of a stage: the trains, and behind them the receiver of their deliveries.
 pub(crate) trait Downstream<B: AsRef<[u8]>> {
     /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;

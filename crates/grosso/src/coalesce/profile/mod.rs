@@ -364,7 +364,7 @@ impl Default for Profile {
 /// The built-in profiles, the default first, and a description of each in at most 53 columns.
 const BUILT_IN: &[(fn() -> Profile, &str)] = &[
     (Profile::linux, "GRO of Linux 7.2, with a larger flow table (default)"),
-    (Profile::linux_8x8, "GRO of Linux 7.2, with the kernel's table of 8 x 8 flows"),
+    (Profile::linux_8x8, "GRO of Linux 7.2, with its table of 8 x 8 flows"),
     (Profile::linux_6_12, "GRO of Linux 6.12: linux-8x8 with an older IP ID rule"),
     (Profile::inet_lro, "generic LRO of Linux 2.6.24 to 4.4"),
     (|| Profile::inet_lro_2007(9000), "inet-lro as submitted for review in 2007"),

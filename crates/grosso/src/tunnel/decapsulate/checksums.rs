@@ -13,7 +13,7 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// What the checksums around a packet show.
+/// State of the checksums around a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
     /// Whether there is any checksum.
