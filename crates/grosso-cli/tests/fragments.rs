@@ -1,6 +1,6 @@
 //! `fragment` creates IP fragments that other programs understand, `reassemble` reassembles them, and nothing is lost.
 //!
-//! Longer than 600 lines: `fragment` and `reassemble` are tested as inverses on the same captures.
+//! Longer than 600 lines: the tests apply `fragment` and then `reassemble`, which reverses it, to the same captures.
 
 use std::collections::BTreeMap;
 

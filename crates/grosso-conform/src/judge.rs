@@ -1,5 +1,6 @@
-//! The laws. The output is segmented again and must equal the input, in the order of each flow. Packets that the rules
-//! exclude from merging must not have been merged, even if segmentation would restore them.
+//! Checks whether the output of a program obeys the laws. The output is segmented again, and must then equal the input,
+//! in the order of each flow. Packets that the rules exclude from merging must not have been merged, even if
+//! segmentation would restore them.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -32,14 +33,14 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     }
     court.order(&frames);
     let unread = court.faults.iter().any(|fault| fault.law == Law::Header);
-    // Unreadable records may contain the missing packets.
+    // The missing packets may be in records that could not be parsed.
     for index in court.missing().filter(|_| !unread) {
         court.fault(Law::Lost, &["G54"], format!("packet {} was lost", index + 1));
     }
     (court.faults, joins.min(vector.joins))
 }
 
-/// A readable record.
+/// A record of the output that could be parsed.
 struct Left {
     packets: Vec<Vec<u8>>,
     /// Index of each packet in the input, if it is unchanged.

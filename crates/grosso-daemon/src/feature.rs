@@ -31,7 +31,8 @@ pub(super) fn named(name: &str) -> Result<Features, String> {
     })
 }
 
-/// Returns the reason why no port has the feature of this name, and what to use instead; `None` for any other name.
+/// Returns the reason why no port has the feature called `name`, and a replacement. Returns `None` if `name` is not a
+/// feature in [`ELSEWHERE`].
 pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
 }

@@ -21,7 +21,7 @@ pub fn status(status: &str) {
     tell(&[NotifyState::Status(status)]);
 }
 
-/// Reports that the paths deliver their held packets and end.
+/// Reports that the program is stopping: the paths deliver their held packets, and end.
 pub fn stopping() {
     tell(&[NotifyState::Stopping]);
 }

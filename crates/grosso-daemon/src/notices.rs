@@ -15,7 +15,7 @@ pub struct Notices {
     pub(super) route_changed: Notice,
     /// Called when few ESP sequence numbers are left, or none.
     pub(super) scarce: ScarcityNotice,
-    /// Queue for notes about findings during the start of the path.
+    /// Queue for notes about problems that the path finds while it starts.
     pub(super) notes: Option<Sender<Event>>,
 }
 

@@ -118,7 +118,7 @@ pub fn pair(
     Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used, policies })
 }
 
-/// Swaps the members of a pair, to describe it from the peer's point of view.
+/// Swaps source and destination, to describe the pair from the peer's point of view.
 fn swapped<T>(pair: Option<(T, T)>) -> Option<(T, T)> {
     pair.map(|(one, other)| (other, one))
 }
@@ -146,7 +146,7 @@ fn table(inbound: &State<'_>, outbound: &State<'_>) -> String {
     table
 }
 
-/// Checks that a port accepts a table, apart from its files.
+/// Checks that a port accepts `table`. The files that the table names are not checked.
 fn check(table: &str) -> Result<(), String> {
     let table = format!("{table}key-fd = 3\nsequence-file = \"sequence\"\n");
     let table = toml::from_str::<EspTable>(&table).map_err(|error| error.message().to_owned())?;

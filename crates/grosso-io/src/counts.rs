@@ -21,7 +21,7 @@ pub struct DirectionStats {
     pub rx_bytes: u64,
     /// Number and size of the packets on the wire that the received frames stand for.
     pub rx_wire: WireSize,
-    /// Number of frames received in each checksum state that the port can report, in the order of [`Said::ALL`].
+    /// Number of received frames by the checksum state that the port reported, in the order of [`Said::ALL`].
     pub rx_checksums: [u64; Said::ALL.len()],
     /// Number of frames transmitted.
     pub tx_frames: u64,
@@ -46,11 +46,12 @@ pub struct DirectionStats {
     pub completed: u64,
     /// Number of superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
-    /// Number of acknowledgments that were each replaced by several acknowledgments.
+    /// Number of acknowledgments that were expanded, that is, replaced by several acknowledgments.
     pub acknowledgments_expanded: u64,
-    /// Number of acknowledgments that replaced them. This includes the originals, each of which is sent last.
+    /// Number of acknowledgments that resulted from expanding an acknowledgment. The original is also counted; it is
+    /// sent last.
     pub acknowledgments_expanded_into: u64,
-    /// Number of acknowledgments of merged packets that were not expanded, by reason.
+    /// Number of acknowledgments that confirmed merged packets but were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
     /// Number of times that the port had no room for a frame.
     pub no_room: u64,
@@ -151,7 +152,7 @@ impl Said {
     }
 }
 
-/// Innermost protocols of a superframe.
+/// Innermost transport protocol of a superframe, with the IP version below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.
@@ -179,7 +180,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the protocols of a superframe whose innermost header is TCP or UDP.
+    /// Returns the transport protocol and IP version of a superframe whose innermost header is TCP or UDP.
     pub(crate) fn of(stack: &Stack) -> Self {
         let mut inwards = stack.layers().iter().rev();
         let is_tcp = stack.last().is_some_and(|layer| layer.kind == Kind::Tcp);

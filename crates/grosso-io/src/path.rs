@@ -58,7 +58,7 @@ impl PathOptions {
 /// State that the two directions between a pair of ports share. The default is empty.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Measurement of round trips: each direction observes its frames.
+    /// Measurement of round-trip times, for which each direction observes its frames.
     round_trips: Option<Box<RoundTrips>>,
     /// Record of the trains that one direction delivers. The other direction uses it to expand acknowledgments.
     expander: Option<Box<Expander>>,

@@ -31,10 +31,10 @@ impl ReportForm {
     }
 }
 
-/// Commands whose reports share the same forms.
+/// A page that documents the report forms of one or more commands.
 #[derive(Clone, Copy, Debug)]
 pub struct FormPage {
-    /// Commands of the page; a subcommand follows its command after a space.
+    /// Commands that the page documents. A subcommand is written after its command and a space.
     pub commands: &'static [&'static str],
     /// Forms of the reports.
     pub forms: &'static [ReportForm],

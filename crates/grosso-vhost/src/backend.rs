@@ -41,7 +41,7 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     signal: EventfdSignal,
-    /// Kicks of the rings, by direction.
+    /// Eventfds with which the driver kicks the rings, by direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
@@ -56,9 +56,9 @@ pub struct BackEnd {
     refused_memory: Option<io::Error>,
     /// Rings by index; the rings of a pair are adjacent.
     queues: Vec<Queue>,
-    /// Number of pairs up to the last pair with a ring in use, at least 1.
+    /// Number of queue pairs up to the last one with a ring in use, at least 1.
     pairs: usize,
-    /// Indices of the selected rings.
+    /// Index of the selected ring for each direction.
     at_hand: [usize; 2],
 }
 
@@ -67,7 +67,7 @@ pub struct BackEnd {
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
-    /// Start position of the ring.
+    /// Position at which the ring starts.
     base: Base,
     call: Option<PassedFile>,
     is_started: bool,
@@ -330,7 +330,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Enables or disables the dirty log in the memory. All rings pause.
+    /// Starts or stops recording writes to the guest's memory in the dirty log. All rings pause during the change.
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
@@ -424,7 +424,7 @@ impl BackEnd {
         }
     }
 
-    /// Updates the number of pairs in use.
+    /// Updates the number of queue pairs in use.
     fn settle(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ring.is_some());
         self.pairs = last.map_or(1, |last| last / 2 + 1);
@@ -485,7 +485,7 @@ fn queues() -> Vec<Queue> {
 /// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
-/// Returns the index of a ring in messages.
+/// Returns the index that identifies a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }

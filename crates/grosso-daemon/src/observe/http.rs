@@ -10,7 +10,7 @@ pub(super) enum Wanted {
     Metrics { head: bool },
     /// A request for the health status: whether there are data paths, and whether they all respond.
     Health { head: bool },
-    /// A request for something that does not exist, or with a method that is not supported.
+    /// A request for a page that does not exist, or with a method that is not supported.
     Refused(Refusal),
 }
 

@@ -120,7 +120,7 @@ impl JsonSchema for Grouped<'_> {
     }
 }
 
-/// Counters of one kind, by reason.
+/// Counters of one group, each with the name of its reason.
 struct ReasonCounts<'a>(Vec<(&'a str, u64)>);
 
 impl Serialize for ReasonCounts<'_> {

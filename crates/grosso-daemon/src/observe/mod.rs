@@ -39,7 +39,7 @@ use self::{
 };
 use crate::confinement;
 
-/// The counters of one data path so far.
+/// The counters of one data path at the time of a reading.
 #[derive(Clone, Debug)]
 pub struct PathReading {
     /// Name of the path.
@@ -65,12 +65,12 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A listener that could not be created. The other listener and the data paths work without it.
+/// A listener that the service could not create. The other listener and the data paths work without it.
 #[derive(Debug)]
 pub enum Missing {
     /// The control socket.
     Socket(io::Error),
-    /// The address of metrics.
+    /// The address at which metrics should have been served.
     Metrics(SocketAddr, io::Error),
 }
 

@@ -46,11 +46,11 @@ impl Default for ClientBounds {
     }
 }
 
-/// The state of the thread.
+/// The state of the thread that serves clients.
 pub struct Server {
     control: Option<UnixListener>,
     metrics: Option<TcpListener>,
-    /// Stream that becomes readable when the thread must end.
+    /// Stream that becomes readable when the server must stop.
     stopped: UnixStream,
     clients: Vec<Client>,
     acceptor: Acceptor,

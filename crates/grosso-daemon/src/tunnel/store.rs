@@ -74,7 +74,7 @@ impl TunnelFiles {
         places
     }
 
-    /// Returns the path of the definition, which `grosso run` reads.
+    /// Returns the path of the definition file, which `grosso run` reads.
     pub fn definition(&self) -> PathBuf {
         self.file(DEFINITION)
     }
@@ -149,9 +149,9 @@ fn namespace() -> io::Result<String> {
     number.map(|number| format!("net-{number}"))
 }
 
-/// Directory of tunnels.
+/// Name of the directory that contains the files of tunnels.
 const FOLDER: &str = "tunnels";
-/// File extension of definitions.
+/// File extension of tunnel definitions.
 const DEFINITION: &str = ".toml";
 /// Maximum number of tunnels that are read.
 const TUNNELS_MAX: usize = 1024;

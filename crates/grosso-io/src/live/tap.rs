@@ -36,10 +36,10 @@ pub struct TapOptions {
     /// Longest virtio header to use. If the kernel does not support it, the longest header that it does support is
     /// used.
     pub header: Form,
-    /// Offloads of frames written to the device, except those that the kernel does not support.
+    /// Offloads that frames written to the device may use. Offloads that the kernel does not support are ignored.
     pub transmit: Features,
-    /// Offloads of frames received from the stack, except those that the kernel does not support. They correspond to
-    /// `ethtool -K` on the device.
+    /// Offloads that frames received from the stack may use. Offloads that the kernel does not support are ignored.
+    /// They correspond to `ethtool -K` on the device.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
@@ -178,7 +178,7 @@ impl TapPort {
         self.reader.form()
     }
 
-    /// Returns the offloads of frames received from the stack, as `ethtool -k` on the device reports them.
+    /// Returns the offloads that frames from the stack may use. `ethtool -k` on the device reports the same offloads.
     #[must_use]
     pub fn receive_features(&self) -> Features {
         self.reader.features()
@@ -210,7 +210,7 @@ impl TapReader {
         self.receiver.incoming.form
     }
 
-    /// Returns the offloads of received frames; see [`TapPort::receive_features`].
+    /// Returns the offloads that received frames may use; see [`TapPort::receive_features`].
     #[must_use]
     pub fn features(&self) -> Features {
         self.receive

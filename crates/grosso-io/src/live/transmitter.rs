@@ -20,7 +20,7 @@ use super::{
     tx_offload::{Queued, Wire},
 };
 
-/// Passes each frame to the ring or to the socket, and keeps the order of the frames.
+/// Transmitter of an interface. It passes each frame to the ring or to the socket, and keeps the order of the frames.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,

@@ -12,7 +12,7 @@ use grosso_sys::wait::{Event, Interest, SOURCES_MAX, wait_for};
 use super::{ROOM_AGAIN_NS, now_ns};
 use crate::port::Port;
 
-/// Events to wait for at a port.
+/// Events at a port for which the thread waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
     /// Arrival of frames.

@@ -29,14 +29,14 @@ pub struct SequenceRecorder {
 
 #[derive(Debug)]
 enum Writer {
-    /// The calling thread, which may block.
+    /// The calling thread writes the file, and may block.
     Here(SequenceFile),
-    /// Another thread or process.
+    /// Another thread or process writes the file.
     #[cfg(unix)]
     Apart { link: UnixStream, asked: Option<Numbers> },
 }
 
-/// State of a request.
+/// State of a request to record numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordState {
     /// There is no request.
@@ -95,7 +95,7 @@ impl SequenceRecorder {
         self.recorded
     }
 
-    /// Returns the last numbers that may have been used when the file was opened.
+    /// Returns the numbers in the file when it was opened. Higher numbers have not been used.
     pub(super) fn unused(&self) -> Numbers {
         self.unused
     }

@@ -93,8 +93,8 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_GSO_IPV4_MAX_SIZE, bytes)
     }
 
-    /// Sets the maximum length in bytes of a superframe that GRO builds, for IPv6 and, up to 65536, for IPv4 (rule G60,
-    /// Linux 5.19).
+    /// Sets the maximum length in bytes of a superframe that GRO builds (rule G60, Linux 5.19). The limit applies to
+    /// IPv6. It also applies to IPv4 if it is at most 65536.
     pub fn gro_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_MAX_SIZE, bytes)
     }

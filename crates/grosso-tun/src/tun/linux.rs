@@ -1,5 +1,4 @@
-//! TUN and TAP devices of Linux and Android: opening a device, with errors that name the cause, and its network
-//! interface.
+//! Opens TUN and TAP devices on Linux and Android, and configures their network interfaces. Errors name the cause.
 
 use std::{
     io,

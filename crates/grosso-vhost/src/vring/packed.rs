@@ -66,7 +66,7 @@ pub(crate) struct PackedParts {
     /// Event suppression area of this side. The next field is the area of the other side.
     mine: Place,
     theirs: Place,
-    /// Whether notifications are requested by position.
+    /// Whether this side names the position at which it wants a notification.
     event_index: bool,
     /// Whether this side has disabled notifications.
     is_hushed: bool,
@@ -125,7 +125,7 @@ impl PackedParts {
         Descriptor::packed(self.descriptors.pair(at(index)))
     }
 
-    /// Marks the entry whose first descriptor is at `place` as used, with release ordering.
+    /// Marks an entry as used, with release ordering. The first descriptor of the entry is at `place`.
     #[inline]
     pub(crate) fn give_back(&self, place: Cursor, number: u16, written: u32) {
         let flags = used_flags(place, written > 0);
@@ -148,7 +148,7 @@ impl PackedParts {
         self.descriptors.store(at(place.index) + FLAGS, used_flags(place, is_written));
     }
 
-    /// Returns whether the other side requested a notification for the `count` descriptors before `end`.
+    /// Returns whether the other side requested a notification for one of the `count` descriptors before `end`.
     pub(crate) fn wants(&self, end: Cursor, count: u16) -> bool {
         // The request is read after the new entries became visible, because the other side looks for entries once more
         // after writing its request.

@@ -105,7 +105,7 @@ pub(super) fn processors<const COUNT: usize>(
     let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
     let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
     let hint =
-        format!("the lab may run on {}; a CPU can be listed several times", allowed.join(", "));
+        format!("this process may use {}; a CPU can be listed more than once", allowed.join(", "));
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 

@@ -175,6 +175,6 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
 ];
 
-/// The kernel's value of `tos inherit`.
+/// The kernel encodes `tos inherit` as this value.
 const KERNEL_INHERIT: u8 = 1;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;

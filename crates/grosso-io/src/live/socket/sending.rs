@@ -32,7 +32,8 @@ pub(in crate::live) struct SocketSender {
     ports: Ports,
     /// Whether the kernel segments messages.
     segments: bool,
-    /// Whether to give up segmentation when the datagrams of a refused message are accepted.
+    /// Whether the kernel refused a message of several datagrams. If it then accepts the datagrams one by one, messages
+    /// of several datagrams are no longer sent.
     suspects_segments: bool,
     queue: VecDeque<Message>,
     spare: Vec<Vec<u8>>,

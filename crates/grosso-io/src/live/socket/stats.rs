@@ -1,4 +1,4 @@
-//! Counters of a port on sockets.
+//! Counters of a port that uses sockets.
 
 use grosso::reasons;
 

@@ -35,8 +35,8 @@ pub struct UdpOptions {
     /// Addresses of the remote endpoints. The smallest of their path MTUs applies.
     pub remotes: Vec<IpAddr>,
     /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
-    /// binds a free port in its part of the range, preferably the first one. If the range is only the receiving port,
-    /// the receiving socket sends.
+    /// binds a free port in its part of the range, preferably the first one. If the receiving port is the only port in
+    /// the range, the receiving socket also sends.
     pub source_ports: RangeInclusive<u16>,
     /// Maximum number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams of different sockets may be reordered.
     pub senders_max: usize,

@@ -35,13 +35,14 @@ pub(super) struct VhostDevice {
     role: VhostRole,
     /// Current time, as set by the owner of the port.
     pub(super) now_ns: u64,
-    /// Time since which the guest has had too few buffers for a frame.
+    /// Time at which the guest first had too few buffers for the waiting frame.
     short_since: Option<u64>,
     /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
-    /// Number of frames in the shared memory that the peer has not been notified about.
+    /// Number of frames in the shared memory about which the peer has not been notified yet.
     untold: usize,
-    /// For frames and for room: whether notifications are enabled, so that the descriptor may be ready.
+    /// Whether notifications of frames and notifications of room are enabled. Only then may the descriptor become
+    /// ready.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,
@@ -252,7 +253,7 @@ impl VhostDevice {
     }
 }
 
-/// Reason to disconnect.
+/// Reason why the port disconnects from the peer.
 #[derive(Debug)]
 enum Ended {
     Refused(Refused),

@@ -26,11 +26,12 @@ pub struct TunnelStageStats {
     pub cut_before: u64,
     /// Number of superframes segmented before decapsulation, because they were made of several outer datagrams.
     pub cut_inbound: u64,
-    /// Number of packets too long for the tunnel whose sender got an ICMP error.
+    /// Number of packets that were too long for the tunnel, and whose senders got an ICMP error.
     pub told: u64,
-    /// Number of packets too long for the tunnel whose sender got no ICMP error.
+    /// Number of packets that were too long for the tunnel, and whose senders got no ICMP error.
     pub untold: u64,
-    /// Number of outer packets of the tunnel itself, or fragments of them, that entered the tunnel again.
+    /// Number of packets that entered the tunnel although they were outer packets of this tunnel, or fragments of such
+    /// packets.
     pub looped: u64,
     /// Number of frames sent to all remote endpoints of a tunnel with several of them.
     pub flooded: u64,
