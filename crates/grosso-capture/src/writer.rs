@@ -107,7 +107,7 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// Packets whose bytes may still be in the write buffer.
+/// Count of packets whose bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
     /// Offset of the end of each packet in the capture, in bytes.
@@ -142,7 +142,7 @@ impl Buffered {
     }
 }
 
-/// Sink and the number of bytes that it has accepted.
+/// Sink that counts the bytes that it has accepted.
 #[derive(Debug)]
 struct Counted<W> {
     sink: W,

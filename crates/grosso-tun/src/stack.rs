@@ -44,7 +44,7 @@ pub struct StackDevice {
     outlet: Outlet,
 }
 
-/// The transmit side: a buffer for a frame, and the results of earlier frames.
+/// The transmit side of a stack device, with a buffer for the next frame and the results of earlier frames.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,

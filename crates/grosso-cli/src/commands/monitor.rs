@@ -193,5 +193,5 @@ impl Drop for Screen {
     }
 }
 
-/// The longest time for which a signal may go unnoticed.
+/// Interval between checks for a signal, in which a signal may go unnoticed.
 const LOOK: Duration = Duration::from_millis(100);

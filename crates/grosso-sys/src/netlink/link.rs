@@ -78,7 +78,8 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_TXQLEN, packets)
     }
 
-    /// Sets the maximum length in bytes of a superframe passed to the device, for IPv6 and, up to 65536, for IPv4.
+    /// Sets the maximum length in bytes of a superframe that is passed to the device. The limit applies to IPv6. It
+    /// also applies to IPv4 if it is at most 65536.
     pub fn gso_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SIZE, bytes)
     }
@@ -455,7 +456,8 @@ impl Link {
     }
 }
 
-/// Returns the remote address of a tunnel of type `kind` from the properties of its link.
+/// Returns the remote address of a tunnel. `kind` is the type of the tunnel, and `data` contains the attributes of its
+/// link.
 fn remote((kind, data): (&str, &[u8])) -> Option<IpAddr> {
     let wanted: &[u16] = match kind {
         "vxlan" => &[abi::IFLA_VXLAN_GROUP, abi::IFLA_VXLAN_GROUP6],

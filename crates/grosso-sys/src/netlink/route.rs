@@ -8,7 +8,7 @@ use super::address::{family, octets};
 use super::message::{Attributes, Request, number};
 use crate::abi;
 
-/// Properties of a route that limit its packets.
+/// Output link and MTU of a route, as far as the kernel reported them.
 #[derive(Debug, Default)]
 struct Route {
     link: Option<u32>,
@@ -24,8 +24,8 @@ pub struct RouteFacts {
     pub mtu: usize,
 }
 
-/// Properties of the packets whose route is queried. With policy routing, packets to the same host may use different
-/// links.
+/// Query for the route of packets with these properties. With policy routing, packets to the same host may use
+/// different links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteQuery {
     /// Destination address.

@@ -91,7 +91,7 @@ impl RingLayout {
     }
 }
 
-/// Direction of one of a socket's two rings.
+/// Direction of a ring. A socket has at most one ring per direction.
 #[derive(Clone, Copy)]
 pub(super) enum Direction {
     Receive,
@@ -176,7 +176,7 @@ impl RingMemory {
         self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
-    /// Returns bytes of a slot.
+    /// Returns a range of bytes of a slot.
     ///
     /// # Safety
     ///

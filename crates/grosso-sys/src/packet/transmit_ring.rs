@@ -220,7 +220,7 @@ impl TransmitRing {
         taken
     }
 
-    /// Takes the waiting packets out of their slots, because the kernel refused the first one.
+    /// Removes the waiting packets from their slots, because the kernel refused the first of them.
     fn reclaim(&mut self) {
         for distance in 0..core::mem::take(&mut self.waiting) {
             let slot = self.memory.after(self.next, distance);

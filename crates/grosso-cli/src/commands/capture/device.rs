@@ -29,7 +29,7 @@ pub(super) struct CapturedDevice {
     pub(super) is_loopback: bool,
 }
 
-/// The packets of an interface that are captured.
+/// The rule that decides which packets of an interface are captured.
 #[derive(Clone)]
 pub(super) enum LivePass {
     /// All packets that reach the socket.
@@ -167,9 +167,9 @@ fn offloads(link: &Link, control: &Control) -> String {
     text
 }
 
-/// The name for all interfaces.
+/// The name that selects all interfaces.
 pub(super) const ANY: &str = "any";
-/// `ARPHRD_*` of linux/if_arp.h.
+/// Hardware types, which are called `ARPHRD_*` in linux/if_arp.h.
 const ETHERNET: u16 = 1;
 const PPP: u16 = 512;
 const RAW_IP: u16 = 519;

@@ -203,8 +203,9 @@ impl UdpPort {
         self.port.sockets.receiver.local()
     }
 
-    /// Returns the visibility of the UDP checksum of received datagrams: it is [`OuterChecksum::VerifiedBelow`] if the
-    /// kernel drops datagrams without a checksum and therefore has verified every received datagram.
+    /// Returns what is known about the UDP checksum of received datagrams. The result is
+    /// [`OuterChecksum::VerifiedBelow`] if the kernel drops datagrams without a checksum, because it has then verified
+    /// every received datagram.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
         let is_verified = self.port.sockets.is_verified;

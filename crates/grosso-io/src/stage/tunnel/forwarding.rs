@@ -28,7 +28,7 @@ pub struct Forwarding {
     pub addresses_max: usize,
 }
 
-/// A further remote endpoint.
+/// A remote endpoint in addition to the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// IP address. It must have the same family as the address of the endpoint.

@@ -1,4 +1,4 @@
-//! The remote endpoints of a tunnel, and the state of each.
+//! The remote endpoints of a tunnel, with the encapsulation state of each.
 
 use std::net::IpAddr;
 
