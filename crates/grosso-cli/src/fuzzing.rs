@@ -209,5 +209,5 @@ fn check_place(wrong: &Wrong, text: &str) {
 
 /// A directory that does not exist.
 const NOWHERE: &str = "/nonexistent";
-/// Number of uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops, because a few compressed bytes may decompress to gigabytes.
 const CAPTURE_BYTES_MAX: u64 = 4 << 20;

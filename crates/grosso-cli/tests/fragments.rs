@@ -438,7 +438,8 @@ fn nothing_is_lost_whatever_comes() {
                 fragments.push(frame.clone());
             }
             if random.one_in(20) {
-                // Another fragment for the same position, or garbage.
+                // Flips a bit, which turns the frame into another fragment with the same position, or into an invalid
+                // frame.
                 let at = random.within(14, frame.len() - 1);
                 frame[at] ^= 1 << random.below(8);
                 fragments.push(frame);

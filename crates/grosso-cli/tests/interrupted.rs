@@ -136,7 +136,7 @@ fn of_a_pipe_the_packets_are_said() {
     }
 }
 
-/// A question about a packet that was not reached has no answer.
+/// `explain` cannot answer a question about a packet that was not read before the interruption.
 #[test]
 fn explain_says_that_it_did_not_get_there() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Termination of the program if one of its threads makes a system call outside its role.
+//! Ends the program if one of its threads makes a system call that its role does not permit.
 
 use core::{
     ffi::{c_int, c_uint, c_void},

@@ -21,7 +21,7 @@ use crate::mapping::Mapping;
 /// Placeholder for the number of a chunk that was given to the kernel.
 const GONE: u32 = u32::MAX;
 
-/// The chunks of one socket.
+/// The packet memory of one socket, divided into chunks.
 #[derive(Debug)]
 pub(super) struct Region {
     mapping: Mapping,
