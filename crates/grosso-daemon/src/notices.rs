@@ -1,4 +1,4 @@
-//! Notices from the threads of a running path.
+//! Notices that the threads of a running path send.
 
 use std::sync::mpsc::Sender;
 

@@ -1,4 +1,5 @@
-//! Routes of tunnels that lead back into the tunnel, directly or through other tunnels.
+//! Finds routes through which the packets of a tunnel would enter the same tunnel again, directly or through other
+//! tunnels.
 
 use std::net::IpAddr;
 

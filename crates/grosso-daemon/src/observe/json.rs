@@ -68,7 +68,7 @@ impl<'a> DeviceLine<'a> {
     }
 }
 
-/// The available counters, in order. Counters by reason are omitted if they are zero.
+/// The available counters in table order, without the counters by reason that are zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped<'a>(pub &'a Values);
 

@@ -50,7 +50,7 @@ pub struct PathReading {
     pub right: String,
     /// Counters of each queue.
     pub queues: Vec<Snapshot>,
-    /// Age of the oldest of these counters if the path is stuck: one of its threads did not reply in time.
+    /// Age of the oldest counters if the path is stuck, that is, if one of the path's threads did not reply in time.
     pub stuck: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Counters in Prometheus' text format 0.0.4.
+//! Prints counters in the text format 0.0.4 of Prometheus.
 
 use std::{collections::BTreeMap, fmt::Write};
 

@@ -1,4 +1,4 @@
-//! One endpoint of a path: its device with its options, and the stages around it.
+//! One endpoint of a path: a device with options, and the stages around the device.
 //!
 //! | module | job |
 //! |---|---|

@@ -1,5 +1,6 @@
-//! Files of tunnels. Each tunnel has three files, in a directory next to the sockets of running programs. Each network
-//! namespace has its own directory, because two namespaces may have devices, and therefore tunnels, of the same name.
+//! The files in which tunnels are stored. Each tunnel has three files, in a directory next to the sockets of running
+//! programs. Each network namespace has its own directory, because two namespaces may have devices, and therefore
+//! tunnels, of the same name.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The transmitting half of fragmentation.
+//! The transmitting half of the fragmentation stage, which fragments packets.
 
 use core::{num::NonZeroU16, ops::Range};
 

@@ -1,4 +1,4 @@
-//! Frames in a stream between two programs, each preceded by its length.
+//! Exchange of frames between two programs through a stream, in which each frame follows its length.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! The connection of a port to its peer, which consists of a socket and shared rings.
+//! The connection between a port and its peer. It consists of a socket and shared rings.
 
 use std::{
     io::{self, IoSlice},
