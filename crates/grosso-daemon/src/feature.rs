@@ -1,4 +1,4 @@
-//! Features of ports by their user-visible names, and names of features that no port has.
+//! Finds the features of ports by the names that users know, and explains features that no port has.
 
 use grosso::features::Features;
 

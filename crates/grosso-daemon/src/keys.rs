@@ -1,4 +1,4 @@
-//! ESP keys, from a file that only its owner can read, or from a descriptor. Keys are never printed, and are
+//! Reads ESP keys from a file that only its owner can read, or from a descriptor. Keys are never printed, and are
 //! overwritten when they are no longer needed.
 
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Messages to a service manager (`sd_notify(3)`). Without a manager, no message is sent.
+//! Sends messages to a service manager (`sd_notify(3)`). If there is no manager, nothing is sent.
 
 use sd_notify::NotifyState;
 

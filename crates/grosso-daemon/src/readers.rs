@@ -1,4 +1,4 @@
-//! Users who can read or write a file, according to its mode and its access control list.
+//! Finds out which users can read or write a file, from the mode and the access control list of the file.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 

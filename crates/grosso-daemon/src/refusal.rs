@@ -1,4 +1,4 @@
-//! The reasons why a device cannot be opened, and their remedies.
+//! Explains why a device cannot be opened, and what the user can do about it.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A tunnel as an endpoint of a path: the sockets, and the tunnel around them.
+//! Opens a tunnel as an endpoint of a path: opens its sockets, and wraps them in the tunnel.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -1,5 +1,5 @@
-//! Security associations in the syntax of `ip xfrm state`, either its output or the arguments of its `add`. Commands of
-//! `ip xfrm policy` between them are skipped and counted.
+//! Parses security associations in the syntax of `ip xfrm state`. The text is either the output of this command, or
+//! contains `ip xfrm state add` commands. Commands of `ip xfrm policy` in the text are skipped and counted.
 
 use core::str::FromStr;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Buffers of received frames, and storage for spare buffers.
+//! Buffers that hold received frames, and lists of spare buffers for reuse.
 
 use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;

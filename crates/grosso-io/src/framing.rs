@@ -1,4 +1,4 @@
-//! Frames in a byte stream, each preceded by its length.
+//! Format of a byte stream in which each frame is preceded by its length.
 //!
 //! The length in bytes is a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use this format. The
 //! module does no IO: the caller reads into [`Deframer::room`].

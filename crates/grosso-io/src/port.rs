@@ -1,4 +1,4 @@
-//! The trait of packet sources and sinks.
+//! The trait that all sources and sinks of packets implement.
 
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;

@@ -1,4 +1,4 @@
-//! Output to standard error: notes, hints, failures.
+//! Prints notes, hints and failures to standard error.
 
 use std::{
     cell::RefCell,

@@ -1,4 +1,4 @@
-//! All failures of commands, with their exit codes.
+//! Failures of commands, and the exit code for each kind of failure.
 
 use core::{
     fmt,

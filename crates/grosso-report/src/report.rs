@@ -1,4 +1,5 @@
-//! Reports of commands, printed as text or as JSON from one value: their parts and their destination.
+//! Prints reports of commands as text or as JSON, both from the same value. Defines the parts and the destinations of
+//! reports.
 
 use core::{ops::Deref, time::Duration};
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! The state of a device, which a front end sets: features, memory and queue pairs.
+//! The state of a device: features, memory and queue pairs. A front end sets this state.
 
 use std::{
     io,

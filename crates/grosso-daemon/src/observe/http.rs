@@ -1,4 +1,4 @@
-//! Responses for Prometheus: `/metrics` and `/healthz`.
+//! Parses HTTP requests, and creates the responses for `/metrics` and `/healthz`.
 
 use super::PathReading;
 use crate::name::harmless;

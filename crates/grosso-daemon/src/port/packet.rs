@@ -1,4 +1,4 @@
-//! An interface, through packet sockets: `eth1` or `packet:eth1`.
+//! A port that accesses an interface through packet sockets: `eth1` or `packet:eth1`.
 
 use core::ops::RangeInclusive;
 use std::io;

@@ -1,4 +1,4 @@
-//! TAP and TUN devices: `tap:NAME`, `tun:NAME`.
+//! Ports that are TAP or TUN devices: `tap:NAME`, `tun:NAME`.
 
 use std::io;
 

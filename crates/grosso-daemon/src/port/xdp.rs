@@ -1,4 +1,4 @@
-//! Queues of an interface, through AF_XDP: `xdp:IFACE`, `xdp:IFACE:QUEUE`.
+//! A port that accesses queues of an interface through AF_XDP: `xdp:IFACE`, `xdp:IFACE:QUEUE`.
 
 use std::io;
 

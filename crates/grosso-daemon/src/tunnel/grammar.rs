@@ -1,5 +1,5 @@
-//! The grammar of `ip link add NAME type ...`: a type, and keywords with values. Keywords are parsed into a tunnel and
-//! printed from one.
+//! The grammar of `ip link add NAME type ...`: a type, and keywords with values. Converts keywords to a tunnel, and a
+//! tunnel to keywords.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Parsing and printing of keyword values.
+//! Parses and prints the values of keywords.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};

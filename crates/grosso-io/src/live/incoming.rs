@@ -1,4 +1,4 @@
-//! Reception from a device: reads the frames of one poll, and decodes their metadata from the virtio headers.
+//! Receives frames from a device: reads the frames of one poll, and decodes their metadata from the virtio headers.
 
 use grosso::{
     Frame, Meta,

@@ -1,4 +1,4 @@
-//! Ports on the devices of a running Linux system.
+//! Ports that exchange frames with the devices and sockets of a running Linux system.
 //!
 //! | port | frames come from and go to |
 //! |---|---|

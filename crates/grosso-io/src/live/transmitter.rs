@@ -1,5 +1,5 @@
-//! Transmission to an interface: packets are sent in batches through a mapped ring, frames longer than the MTU through
-//! a socket.
+//! Transmits to an interface. Packets are sent in batches through a mapped ring, and frames longer than the MTU are
+//! sent through a socket.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Transmission to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
+//! Transmits to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
 //! that the kernel refuses.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Recording of sequence numbers by the thread that uses them, or by another thread or process.
+//! Records sequence numbers in a file, in the thread that uses them, or in another thread or process.
 //!
 //! A file system can be frozen for a backup, or a disk can be slow; writing to a file then blocks. The thread of a path
 //! must not block, so another thread or process writes the file, and the path sends requests over a socket before it

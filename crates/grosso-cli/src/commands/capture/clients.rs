@@ -1,4 +1,4 @@
-//! The clients of a listener, and the thread that serves all of them.
+//! The clients that connect to a listener, and the thread that serves all of them.
 //!
 //! No client delays another client or the capture: sockets never block, and each client has its own queue. When
 //! [`CLIENTS_MAX`] clients are connected, a new client replaces the oldest client that has stalled or shut down its

@@ -1,4 +1,4 @@
-//! The files of a capture: one file, or several in sequence.
+//! Writes the files of a capture: one file, or several files one after another.
 
 use std::{
     path::{Path, PathBuf},

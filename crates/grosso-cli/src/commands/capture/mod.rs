@@ -1,4 +1,4 @@
-//! `grosso capture`: records interfaces in a capture that keeps the metadata that tcpdump loses.
+//! `grosso capture`: records the packets of interfaces, with metadata that tcpdump loses.
 
 mod blocks;
 mod clients;

@@ -1,4 +1,4 @@
-//! The activity of one device between two readings.
+//! Computes the activity of a device from two readings of its counters.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Drawing of the screen.
+//! Draws the screen.
 
 use std::collections::VecDeque;
 

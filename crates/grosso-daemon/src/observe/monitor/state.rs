@@ -1,4 +1,4 @@
-//! The contents of the screen, and the effect of keys.
+//! Stores the contents of the screen, and changes them when a key is pressed.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Optional UDP encapsulation of the other tunnel types: FOU and GUE.
+//! Keywords for FOU and GUE, the optional UDP encapsulation of tunnel types that do not use UDP by themselves.
 
 use grosso::tunnel::Carrier;
 

@@ -1,4 +1,4 @@
-//! The GRE header. Both directions share every setting, so keywords for one direction must agree.
+//! Keywords for the GRE header. Both directions share every setting, so keywords that set one direction must agree.
 
 use grosso::tunnel::Header;
 

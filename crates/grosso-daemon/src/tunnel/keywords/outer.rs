@@ -1,4 +1,4 @@
-//! The outer IP header, and the path MTU.
+//! Keywords for the outer IP header and the path MTU.
 
 use grosso::tunnel::{Carrier, DontFragment, Dscp, TimeToLive};
 use grosso_io::stage::{MTU_MIN_IPV4, MTU_MIN_IPV6};

@@ -1,4 +1,5 @@
-//! Receiving from a packet socket: packets that start with the IP header, with metadata from the kernel.
+//! Receives packets from a packet socket. The packets start with the IP header, and their metadata comes from the
+//! kernel.
 
 use std::{
     io,
