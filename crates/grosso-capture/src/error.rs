@@ -1,4 +1,4 @@
-//! Errors of reading and writing captures.
+//! Errors that occur when captures are read or written.
 
 use std::io;
 

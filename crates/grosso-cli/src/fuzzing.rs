@@ -1,5 +1,5 @@
-//! Parsers of untrusted input, for the fuzz targets. Each function accepts any bytes, and panics if a property does not
-//! hold. This module is not part of the package's stable interface.
+//! Calls the parsers of untrusted input for fuzz targets. Each function accepts any bytes, and panics if a property
+//! does not hold. This module is not part of the package's stable interface.
 
 use std::{net::IpAddr, path::Path};
 

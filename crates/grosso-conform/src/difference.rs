@@ -1,4 +1,4 @@
-//! The first field in which two packets differ, and the rule that applies to it.
+//! Finds the first field in which two packets differ, and the rule that applies to this field.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! TUN or TAP device and UDP socket for tokio.
+//! Adapters that use a TUN or TAP device, and a UDP socket, with tokio.
 
 use std::{
     future::poll_fn,

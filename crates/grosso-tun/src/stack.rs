@@ -1,4 +1,4 @@
-//! Device for smoltcp, a TCP stack in user space.
+//! A TUN or TAP device that smoltcp, a TCP stack in user space, can use.
 
 use std::{
     io,

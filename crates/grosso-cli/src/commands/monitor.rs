@@ -1,4 +1,4 @@
-//! `grosso monitor`: running data paths on a full screen, or as text for logs.
+//! `grosso monitor`: shows running data paths on a full screen, or prints them as text for logs.
 
 use std::{
     io::{self, IsTerminal},

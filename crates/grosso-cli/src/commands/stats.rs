@@ -1,4 +1,4 @@
-//! `grosso stats`: the counters of running data paths.
+//! `grosso stats`: prints the counters of running data paths.
 
 use std::{
     path::PathBuf,

@@ -38,8 +38,8 @@ pub struct TapOptions {
     pub header: Form,
     /// Offloads that frames written to the device may use. Offloads that the kernel does not support are ignored.
     pub transmit: Features,
-    /// Offloads that frames received from the stack may use. Offloads that the kernel does not support are ignored.
-    /// They correspond to `ethtool -K` on the device.
+    /// Offloads that frames received from the stack may use. Offloads that the kernel does not support are ignored. The
+    /// option corresponds to `ethtool -K` on the device.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,

@@ -1,4 +1,4 @@
-//! Datagram addresses in the kernel's format.
+//! Converts socket addresses to the kernel's format and back.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! Device settings as in `ethtool`: interrupt coalescing, rings, channels, the driver, and features by their long
-//! names, for example `rx-gro-list`.
+//! Device settings that `ethtool` shows and changes: interrupt coalescing, rings, channels, the driver, and features.
+//! Features have their long names, for example `rx-gro-list`.
 
 use std::io;
 

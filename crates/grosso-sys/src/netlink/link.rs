@@ -1,4 +1,4 @@
-//! Links: creating, changing, listing and deleting network interfaces.
+//! Creates, changes, lists and deletes network interfaces, which netlink calls links.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Routes configured on this host, with their links and MTUs.
+//! Queries the routes that are configured on this host, with the link and the MTU of each.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Packets received in blocks of mapped memory (`TPACKET_V3`), each with several packets, like the pages of a NIC.
+//! Receives packets in blocks of mapped memory (`TPACKET_V3`). Each block holds several packets, like a page into which
+//! a NIC writes.
 //!
 //! Only experiments use blocks: a block returns to the kernel as a whole, so a single held packet keeps the whole
 //! block.

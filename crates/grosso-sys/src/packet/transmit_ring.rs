@@ -1,4 +1,4 @@
-//! Packets sent from mapped memory (`TPACKET_V2`): they are written into slots, and one system call sends them.
+//! Sends packets from mapped memory (`TPACKET_V2`). Packets are written into slots, and one system call sends them all.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Landlock restrictions on files, connections and signals that a role never needs.
+//! Uses Landlock to deny access to files, connections and signals that a role never needs.
 
 use std::{io, path::PathBuf};
 

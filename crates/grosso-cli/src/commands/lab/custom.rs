@@ -1,4 +1,4 @@
-//! `grosso lab run --config FILE`: a custom experiment.
+//! `grosso lab run --config FILE`: runs the experiment that a file describes.
 
 use std::{io, path::Path, time::Instant};
 

@@ -1,4 +1,4 @@
-//! `grosso lab run`: two hosts for the user's own commands, with an optionally impaired link between them.
+//! `grosso lab run`: runs the user's own commands on two hosts. The link between the hosts can be impaired.
 
 use std::{
     env,

@@ -1,4 +1,5 @@
-//! The common part of all experiments: the permission check, the run, the printed report and the page.
+//! The common part of all experiments: it checks permissions, runs the experiment, prints the report, and writes the
+//! page.
 
 use std::{
     io,

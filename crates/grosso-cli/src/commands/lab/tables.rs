@@ -1,4 +1,4 @@
-//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: experiments with their own settings.
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each runs one experiment, which has its own settings.
 
 use std::time::Duration;
 

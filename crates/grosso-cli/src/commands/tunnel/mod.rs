@@ -1,4 +1,4 @@
-//! `grosso tunnel`: tunnels that run in their own processes.
+//! `grosso tunnel`: manages tunnels, each of which runs in its own process.
 
 mod add;
 mod process;

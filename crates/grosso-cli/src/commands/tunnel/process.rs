@@ -1,4 +1,5 @@
-//! The process of a tunnel: `grosso run` with its definition, in the background.
+//! Manages the process of a tunnel, which is `grosso run` in the background, with the definition of the tunnel as its
+//! configuration file.
 
 use std::{
     fs::File,
