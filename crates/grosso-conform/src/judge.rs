@@ -92,7 +92,7 @@ impl<'a> Court<'a> {
         self.vector.frames.iter().map(alike).max().unwrap_or(0)
     }
 
-    /// Returns the index of each of these packets in the input; each input packet is used once.
+    /// Finds `packets` in the input, and returns the index of each. Each input packet is used only once.
     fn members(&self, packets: &[Vec<u8>]) -> Vec<Option<usize>> {
         let mut found = self.found.clone();
         let mut claim = |packet: &Vec<u8>| {
@@ -191,7 +191,7 @@ impl<'a> Court<'a> {
         (0..found.len()).filter(move |index| !found[*index])
     }
 
-    /// Returns the reason why these packets must not be merged into one frame, if there is one.
+    /// Returns the reason why the packets in `joined` must not be merged into one frame; `None` if they may be merged.
     fn apart(&self, joined: &[usize]) -> Option<String> {
         if joined.len() < 2 {
             return None;
@@ -226,7 +226,7 @@ impl<'a> Court<'a> {
     }
 }
 
-/// Returns the reason why Grosso does not merge these packets into one frame, if it does not.
+/// Returns the reason why Grosso does not merge `packets` into one frame; `None` if it merges them.
 fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut coalescer = coalescer();
     let mut frames = 0;

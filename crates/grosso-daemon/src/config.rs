@@ -236,7 +236,7 @@ impl PathTable {
     }
 }
 
-/// Returns the default name of a path between these ports.
+/// Returns the default name of a path between the ports `left` and `right`.
 pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = format!("{}-{}", left.device.port().name(), right.device.port().name());

@@ -29,10 +29,10 @@ pub struct DirectionStats {
     pub tx_bytes: u64,
     /// Number and size of the packets on the wire that the transmitted frames stand for.
     pub tx_wire: WireSize,
-    /// Number of transmitted frames whose checksum was partial when they reached this path. The path, the port or its
+    /// Number of transmitted frames that reached this path with a partial checksum. The path, the port, or the port's
     /// device completes the checksum.
     pub tx_partial: u64,
-    /// Number of transmitted frames whose checksums were complete when they reached this path.
+    /// Number of transmitted frames that reached this path with complete checksums.
     pub tx_complete: u64,
     /// Number and size of the superframes created, by protocol in the order of [`Protocol::ALL`].
     pub joined: [Superframes; Protocol::ALL.len()],

@@ -264,7 +264,7 @@ impl Egress {
         }
     }
 
-    /// Sends a frame whose headers have been dissected if they are needed.
+    /// Sends a frame. If the frame may have to be changed, the caller has dissected its headers.
     fn dispatch(
         &mut self,
         slices: &[&[u8]],

@@ -65,7 +65,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Creates the state that these two directions share. `seed` is the key of the flow hashes.
+    /// Creates the state that both directions of a path share. `seed` is the key of the flow hashes.
     #[must_use]
     pub fn of(directions: [&Direction; 2], seed: u64) -> Self {
         let [first, _] = directions;

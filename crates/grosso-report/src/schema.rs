@@ -86,7 +86,7 @@ mod derived {
         }
     }
 
-    /// Returns the schema for all values of these forms.
+    /// Returns the schema that covers all of `forms`.
     pub fn document(title: &str, forms: &[ReportForm]) -> Value {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();

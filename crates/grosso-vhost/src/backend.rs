@@ -88,7 +88,7 @@ pub enum Refused {
 }
 
 impl BackEnd {
-    /// Creates a back end that offers these features to a guest.
+    /// Creates a back end that offers the features `offered` to a guest.
     ///
     /// # Errors
     /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
@@ -188,7 +188,8 @@ impl BackEnd {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Selects the ring of queue pair `pair` or, if that ring is not in use, of the next pair whose ring is.
+    /// Selects the ring of queue pair `pair`. If this ring is not in use, selects the ring of the next pair that is in
+    /// use.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());

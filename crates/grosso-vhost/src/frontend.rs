@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl FrontEnd {
-    /// Creates a front end whose driver uses these features if a device offers them.
+    /// Creates a front end. The driver uses the features in `wanted` that the device offers.
     ///
     /// # Errors
     /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].

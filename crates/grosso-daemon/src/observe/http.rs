@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Method,
 }
 
-/// Parses the request in these bytes; returns `None` if it is incomplete.
+/// Parses the request in `bytes`; returns `None` if the request is incomplete.
 pub(super) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

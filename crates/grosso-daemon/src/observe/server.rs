@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server for these sockets.
+    /// Creates a server that accepts clients on the given sockets.
     pub fn new(
         control: Option<UnixListener>,
         metrics: Option<TcpListener>,
@@ -311,7 +311,7 @@ fn answer_http(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
     })
 }
 
-/// A connection, whose variant is its protocol.
+/// A connection to a client, with one variant for each protocol.
 enum Stream {
     Control(UnixStream),
     Http(TcpStream),

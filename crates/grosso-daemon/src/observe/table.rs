@@ -83,7 +83,7 @@ enum CounterSource {
     Plain(fn(&PathSide<'_>) -> u64),
     /// A count of superframes that were merged from packets of one protocol, or of all protocols for `None`.
     Joined(fn(&Superframes) -> u64, Option<usize>),
-    /// Frames whose checksum state, as reported by the device, was this one.
+    /// Frames for which the device reported this checksum state.
     Said(Said),
     /// A count for the direction from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),

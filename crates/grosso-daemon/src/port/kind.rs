@@ -36,7 +36,7 @@ pub trait PortDevice {
         self.spelling()
     }
 
-    /// Returns the port to open, with these features; `None` for a tunnel.
+    /// Returns the port to open, which uses `features`; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
     /// Explains the error with which the kernel refused to open `queues` queues. Returns `None` if this kind of device

@@ -10,7 +10,7 @@ pub(super) enum Form {
     Switch,
     /// No value, or a number.
     SwitchOrNumber(u64),
-    /// A number in this range, decimal or with `0x`; or one of these words.
+    /// A number between these bounds, decimal or with `0x`, or one word from this list.
     Number(u64, u64, &'static [&'static str]),
     /// A 32-bit number, or four 8-bit numbers separated by dots, as in keys of `ip`.
     Key,
@@ -23,7 +23,7 @@ pub(super) enum Form {
     Entries,
     /// Two port numbers.
     Ports,
-    /// One of these words.
+    /// One word from this list.
     Choice(&'static [&'static str]),
     /// Geneve options as in `ip route`: `CLASS:TYPE:DATA,...`, hexadecimal.
     Options,

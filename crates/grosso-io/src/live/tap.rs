@@ -392,8 +392,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// Returns the features for writing. They do not depend on the features that the reader enabled (rule V30): every
-/// kernel that supports these offloads accepts such frames.
+/// Returns the features that written frames may use. The features that the reader enabled do not matter (rule V30):
+/// every kernel that supports an offload accepts frames that use it.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -419,7 +419,8 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// Returns the features and offloads to request from the stack: those that are both wanted and supported by the kernel.
+/// Returns the features and offloads to request from the stack. The kernel supports all of them, and the options want
+/// all of them.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;

@@ -414,7 +414,7 @@ impl<P: Port> EspStage<P> {
         self.drop_unrecorded(recording);
     }
 
-    /// Drops the packets whose numbers could not be recorded.
+    /// Drops the held packets if recording their sequence numbers has failed.
     fn drop_unrecorded(&mut self, recording: RecordState) {
         if recording == RecordState::Failed {
             self.stats.in_unreserved += self.held.len() as u64;

@@ -114,7 +114,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers up to the recorded ones
+    /// Requests that `numbers` are recorded, unless a request is still unanswered. Numbers that are already recorded
     /// are available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;

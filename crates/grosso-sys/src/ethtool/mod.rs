@@ -38,7 +38,7 @@ pub struct Feature {
 pub struct FeatureChanges {
     /// Features that changed, including dependent ones.
     pub changed: Vec<Feature>,
-    /// Features whose state after the request is not the requested one.
+    /// Features that do not have the requested state after the request.
     pub refused: Vec<Feature>,
 }
 

@@ -54,7 +54,7 @@ impl Netlink {
         Ok(RouteFacts { link, mtu })
     }
 
-    /// Returns the index of the output link of these packets.
+    /// Returns the index of the link through which packets with the properties in `query` leave.
     ///
     /// # Errors
     ///

@@ -46,9 +46,9 @@ pub(super) struct Limit {
 
 /// Rule for the values of an argument.
 pub(super) enum Values {
-    /// Exactly these values.
+    /// Only the values in this list.
     These(&'static [u64]),
-    /// Values in which all of these bits are clear.
+    /// Values in which none of these bits is set.
     Without(u64),
     /// ID of the calling process.
     OwnProcess,

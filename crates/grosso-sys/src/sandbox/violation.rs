@@ -77,7 +77,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Appends the bytes, or as many of them as fit.
+    /// Appends as many of the bytes as fit.
     fn put(&mut self, bytes: &[u8]) {
         for (place, byte) in self.bytes[self.len..].iter_mut().zip(bytes) {
             *place = *byte;

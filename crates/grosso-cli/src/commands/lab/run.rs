@@ -196,7 +196,7 @@ impl<R: JsonSchema> LabReport<R> {
 }
 
 impl<R: Serialize> LabReport<R> {
-    /// Creates a report of these results; `table` is its text.
+    /// Creates a report with `results`; `table` contains the same results as text.
     pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
         Self { form, results, table, elapsed_s: 0.0, html: None }
     }

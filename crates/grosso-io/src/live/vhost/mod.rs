@@ -259,7 +259,7 @@ impl Port for VhostPort {
     }
 }
 
-/// Returns the format of the virtio header that a guest with these features uses.
+/// Returns the format of the virtio header that a guest with the features `chosen` uses.
 fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
@@ -273,7 +273,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// Returns the feature bits that are offered to a guest, or requested from a device, for these features.
+/// Returns the virtio feature bits that stand for `features`. They are offered to a guest, or requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
@@ -289,7 +289,7 @@ fn offered_bits(features: Features, side: VhostSide) -> u64 {
     offered
 }
 
-/// Returns the features that frames from the port may use with these negotiated feature bits.
+/// Returns the features that frames from the port may use if the negotiated feature bits are `chosen`.
 fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
     let of_side = |to_guest, from_guest| match side {

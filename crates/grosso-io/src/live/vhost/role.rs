@@ -43,8 +43,8 @@ macro_rules! asked {
 }
 
 impl VhostRole {
-    /// Creates a role. A device offers these features; a driver requests them. A device maps at most `memory_bytes_max`
-    /// bytes.
+    /// Creates a role. A device offers `features`, and maps at most `memory_bytes_max` bytes of a guest's memory. A
+    /// driver requests `features`.
     pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
             Side::Device => {
