@@ -29,7 +29,7 @@ pub struct Vector {
     pub rules: Vec<String>,
     /// Description of the test, as a sentence.
     pub shows: String,
-    /// The frames of the input.
+    /// Frames that the program under test gets as input.
     pub frames: Vec<Vec<u8>>,
     /// Virtio header of each input frame; zero except for superframes.
     pub header: [u8; HEADER_LEN],

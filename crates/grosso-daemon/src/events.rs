@@ -31,7 +31,7 @@ pub enum Event {
     Scarce(u64, Scarcity),
     /// The path with this number dropped a packet of its own tunnel for the first time.
     Looped(u64),
-    /// A route to the remote endpoint of this path's tunnel changed.
+    /// The path with this number has a tunnel, and a route to the tunnel's remote endpoint changed.
     RouteChanged(u64),
     /// A note about the start of a path, for the user.
     Note(String),

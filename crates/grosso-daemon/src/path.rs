@@ -115,7 +115,7 @@ pub struct RunningPath {
     pub shared: Vec<String>,
     /// Whether the note that the tunnel dropped a packet of its own has been printed.
     pub(super) has_looped: bool,
-    /// Last reported route that leads back into the path's tunnel.
+    /// Route that leads back into the path's tunnel, as last reported to the user.
     pub(super) route_loop: Option<RouteLoop>,
     /// Claims on the path's interfaces, which show other programs that the interfaces are in use.
     _claims: Vec<File>,

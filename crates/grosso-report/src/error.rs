@@ -49,7 +49,7 @@ impl From<Exit> for ExitCode {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Failure {
     schema: &'static str,
-    /// Code that programs can match.
+    /// Code by which programs can recognize the failure.
     pub code: &'static str,
     pub message: String,
     /// Number of the packet with the error, counted from 1.
@@ -93,7 +93,7 @@ pub fn without_numbers(mut message: String) -> String {
     message
 }
 
-/// The start of the error number that the standard library appends.
+/// Text that precedes the error number, which the standard library appends to a message.
 const OS_ERROR: &str = " (os error ";
 
 /// A position in a text.

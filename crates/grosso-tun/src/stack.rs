@@ -44,7 +44,8 @@ pub struct StackDevice {
     outlet: Outlet,
 }
 
-/// The transmit side of a stack device, with a buffer for the next frame and the results of earlier frames.
+/// The transmit side of a stack device. It has a buffer for the next frame, and remembers whether earlier frames could
+/// be sent.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,

@@ -423,7 +423,7 @@ fn flushes() -> Vec<Counter> {
         .collect()
 }
 
-/// Returns the counters for the reasons why packets were not part of a train.
+/// Returns the counters of frames that were not part of a train, by reason.
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that cannot be part of a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
@@ -437,7 +437,7 @@ fn passes() -> Vec<Counter> {
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters for the reasons why packets that waited for reordering were released.
+/// Returns the counters of packets that waited for reordering, by the reason why they were released.
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
@@ -454,7 +454,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters that drivers with inet_lro reported in `ethtool -S`.
+/// Returns the counters that drivers which used inet_lro reported in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);

@@ -65,7 +65,7 @@ pub(super) struct Exchange {
 struct Answers {
     /// The last counters, and the time at which the thread reported them.
     last: Option<(Arc<Snapshot>, u64)>,
-    /// Number of the last request that these counters answer.
+    /// Number of the last request that was answered with these counters.
     answered: u64,
     /// Whether the path has ended, so that no further answers follow.
     is_over: bool,

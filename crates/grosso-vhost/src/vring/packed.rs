@@ -51,7 +51,7 @@ impl Cursor {
         Self { index, is_odd: !is_odd }
     }
 
-    /// Returns the distance from another position in descriptors. The distance must be less than one lap.
+    /// Returns how many descriptors this position is after `other`. The distance must be less than one lap.
     fn behind(self, other: Self, size: u16) -> i32 {
         let lap = if self.is_odd == other.is_odd { 0 } else { size.into() };
         i32::from(self.index) - i32::from(other.index) + lap
@@ -198,7 +198,7 @@ pub(crate) const IS_AVAILABLE: u16 = 1 << 7;
 /// VIRTQ_DESC_F_USED, which equals the available flag once the descriptor has been used in that lap.
 pub(crate) const IS_USED: u16 = 1 << 15;
 const LAPS: u16 = IS_AVAILABLE | IS_USED;
-/// Bit of the wrap counter next to an index.
+/// Bit that contains the wrap counter in a 16-bit position.
 const IS_ODD: u16 = 1 << 15;
 /// Offset of the length in a descriptor. The next constants are the offsets of the buffer ID and of the flags.
 const LENGTH: usize = 8;

@@ -25,7 +25,8 @@ pub(super) struct CapturedDevice {
     pub(super) description: Vec<u8>,
     /// The filter for the packets of the interface.
     pub(super) wanted: LivePass,
-    /// Whether a socket on the interface receives each packet twice; only the incoming copy is captured.
+    /// Whether the interface is a loopback interface. A socket on it receives each packet twice, so only the incoming
+    /// copy is captured.
     pub(super) is_loopback: bool,
 }
 
@@ -97,7 +98,7 @@ impl CapturedDevice {
     }
 }
 
-/// The format of the packets of an interface.
+/// The format in which packets of an interface are captured.
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,

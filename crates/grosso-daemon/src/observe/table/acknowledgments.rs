@@ -37,7 +37,7 @@ fn gathered() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons why droppable acknowledgments were kept.
+/// Returns the counters of acknowledgments that could have been dropped but were kept, by reason.
 fn kept() -> Vec<Counter> {
     let all = "Acknowledgments that were held for the filter and kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {

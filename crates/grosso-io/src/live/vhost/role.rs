@@ -174,7 +174,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the reason if a memory table was refused since the last call.
+    /// Returns the reason why a memory table was refused; `None` if none was refused since the last call.
     pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
         match self {
             Self::Device(back) => back.refused_memory(),
