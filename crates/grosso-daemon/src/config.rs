@@ -526,7 +526,7 @@ const OPTIONS: [(&str, &str); 4] = [
 ];
 /// Maximum number of paths of a process.
 const PATHS_MAX: usize = 64;
-/// Maximum size of a configuration file in bytes; 64 paths with every key take a tenth of it.
+/// Maximum size of a configuration file in bytes. A file with 64 paths that set every key needs a tenth of this size.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Maximum length of a path name in bytes.
 const NAME_BYTES_MAX: usize = 32;

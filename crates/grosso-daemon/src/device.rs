@@ -16,7 +16,7 @@ use crate::{
     wrong::similar,
 };
 
-/// Returns the interface called `name`, for the command `command`.
+/// Returns the interface called `name`. If it does not exist, the message of the failure starts with `command`.
 pub fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
     if let Ok(interface) = InterfaceName::new(name)
         && control.index(&interface).is_ok()

@@ -29,7 +29,7 @@ pub enum Event {
     PathEnded(u64),
     /// The path with this number has few ESP sequence numbers left, or none.
     Scarce(u64, Scarcity),
-    /// The path with this number dropped a packet of its own tunnel for the first time.
+    /// The path with this number dropped, for the first time, a packet that its own tunnel had sent.
     Looped(u64),
     /// The path with this number has a tunnel, and a route to the tunnel's remote endpoint changed.
     RouteChanged(u64),
@@ -42,7 +42,7 @@ pub enum Event {
 /// starts. Each queue of a path checks the path's routes once per second.
 #[derive(Debug)]
 pub struct Events {
-    /// Sender for the threads of paths.
+    /// Sender through which the threads of paths report events.
     pub sender: Sender<Event>,
     receiver: Receiver<Event>,
 }

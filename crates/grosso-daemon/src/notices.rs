@@ -9,7 +9,7 @@ use super::events::Event;
 /// Callbacks that the threads of a running path call.
 #[derive(Clone, Debug)]
 pub struct Notices {
-    /// Called when the path receives the first packet of its own tunnel.
+    /// Called when the path first receives a packet that its own tunnel has sent.
     pub(super) looped: Notice,
     /// Called when a route of the path's tunnel changes.
     pub(super) route_changed: Notice,

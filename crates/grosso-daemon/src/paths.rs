@@ -211,7 +211,7 @@ impl Paths {
         })
     }
 
-    /// Returns one line for each path.
+    /// Returns one line of text for each running path.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.running.iter().map(|(_, path)| {
             let queues = match path.spec.queues {

@@ -382,7 +382,7 @@ fn is_bitmap(word: &str) -> bool {
 
 /// Maximum length of a text with associations, in bytes: about thirty associations.
 pub const BYTES_MAX: usize = 16 << 10;
-/// Algorithm of RFC 4106, as the kernel names it.
+/// The kernel's name for the algorithm of RFC 4106.
 const ALGORITHM: &str = "rfc4106(gcm(aes))";
 
 #[cfg(test)]

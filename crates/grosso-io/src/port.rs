@@ -153,7 +153,7 @@ impl<P: Port> Transmit for P {
 pub struct PortCounter {
     /// Short name of lower-case words joined by underscores. It is unique within a port.
     pub name: &'static str,
-    /// Whether the port counts lost frames.
+    /// Whether the counter counts lost frames.
     pub is_loss: bool,
     /// Description as a sentence.
     pub sentence: &'static str,

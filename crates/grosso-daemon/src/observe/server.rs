@@ -196,7 +196,8 @@ impl Client {
         Self { stream, incoming, outgoing, sent: 0, drained: 0, end, done: false }
     }
 
-    /// Reads the available part of the request, sends as much of the response as fits, or reads the remaining bytes.
+    /// Serves the client as far as possible without waiting: reads the part of the request that has arrived, sends as
+    /// much of the response as fits, or discards bytes that follow the request.
     fn go_on(&mut self, paths: &mut PathsCache) {
         let received = match self.outgoing.is_empty() {
             true => self.receive(paths),

@@ -425,7 +425,8 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether the group can take another datagram of `len` bytes, after which its parts would end at `end`.
+    /// Returns whether the group can take another datagram of `len` bytes. `end` is the index after the last part that
+    /// the group would then have.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

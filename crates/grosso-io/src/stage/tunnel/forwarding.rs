@@ -74,7 +74,7 @@ struct ForwardingEntry {
     seen_ns: Option<u64>,
 }
 
-/// Destination of a frame.
+/// The remote endpoints to which a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
     One(usize),
