@@ -1,4 +1,4 @@
-//! Decompression while reading, so that uncompressed, gzip and zstd input look the same to the reader.
+//! Decompresses input while it is read, so that uncompressed, gzip and zstd input look the same to the reader.
 //!
 //! The first bytes determine the compression; the file name does not matter. Input may consist of several gzip members
 //! or several Zstandard frames, which parallel compressors write.

@@ -49,7 +49,7 @@ pub struct Packet<'a> {
     pub description: &'a Interface,
     /// Position of the packet in the file, counted from 1.
     pub number: u64,
-    /// Original file of the packet, and its position there.
+    /// Original position of the packet: the file that contained it, and its position in that file.
     pub origin: Origin,
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],

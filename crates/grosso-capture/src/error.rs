@@ -1,4 +1,4 @@
-//! Errors of reading and writing captures.
+//! Errors that occur when captures are read or written.
 
 use std::io;
 
@@ -32,7 +32,7 @@ pub enum CaptureError {
     /// The file ends inside a record. Every record before this one was returned.
     #[error("ends inside {place} (needs {needs} bytes, has {there}, offset {offset})")]
     Truncated {
-        /// Incomplete part of the file.
+        /// Part of the file that is incomplete.
         place: FilePart,
         /// Full length of the incomplete part in bytes.
         needs: u64,
@@ -66,7 +66,7 @@ pub enum CaptureError {
     /// A record contradicts itself. Every record before this one was returned.
     #[error("damaged: {what} (offset {offset})")]
     Damaged {
-        /// Contradiction.
+        /// Description of the contradiction.
         what: Damage,
         /// Offset of the record in bytes of the uncompressed file.
         offset: u64,
@@ -74,7 +74,7 @@ pub enum CaptureError {
     /// The output format cannot hold an entry.
     #[error("cannot be written: {what}")]
     Unwritable {
-        /// Limit of the output format.
+        /// Limit of the output format that the entry exceeds.
         what: Misfit,
     },
     /// The operating system failed to open or read the file.
@@ -103,7 +103,7 @@ pub enum CaptureError {
     },
 }
 
-/// Error: no memory for a decompression window.
+/// Error: a decompression window needs more memory than the process may use for windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "needs a decompression window of {needs} bytes, but other captures already use {used} of the {WINDOWS_BYTES_MAX} \
@@ -157,7 +157,7 @@ impl CaptureError {
 /// Advice for formats that Wireshark can read.
 pub(crate) const CONVERT: &str = "convert it with editcap -F pcapng";
 
-/// Incomplete part of a file.
+/// Part of a file that may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilePart {
     /// Header of a pcap file.
@@ -177,7 +177,7 @@ pub enum FilePart {
     Block(u32),
 }
 
-/// Contradiction within a record.
+/// Contradiction that makes a record invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -231,7 +231,7 @@ pub enum Damage {
     /// The section header lacks the byte-order magic.
     #[error("a section header has the invalid byte-order magic {magic:#010x}")]
     SectionMagic {
-        /// Bytes at the position of the magic, as a big-endian number.
+        /// Bytes found in place of the magic, as a big-endian number.
         magic: u32,
     },
     /// The section or file has an unknown version.

@@ -1,4 +1,4 @@
-//! Identity of files, so that no capture is overwritten while it is read.
+//! Finds out whether two paths lead to the same file, so that no capture is overwritten while it is read.
 
 use std::io;
 use std::path::Path;

@@ -23,7 +23,7 @@ pub(crate) struct Need {
     pub(crate) part: Part,
 }
 
-/// The part of a record that is incomplete.
+/// Part of a record to which the missing bytes belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     PacketHeader,
@@ -48,7 +48,7 @@ pub(crate) struct PacketLayout {
     pub(crate) options: Span,
 }
 
-/// A range that is `Copy`.
+/// A range of bytes that, unlike `Range`, is `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,

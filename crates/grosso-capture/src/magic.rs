@@ -1,4 +1,4 @@
-//! Recognition of capture formats by their first bytes.
+//! Recognizes capture formats by the first bytes of a file.
 
 use super::error::{CONVERT, CaptureError};
 use super::format::Resolution;

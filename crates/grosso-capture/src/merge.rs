@@ -105,7 +105,7 @@ struct Member<R> {
     is_at_end: bool,
 }
 
-/// A packet that waits for earlier packets of other captures.
+/// A packet that is not written yet, because other captures may contain earlier packets.
 struct Pending {
     meta: PacketMeta,
     origin: Origin,
@@ -416,7 +416,7 @@ fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     options
 }
 
-/// Bytes of the merged capture that have not been read yet.
+/// Buffer for bytes of the merged capture that the caller has not read yet.
 #[derive(Clone, Debug, Default)]
 struct Ready(Rc<RefCell<Vec<u8>>>);
 

@@ -68,8 +68,8 @@ impl PacketMeta {
         }
     }
 
-    /// Returns the engine's metadata of a packet with these headers, without the time. If no metadata was recorded,
-    /// returns metadata that states nothing.
+    /// Returns the engine's metadata of a packet, without the time. `stack` holds the packet's headers. If no metadata
+    /// was recorded, the result states nothing.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Encoding of Grosso's custom option, which stores offload metadata in pcapng.
+//! Encodes and decodes Grosso's custom option, which stores offload metadata in pcapng.
 //!
 //! `docs/pcapng-option.md` is the specification. All numbers are big-endian, whatever the byte order of the section,
 //! because tools that convert a section to the other byte order cannot convert an unknown value. Only the enterprise

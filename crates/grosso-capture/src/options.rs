@@ -133,7 +133,7 @@ pub fn push_option(out: &mut Vec<u8>, order: ByteOrder, code: u16, value: &[u8])
     out.extend_from_slice(&[0; 3][..padding(value.len())]);
 }
 
-/// Appends the end marker of a list of options.
+/// Appends the marker that ends a list of options.
 pub fn push_end(out: &mut Vec<u8>, order: ByteOrder) {
     push_option(out, order, code::END, &[]);
 }

@@ -31,9 +31,9 @@ pub(crate) struct FileHeader {
 /// Order of the two length fields in a record header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// Captured length, then original length.
+    /// The captured length comes first.
     CapturedFirst,
-    /// Original length, then captured length, as in versions before 2.3.
+    /// The original length comes first, as in versions before 2.3.
     OriginalFirst,
     /// The order is unknown, because programs of version 2.3 differed. The captured length is the lower of the two.
     CapturedShorter,

@@ -37,7 +37,7 @@ pub(crate) const ENHANCED_PACKET_BYTES: usize = 28;
 /// Length of the length field that ends every block, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
-/// State of the decoder between blocks.
+/// Decoder of pcapng blocks, with the state that it keeps between blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct PcapngDecoder {
     pub(crate) order: ByteOrder,

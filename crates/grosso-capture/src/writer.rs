@@ -107,7 +107,7 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// Packets whose bytes may still be in the write buffer.
+/// Count of packets whose bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
     /// Offset of the end of each packet in the capture, in bytes.
@@ -142,7 +142,7 @@ impl Buffered {
     }
 }
 
-/// Sink and the number of bytes that it has accepted.
+/// Sink that counts the bytes that it has accepted.
 #[derive(Debug)]
 struct Counted<W> {
     sink: W,
@@ -514,9 +514,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number of a packet's interface in this section: this is the same number if it belongs to the same
-    /// interface here, as when a whole capture is copied; otherwise the number of an equal interface; or a new number
-    /// if there is none.
+    /// Returns the number that a packet's interface has in this section. The number does not change if it belongs to
+    /// the same interface here, as when a whole capture is copied. Otherwise, the result is the number of an equal
+    /// interface, or a new number if there is no equal interface.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {

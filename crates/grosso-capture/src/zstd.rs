@@ -217,7 +217,7 @@ impl FrameHeader {
     }
 }
 
-/// Descriptor of a frame, which declares the fields of its header.
+/// Descriptor of a frame, which shows the fields that the frame's header contains.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor(u8);
 

@@ -1,4 +1,4 @@
-//! Placement of options: every option is legal in any position, as in `grosso -r a.pcap wire -w b.pcap`.
+//! Accepts options in any position, as in `grosso -r a.pcap wire -w b.pcap`.
 //!
 //! clap expects a subcommand before its options, so the names of subcommands are moved to the front before clap parses
 //! the arguments. If the first argument names a file instead of a subcommand, `inspect` is inserted before it.

@@ -1,5 +1,5 @@
-//! Parsers of untrusted input, for the fuzz targets. Each function accepts any bytes, and panics if a property does not
-//! hold. This module is not part of the package's stable interface.
+//! Calls the parsers of untrusted input for fuzz targets. Each function accepts any bytes, and panics if a property
+//! does not hold. This module is not part of the package's stable interface.
 
 use std::{net::IpAddr, path::Path};
 
@@ -209,5 +209,5 @@ fn check_place(wrong: &Wrong, text: &str) {
 
 /// A directory that does not exist.
 const NOWHERE: &str = "/nonexistent";
-/// Number of uncompressed bytes after which reading stops: a few bytes may decompress to gigabytes.
+/// Number of uncompressed bytes after which reading stops, because a few compressed bytes may decompress to gigabytes.
 const CAPTURE_BYTES_MAX: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! Manual pages and completions for packages, generated from the command line's arguments.
+//! Generates manual pages and shell completions for packages from the definition of the command line.
 
 use std::{fs, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! The common state of all commands, and the console as the observer of readings.
+//! The state that all commands share. The console observes the reading of captures, and shows notes and progress.
 
 use core::time::Duration;
 use std::{rc::Rc, time::Instant};
@@ -10,7 +10,7 @@ use crate::{progress::Progress, talk::Talk};
 /// The state that every command needs in addition to its own options.
 pub(crate) struct Session {
     pub(crate) talk: Talk,
-    /// The settings of readings; their observer prints through `talk`.
+    /// The settings for reading captures. Notes and progress of a reading are printed through `talk`.
     pub(crate) reading: capture::Session,
 }
 
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Console output for the notes and the progress of a reading.
+/// Console that shows the notes and the progress of a reading.
 struct Console {
     talk: Talk,
     started: Instant,

@@ -1,4 +1,5 @@
-//! Messages about a wrong command line: clap's messages as sentences, without phrases of Rust's parsers.
+//! Writes messages about a wrong command line. They are clap's messages, rewritten as sentences without phrases of
+//! Rust's parsers.
 
 use std::error::Error as _;
 

@@ -193,7 +193,7 @@ fn the_table_of_link_types_is_true() {
     }
     assert!(read.len() >= 13 && refused.len() >= 8, "{read:?} {refused:?}");
     let bench = Bench::new();
-    // Bytes that are not the headers of any link type.
+    // These bytes are not valid headers of any link type.
     let packet = vec![vec![0xee; 60]];
     for (number, _) in read {
         bench.put("in.pcap", &capture(Format::Pcap, number, &packet));
@@ -280,7 +280,7 @@ fn nflog_is_read_as_raw_ip() {
         }
         assert_eq!(bench.ok("csum verify --json in").json()["checksums"]["valid"], 6);
         if has("tshark") {
-            // The lines differ in the frame length, which comes first.
+            // The first field is the frame length, which differs between the captures.
             let read = |name| -> Vec<String> {
                 let lines = tshark(&bench.path(name), "tcp.seq_raw");
                 lines.iter().map(|line| line.split_once("Seq=").unwrap().1.to_owned()).collect()

@@ -251,8 +251,8 @@ fn a_shorter_snaplen_keeps_length_and_metadata() {
     let Some(tap) = Tap::new() else { return };
     let bench = Bench::new();
     let (header, frame) = superframe();
-    // Lengths that end inside the headers, after them, and in what seems to be the second segment; then the whole
-    // frame.
+    // Snap lengths that truncate the frame inside the headers, directly after them, and within what seems to be the
+    // second segment. The last length keeps the whole frame.
     for len in [30, 60, 100, 150, frame.len()] {
         let command = bench.command(&format!("capture -i t0 -c 1 -s {len} --json -w x.pcapng"));
         let mut capture = tap.start(command, &bench.path("x.pcapng"));

@@ -1,4 +1,4 @@
-//! The commit that a build reports.
+//! Tests that a build reports the commit from which it was built.
 
 #[path = "../build/commit.rs"]
 mod source;

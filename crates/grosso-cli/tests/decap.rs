@@ -163,7 +163,7 @@ fn fragments_in_any_order_come_out_as_well() {
     }
 }
 
-/// Two networks with the same addresses are independent.
+/// Fragments in two virtual networks with the same addresses are reassembled independently.
 #[test]
 fn fragments_of_different_tunnels_are_not_joined() {
     for tunnel in [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre] {

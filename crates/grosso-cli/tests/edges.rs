@@ -40,17 +40,17 @@ const SECONDS: &str = "GROSSO_EDGES_SECONDS";
 const BYTES: usize = 1 << 18;
 /// Number of exchanges of each connection after each fault.
 const EXCHANGES: u64 = 2;
-/// The other paths of host b: one whose thread is stopped, and one that accepts passed descriptors.
+/// Further paths on host b: the thread of one path is stopped, and the other path accepts descriptors that peers pass.
 const BESIDE: &str = "[[path]]\nname = \"core\"\nleft = \"e1\"\nright = \"tap:b1\"\n\
                       [[path]]\nname = \"plain\"\nleft = \"unix:plain\"\nright = \"tap:b2\"\n";
-/// The path of another program; the link of its interface is slow.
+/// Configuration of a path that another program runs, over an interface with a slow link.
 const SLOW: &str = "[[path]]\nname = \"slow\"\nleft = \"e3\"\n\
                     right = { port = \"tap:b3\", persist = true }\n";
 /// The addresses of the connection over the slow link.
 const SLOW_A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 10, 0, 1));
 const SLOW_B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 10, 0, 2));
 
-/// The programs and the file system, with the counts of injected faults.
+/// State of the soak test: the programs, the file system, and the number of faults that were injected.
 struct Soak {
     esp: Esp,
     files: FileSystem,

@@ -17,7 +17,8 @@ use crate::{
     vantage::{BYTES, Chain, IPV4, Way, between, is_over},
 };
 
-/// Returns the tshark command of a user whose directory, as named in the manual, contains a link to the program.
+/// Returns a tshark command that finds the program as an extcap: both extcap directories named in the manual contain a
+/// link to it.
 fn tshark(bench: &Bench, words: &str) -> Command {
     // Wireshark up to 4.0 uses the first directory, later versions the second.
     for folder in [".config/wireshark/extcap", ".local/lib/wireshark/extcap"] {

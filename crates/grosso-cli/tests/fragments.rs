@@ -1,6 +1,6 @@
 //! `fragment` creates IP fragments that other programs understand, `reassemble` reassembles them, and nothing is lost.
 //!
-//! Longer than 600 lines: `fragment` and `reassemble` are tested as inverses on the same captures.
+//! Longer than 600 lines: the tests apply `fragment` and then `reassemble`, which reverses it, to the same captures.
 
 use std::collections::BTreeMap;
 
@@ -438,7 +438,8 @@ fn nothing_is_lost_whatever_comes() {
                 fragments.push(frame.clone());
             }
             if random.one_in(20) {
-                // Another fragment for the same position, or garbage.
+                // Flips a bit, which turns the frame into another fragment with the same position, or into an invalid
+                // frame.
                 let at = random.within(14, frame.len() - 1);
                 frame[at] ^= 1 << random.below(8);
                 fragments.push(frame);

@@ -332,7 +332,8 @@ fn borders_of_files_change_no_answer_and_no_packet() {
             (findings(run.json()), written.unwrap_or_default())
         };
         let whole: Vec<_> = COMMANDS.iter().map(|command| ask(command, "whole")).collect();
-        // More parts than a replay has lanes; their names sort in a different order.
+        // The second round has more parts than a replay has lanes, and the names of the parts sort in a different
+        // order.
         for (round, count) in [3, 25].into_iter().enumerate() {
             let mut cuts: Vec<usize> = (0..count).map(|_| random.usize(1..packets)).collect();
             cuts.sort_unstable();
@@ -353,7 +354,7 @@ fn borders_of_files_change_no_answer_and_no_packet() {
 #[test]
 fn a_capture_that_begins_when_another_ends_comes_after_it() {
     let bench = Bench::new();
-    // The same time in five parts, in directories whose names sort differently.
+    // Packets with the same time are in several parts, in directories whose names sort differently.
     let times: [&[u64]; 5] = [&[1, 4, 4], &[4], &[4, 4], &[4, 5], &[5, 6]];
     let names = ["a9", "a1", "a10", "b", "a2"];
     let mut want = Vec::new();

@@ -118,5 +118,5 @@ impl Case {
     }
 }
 
-/// Programs in the guest in addition to the programs of the image.
+/// Programs that the guest needs in addition to the programs that every image has.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

@@ -42,7 +42,7 @@ const DEVICES: [&str; 10] = [
     ",packed=on,mrg_rxbuf=off,indirect_desc=off,event_idx=off",
     ",packed=on,mq=on",
 ];
-/// A listening bridge, and a QEMU that reconnects.
+/// Configuration in which the bridge listens, and QEMU connects and reconnects.
 const CONNECTED_BY_QEMU: (&str, &str, &str) = ("vhost-user:vm0.sock", "server=off,reconnect=1", "");
 /// A device with two queue pairs, one per CPU.
 const MQ: &str = ",mq=on";
@@ -257,5 +257,5 @@ impl Place {
     }
 }
 
-/// Programs in the guest in addition to the programs of the image.
+/// Programs that the guest needs in addition to the programs that every image has.
 const PROGRAMS: &[&str] = &["ip", "socat", "cat"];

@@ -1,4 +1,4 @@
-//! Commands on live paths, between hosts that are network namespaces or guests.
+//! Tests commands on live paths between hosts. A host is a network namespace or a guest.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]

@@ -136,7 +136,7 @@ fn the_number_of_packets_from_a_pipe_is_reported() {
     }
 }
 
-/// A question about a packet that was not reached has no answer.
+/// `explain` cannot answer a question about a packet that was not read before the interruption.
 #[test]
 fn explain_reports_that_the_packet_was_not_reached() {
     let bench = Bench::new();

@@ -155,7 +155,7 @@ fn hosts_of_a_file_run_on_its_cpus() {
     assert!(missing.code == 2 && missing.stderr.contains(said), "{}", missing.stderr);
     // A CPU number is not a count of CPUs.
     let there = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect::<Vec<_>>().join(", ");
-    let hint = format!("hint: the lab may run on {there}; a CPU can be listed several times\n");
+    let hint = format!("hint: this process may use {there}; a CPU can be listed more than once\n");
     assert!(missing.stderr.ends_with(&hint), "{}", missing.stderr);
     let names = ["sender", "receiver"];
     for cpus in [[one, one], [other, one]] {

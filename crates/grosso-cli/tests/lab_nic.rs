@@ -27,7 +27,7 @@ fn children(parent: u32) -> Vec<Pid> {
 #[test]
 fn each_feature_is_turned_off_and_on_and_put_back() {
     let Some(net) = Net::new() else { return };
-    // Features that are requested and off, and one with an unusual setting.
+    // Some features are requested but off, and one feature has an unusual setting.
     net.set(&[("tx-checksum-ip-generic", false), ("rx-gro", false)]);
     let before = net.features();
     let run = net.run("--runs 1 --time 20ms --html page.html --json");

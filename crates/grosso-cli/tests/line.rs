@@ -1,4 +1,4 @@
-//! `wire --ts line=RATE`: a link transmits one packet at a time, so time never goes backwards.
+//! Tests `wire --ts line=RATE`. A link transmits one packet at a time, so the times in the output never go backwards.
 
 use grosso_capture::{CaptureWriter, Format, Interface, PacketMeta, WriterOptions, flag};
 use grosso_testkit::Packet;

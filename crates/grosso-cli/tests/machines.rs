@@ -380,7 +380,8 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The peer program: a socket, and frames with headers as its arguments specify.
+/// The peer program, which exchanges frames through a socket. The arguments determine the type of the socket and the
+/// headers of the frames.
 enum Machine {
     Stream(UnixStream),
     Datagram(UnixDatagram),

@@ -1,4 +1,4 @@
-//! Errors have the text and the exit code that the manual gives.
+//! Tests that errors have the text and the exit code that the manual describes.
 //!
 //! Longer than 600 lines: tables of command lines and messages.
 
@@ -465,7 +465,7 @@ fn help_has_examples_and_exit_codes() {
             let wrapped = help.lines().filter(|line| !line.starts_with("Usage: "));
             let longest = wrapped.map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= columns, "{longest}: {help}");
-            // A wider terminal is used in full.
+            // On a wider terminal, the help uses the full width.
             assert!(command != "coalesce" || columns < 200 || longest > 100, "{longest}: {help}");
         }
     }

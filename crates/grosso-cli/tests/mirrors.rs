@@ -1,4 +1,5 @@
-//! Mirroring, mobile-network and MPLS tunnels, reserved bits, and packets truncated by the snap length, in `decap`.
+//! Tests `decap` on mirroring, mobile-network and MPLS tunnels, on reserved bits, and on packets that the snap length
+//! truncated.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,

@@ -24,7 +24,7 @@ fn once_prints_the_rates_of_an_interval() {
     let file = std::fs::File::create(&rates).unwrap();
     let mut monitor = command.stdout(file).stdin(Stdio::null()).spawn().unwrap();
     let ends = connect((&hosts.a, A[0]), (&hosts.b, B[0]));
-    // The number of intervals seen depends on the load of the host.
+    // The load of the host determines how many intervals the monitor shows.
     crate::network::until(|| {
         exchange(&ends, 1 << 20);
         let text = std::fs::read_to_string(&rates).unwrap();

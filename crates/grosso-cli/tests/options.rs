@@ -1,4 +1,5 @@
-//! Damaged options of packets and blocks: the output does not confuse readers, and the report says what is missing.
+//! Tests captures with damaged options: other programs can read the output, and the report says which options are
+//! missing.
 
 use std::process::Command;
 

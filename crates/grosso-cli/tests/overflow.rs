@@ -1,4 +1,4 @@
-//! More flows than can be tracked: the report counts their packets.
+//! Tests that the report counts the packets of flows beyond the maximum number of tracked flows.
 
 use grosso_capture::Format;
 

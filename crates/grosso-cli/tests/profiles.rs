@@ -1,4 +1,5 @@
-//! Profiles from the user's side: their list, their files, their comparison, and how reports name them.
+//! Tests profiles as a user sees them: the list of profiles, their files, the comparison of profiles, and their names
+//! in reports.
 
 use grosso_capture::Format;
 use grosso_testkit::{Packet, headers::Tcp};
@@ -206,7 +207,7 @@ fn l04_coalesce_shows_what_the_original_counts() {
             json!({ "lro_queued": 10, "lro_flushed": 8 }),
             "  original counts  lro_flushed 8, lro_queued 10\n",
         ),
-        // In sorted batches, refused packets are counted too.
+        // Profiles that sort their batches also count refused packets.
         (
             "freebsd",
             json!({ "lro_queued": 13, "lro_flushed": 11 }),

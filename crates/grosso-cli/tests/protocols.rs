@@ -1,4 +1,5 @@
-//! Checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets without any verified checksum.
+//! Tests checksums of SCTP and UDP-Lite, UDP over IPv6 without a checksum, and packets in which no checksum can be
+//! verified.
 
 use grosso_capture::Format;
 use grosso_testkit::{

@@ -1,5 +1,5 @@
-//! Packets in transit, for every command: the final addresses are in source routes, routing headers and home address
-//! options.
+//! Tests every command on packets in transit, whose final addresses are in source routes, routing headers and home
+//! address options.
 
 use grosso_capture::Format;
 use grosso_testkit::Packet;

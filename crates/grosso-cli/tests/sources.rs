@@ -221,7 +221,7 @@ fn quick(words: &str) -> String {
 
 /// Returns the arguments of a judged command in its first attempt.
 fn first_runs(name: &str, words: &str) -> String {
-    // Claims about a bound need five runs; a separate test asserts such claims of this file.
+    // A claim about a bound needs five runs. A separate test asserts the claims about bounds in this file.
     let runs = if name.ends_with("lro-in-the-middle.toml") { RUNS[1] } else { RUNS[0] };
     format!("{name} {words} --runs {runs}").trim().to_owned()
 }
@@ -259,7 +259,7 @@ fn measure(words: &str) -> Option<Measured> {
     let bench = Bench::new();
     put_examples(&bench);
     if words == "profiles" {
-        // Runs that only count need no CPU to themselves, and have no page.
+        // Experiments that only count packets need no dedicated CPU, and write no page.
         let [report, table] =
             ["--json", ""].map(|option| bench.ok(&format!("lab {words} {option}")));
         return Some(Measured { report: report.json(), page: String::new(), table: table.stdout });
@@ -355,7 +355,7 @@ fn agree(name: &str, words: &str, answers: &[Answer<'_>]) -> usize {
     panic!("lab {name}: every attempt contradicts the document: {open:?}");
 }
 
-/// Lines about counts that do not depend on time.
+/// Lines whose counts do not depend on timing.
 const EXACT: [&str; 1] = ["ACKs overtake data only if they bypass the coalescer"];
 
 /// Copies the files of experiments to the path that they have in the repository.

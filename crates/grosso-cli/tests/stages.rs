@@ -38,7 +38,7 @@ use rustix::{
 
 use crate::network::{A, B, Hosts, Running, STALLED, connect, exchange, name, set_up, skip, until};
 
-/// The keys from host a to host b, and back.
+/// The key for packets from host a to host b, and the key for the opposite direction.
 const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0fa0a1a2a3", "101112131415161718191a1b1c1d1e1fb0b1b2b3"];
 const SPIS: [&str; 2] = ["0x00001001", "0x00001002"];
@@ -608,11 +608,11 @@ fn a_copy_of_the_keys_in_another_namespace_repeats_numbers_and_no_vector() {
     assert_eq!(count(|packet| packet.1 ^ packet.2), 2, "one salt per program");
 }
 
-/// Numbered datagrams over IPv6, in both directions between the hosts. None is sent twice.
+/// Sender and receiver of numbered datagrams over IPv6, in both directions between the hosts. No number is sent twice.
 struct Numbered {
     sockets: [UdpSocket; 2],
     next: AtomicU64,
-    /// Numbers that the first host received.
+    /// Numbers of the datagrams that the first host received.
     passed: Mutex<BTreeSet<u64>>,
     flows: AtomicBool,
     ends: AtomicBool,
@@ -692,7 +692,7 @@ impl Numbered {
 
 const NUMBERED_PORT: u16 = 4444;
 
-/// Records the ESP packets to the first host from its wire, each once.
+/// Records each ESP packet that the wire carries to the first host, once.
 fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool) {
     let spi = u32::from_str_radix(&SPIS[1][2..], 16).unwrap().to_be_bytes();
     let (mut frame, mut last) = ([0; 2048], 0);
@@ -700,7 +700,7 @@ fn record(wire: &PacketSocket, recorded: &Mutex<Vec<Vec<u8>>>, ends: &AtomicBool
         let _ = wire.wait(Duration::from_millis(20));
         while let Some(packet) = wire.receive(&mut frame).unwrap() {
             let frame = &frame[..packet.length];
-            // ESP after the headers of Ethernet and IPv6.
+            // The frame has an ESP header after the headers of Ethernet and IPv6.
             if frame.get(20) == Some(&50) && frame[54..58] == spi {
                 let number = u32::from_be_bytes(*frame[58..].first_chunk().unwrap());
                 // Replayed packets are not new, and are not recorded again.
@@ -774,7 +774,7 @@ fn nothing_recorded_passes_again_and_no_vector_repeats_however_often_the_program
     assert_eq!(count(|packet| packet.1 ^ packet.2), KILLS + 1, "one salt per start");
 }
 
-/// A flag that is set on drop, so that the threads of a failed test exit too.
+/// Guard that sets a flag when it is dropped, so that all threads exit even if the test fails.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {

@@ -1,4 +1,5 @@
-//! Paths next to something that blocks a system call: a frozen file system, a lingering close, a debugger.
+//! Tests paths while another thread is blocked in a system call, by a frozen file system, a lingering close, or a
+//! debugger.
 //!
 //! Each test checks only the order of events: everything is observed while the call is still blocked.
 
@@ -215,7 +216,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// A small separate file system, which can be frozen.
+/// A small file system of its own for a test, which can be frozen.
 pub(crate) struct FileSystem {
     place: PathBuf,
     frozen: bool,

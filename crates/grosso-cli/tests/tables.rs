@@ -26,7 +26,8 @@ fn lab_fragments_shows_the_collapse_and_its_cure() {
         let number = |row: &Value, name: &str| row[name]["median"].as_f64().unwrap();
         let (few, unbounded) = (row("coalesces", fewest.into()), row("coalesces", ().into()));
         let queued = row("queues", fewest.into());
-        // A timeout in the middle of the trial may free the buffers once more, and they then hold complete datagrams.
+        // A timeout in the middle of the trial may free the reassembly buffers once, and complete datagrams can then
+        // use them.
         assert!(number(few, "goodput_gbps") > 5.0 * number(queued, "goodput_gbps"), "{group}");
         assert_eq!(number(few, "no_buffer_a_second"), 0.0, "{few}");
         assert!(number(queued, "no_buffer_a_second") > 0.0, "{queued}");

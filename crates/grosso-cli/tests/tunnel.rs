@@ -365,7 +365,8 @@ fn tunnels_directly_in_ip_carry_traffic() {
     }
 }
 
-/// A mode specifies which packets are carried, as in `ip link`: the other version is neither sent nor accepted.
+/// Tests that the keyword `mode` selects the IP version that a tunnel carries, as in `ip link`. Packets of the other
+/// version are neither sent nor accepted.
 #[test]
 fn the_mode_of_a_tunnel_selects_the_packets_it_carries() {
     for (words, carried) in [
@@ -605,7 +606,7 @@ fn what_is_exported_makes_the_same_tunnel_in_the_kernel() {
     assert!(checked.stdout.contains("vx0: tap:vx0 <-> vxlan:42:10.9.0.1, 1 queue"), "{checked:?}");
 }
 
-/// Both tunnels would accept each packet. The kernel also refuses the second of two tunnels with these arguments.
+/// Tests that the second of two tunnels is refused if both would accept the same packets, as the kernel does.
 #[test]
 fn a_second_tunnel_for_the_same_packets_is_refused() {
     let Some(ends) = Ends::new() else { return };

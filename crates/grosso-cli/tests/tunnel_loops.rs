@@ -1,4 +1,4 @@
-//! Tunnels whose outer route leads back into them, and overlays that only seem to loop.
+//! Tests tunnels whose outer route leads back into the tunnel, and overlays that only seem to contain such a loop.
 //!
 //! ```text
 //!  host
@@ -262,7 +262,7 @@ fn a_tunnel_whose_route_leads_into_it_is_not_started() {
     host.route_over("t0");
     assert_refused(&host, &[("t0", VXLAN)], "t0");
 
-    // A device on top of the tunnel's device does not avoid the loop.
+    // The route is also a loop if it leads through a device on top of the tunnel's device.
     for kind in ["vlan id 5", "macvlan", "ipvlan"] {
         let mut add = Command::new("ip");
         add.args(format!("link add link t0 name over type {kind}").split(' '));

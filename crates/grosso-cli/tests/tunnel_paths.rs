@@ -1,4 +1,5 @@
-//! Tunnels over paths whose MTU shrinks, grows and is forged, between two hosts with a router between them.
+//! Tests tunnels between two hosts with a router between them. The path MTU shrinks and grows, and forged messages
+//! report wrong MTUs.
 //!
 //! ```text
 //!  host a                     router r                    host b
@@ -439,7 +440,7 @@ fn fragments(routed: &Routed, streams: &[[TcpStream; 2]; 2]) -> usize {
     count
 }
 
-/// The Next Header value of an IPv6 fragment header.
+/// Protocol number of an IPv6 fragment header.
 const FRAGMENT_HEADER: u8 = 44;
 const ICMPV6: u8 = 58;
 /// Position of the fragment header's Next Header in its frame.

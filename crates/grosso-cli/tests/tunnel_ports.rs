@@ -178,7 +178,7 @@ fn b10_a_port_that_the_user_names_wins_over_the_recorded_one() {
     bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcapng {tunnel}"));
     let report = bench.ok("decap --json -r b.pcapng -w c.pcapng --port vxlan=9000").json();
     assert_eq!(report["decapsulated"], 0, "{report}");
-    // The port of another tunnel does not matter.
+    // A port that belongs to another type of tunnel changes nothing.
     let report = bench.ok("decap --json -r b.pcapng -w c.pcapng --port geneve=9000").json();
     assert_eq!(report["decapsulated"], 12, "{report}");
 }
@@ -252,9 +252,9 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
         let run = bench.ok("decap -r b.pcap -w c.pcap");
         assert_eq!(bench.get("c.pcap"), bench.get("b.pcap"), "{words}");
         match port {
-            // Without its port, nothing identifies GRE.
+            // Without the port, nothing shows that the payload is GRE.
             "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
-            // Without its own header, GUE looks like FOU.
+            // GUE variant 1 has no header, so it looks like FOU.
             _ if words.ends_with("encap-variant 1") => {
                 assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
             }

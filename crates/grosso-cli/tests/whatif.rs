@@ -31,7 +31,7 @@ fn stream(times_us: &[u64]) -> Vec<u8> {
     capture_of(Format::Pcapng, ETHERNET, &(0..).zip(times_us).map(at).collect::<Vec<_>>())
 }
 
-/// Returns the figures of the only setting.
+/// Runs `whatif` with one setting, and returns the figures of this setting.
 fn only(bench: &Bench, line: &str) -> Value {
     let report = bench.ok(&format!("whatif --json {line}")).json();
     assert_eq!(report["settings"].as_array().unwrap().len(), 1, "{report}");
@@ -463,7 +463,7 @@ fn what_waits_for_a_hole_is_worked_out_by_hand() {
         ["linux", "linux, reorder batch", "linux, reorder holes", "linux, reorder holes:25us"]
     {
         assert!(text.contains(&format!("\n{name}\n")), "{name}: {text}");
-        // One line in each of three charts.
+        // The name occurs once in each of the three charts.
         assert_eq!(page.matches(&format!("\">{name}</text>")).count(), 3, "{name}");
     }
     assert!(text.contains("  waits ended by   begun 3, filled 3\n"), "{text}");

@@ -1,4 +1,4 @@
-//! Compressed captures with long windows, read as one capture.
+//! Tests that several compressed captures with long windows are read as one capture.
 
 use grosso_capture::Format;
 use grosso_testkit::Packet;

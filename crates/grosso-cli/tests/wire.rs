@@ -228,7 +228,7 @@ fn a_right_checksum_that_equals_a_partial_one_is_right_beside_complete_ones() {
         let packet = packet.tcp(|tcp| tcp.sequence(index * LEN as u32));
         packet.payload(&[&first.to_be_bytes()[..], &[7; LEN - 2]].concat())
     };
-    // One checksum in 65,536 has that value by chance.
+    // One checksum in 65,536 equals its pseudo-header sum by chance.
     let is_either = |first: &u16| {
         let packet = packet(2, *first);
         checksum(&packet.build()) == checksum(&packet.build_partial().0)
@@ -328,7 +328,7 @@ fn times_are_those_of_the_superframe_or_of_the_line() {
     assert_eq!(times(""), [1000, 1000]);
     // 1514 bytes and 24 bytes of overhead, ten bits per nanosecond.
     assert_eq!(times("--ts line=10G"), [1000, 1000 + 1538 * 8 / 10]);
-    // Times that the capture recorded have priority.
+    // Times that the capture recorded for single packets take precedence over the option.
     let train: Vec<Timed> = (0..3_u32)
         .map(|i| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(i as u16));

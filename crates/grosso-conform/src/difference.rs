@@ -1,4 +1,4 @@
-//! The first field in which two packets differ, and the rule that applies to it.
+//! Finds the first field in which two packets differ, and the rule that applies to this field.
 
 use core::ops::Range;
 
@@ -35,7 +35,7 @@ pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     Difference { text, rule: None }
 }
 
-/// A field of a packet, or the bytes of a header after its fields.
+/// The bytes of a field in a packet, or the bytes of a header after the last field.
 struct FieldBytes {
     name: String,
     bytes: Range<usize>,
@@ -98,7 +98,7 @@ fn rule_of_flags(was: &[u8], is: &[u8]) -> &'static str {
     }
 }
 
-/// Returns the first bytes as one number.
+/// Returns the first bytes, up to four, as one number.
 fn word(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! Laws for tasks that have only one correct output: segmentation and reassembly.
+//! Checks the output of tasks for which only one output is correct: segmentation and reassembly.
 
 use crate::{
     difference::difference,

@@ -1,4 +1,4 @@
-//! The laws, and their violations.
+//! The laws that a program under test must obey, and violations of these laws.
 
 use schemars::JsonSchema;
 use serde::Serialize;

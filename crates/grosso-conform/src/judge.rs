@@ -1,5 +1,6 @@
-//! The laws. The output is segmented again and must equal the input, in the order of each flow. Packets that the rules
-//! exclude from merging must not have been merged, even if segmentation would restore them.
+//! Checks whether the output of a program obeys the laws. The output is segmented again, and must then equal the input,
+//! in the order of each flow. Packets that the rules exclude from merging must not have been merged, even if
+//! segmentation would restore them.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -32,14 +33,14 @@ pub fn judge(vector: &Vector, records: &[Framed]) -> (Vec<Fault>, usize) {
     }
     court.order(&frames);
     let unread = court.faults.iter().any(|fault| fault.law == Law::Header);
-    // Unreadable records may contain the missing packets.
+    // The missing packets may be in records that could not be parsed.
     for index in court.missing().filter(|_| !unread) {
         court.fault(Law::Lost, &["G54"], format!("packet {} was lost", index + 1));
     }
     (court.faults, joins.min(vector.joins))
 }
 
-/// A readable record.
+/// A record of the output that could be parsed.
 struct Left {
     packets: Vec<Vec<u8>>,
     /// Index of each packet in the input, if it is unchanged.
@@ -91,7 +92,7 @@ impl<'a> Court<'a> {
         self.vector.frames.iter().map(alike).max().unwrap_or(0)
     }
 
-    /// Returns the index of each of these packets in the input; each input packet is used once.
+    /// Finds `packets` in the input, and returns the index of each. Each input packet is used only once.
     fn members(&self, packets: &[Vec<u8>]) -> Vec<Option<usize>> {
         let mut found = self.found.clone();
         let mut claim = |packet: &Vec<u8>| {
@@ -190,7 +191,7 @@ impl<'a> Court<'a> {
         (0..found.len()).filter(move |index| !found[*index])
     }
 
-    /// Returns the reason why these packets must not be merged into one frame, if there is one.
+    /// Returns the reason why the packets in `joined` must not be merged into one frame; `None` if they may be merged.
     fn apart(&self, joined: &[usize]) -> Option<String> {
         if joined.len() < 2 {
             return None;
@@ -225,7 +226,7 @@ impl<'a> Court<'a> {
     }
 }
 
-/// Returns the reason why Grosso does not merge these packets into one frame, if it does not.
+/// Returns the reason why Grosso does not merge `packets` into one frame; `None` if it merges them.
 fn refusal<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> Option<String> {
     let mut coalescer = coalescer();
     let mut frames = 0;

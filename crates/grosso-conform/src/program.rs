@@ -53,13 +53,13 @@ impl core::fmt::Display for Breakdown {
     }
 }
 
-/// Output of a program in one poll; `None` if its output has ended.
+/// Output of a program in one poll; `None` if the program has closed its output.
 type Answer = Result<Option<Vec<Framed>>, Misfit>;
 
 /// A running program.
 pub(crate) struct Judged {
     child: Child,
-    /// Polls to write; `None` once its input has ended.
+    /// Channel for the polls to write; `None` once the program's input has ended.
     to: Option<Sender<Vec<u8>>>,
     from: Receiver<Answer>,
     time: Duration,

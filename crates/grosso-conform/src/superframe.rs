@@ -1,4 +1,4 @@
-//! The packets in a record.
+//! Finds the packets that a record contains.
 
 use grosso::{
     Meta,
@@ -15,7 +15,7 @@ use grosso_wire::{
 
 use super::framing::Framed;
 
-/// Interpretations of a record.
+/// All possible interpretations of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuperframeReadings {
     /// The packets for each possible interpretation of the header, at least one. The header does not say whether

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{framing::Framed, superframe::read};
 
-/// Work of the program under test.
+/// Task of the program under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Task {
     /// Merges packets into superframes.
@@ -20,7 +20,7 @@ pub enum Task {
     Reassemble,
 }
 
-/// Packets of one poll.
+/// A test vector: the packets that a program gets in one poll, and the correct output.
 #[derive(Debug)]
 pub struct Vector {
     /// Name of the vector.
@@ -29,7 +29,7 @@ pub struct Vector {
     pub rules: Vec<String>,
     /// Description of the test, as a sentence.
     pub shows: String,
-    /// The frames of the input.
+    /// Frames that the program under test gets as input.
     pub frames: Vec<Vec<u8>>,
     /// Virtio header of each input frame; zero except for superframes.
     pub header: [u8; HEADER_LEN],
@@ -38,13 +38,13 @@ pub struct Vector {
     pub expected: Vec<Vec<Vec<u8>>>,
     /// Whether the order of the packets in the output matters.
     pub is_ordered: bool,
-    /// Frames of each flow, by index, in order of arrival.
+    /// Indices of the frames that belong to each flow, in order of arrival.
     pub flows: Vec<Vec<usize>>,
     /// Number of packets that can merge with an earlier one.
     pub joins: usize,
 }
 
-/// Returns all vectors of coalescing.
+/// Returns all test vectors that check how an implementation coalesces packets.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn vectors() -> Result<Vec<Vector>, Failure> {
     vectors_of(Task::Coalesce)
 }
 
-/// Returns all vectors of a task.
+/// Returns all test vectors for `task`.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn vectors_of(task: Task) -> Result<Vec<Vector>, Failure> {
     }
 }
 
-/// Reads the rows and the frames of a pair of files.
+/// Reads a pair of files, one with rows and one with frames.
 fn page<T: for<'de> Deserialize<'de>>(
     json: &str,
     capture: &[u8],

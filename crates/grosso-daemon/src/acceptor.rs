@@ -8,7 +8,7 @@ use std::{
 
 use crate::talk::Talk;
 
-/// Acceptor of the waiting clients of nonblocking listeners.
+/// Acceptor of clients that wait at nonblocking listeners. It pauses while no descriptors are left.
 #[derive(Debug, Default)]
 pub struct Acceptor {
     /// Time until which no client is accepted, because no descriptors were left.
@@ -39,13 +39,13 @@ impl Acceptor {
     }
 }
 
-/// Returns whether to try again when the stream is ready.
+/// Returns whether the error means that the operation should be repeated once the stream is ready.
 pub fn is_soon(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Prints a note that hosts other than this one can reach the address at which `what` is served. `option` sets the
-/// address.
+/// Prints a note if other hosts can reach `address`, at which the program serves `what`. `option` is the option that
+/// sets the address.
 pub fn note_reach(talk: &mut Talk, what: &str, address: SocketAddr, option: &str) {
     if !address.ip().is_loopback() {
         talk.note(format!("{what} on {address} can be reached from other hosts"));

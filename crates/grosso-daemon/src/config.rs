@@ -104,8 +104,8 @@ impl Config {
     }
 }
 
-/// Returns the message for a key that is named after an option of `grosso bridge` instead of the file's key, or that
-/// belongs to a port.
+/// Returns a message if the file has a key that is called like an option of `grosso bridge`, or a key that belongs in
+/// the table of a port.
 fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
@@ -171,7 +171,7 @@ struct FileTable {
     path: Vec<Spanned<PathTable>>,
 }
 
-/// The table of a path, as written in the file.
+/// The table that describes a path in the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PathTable {
@@ -236,7 +236,7 @@ impl PathTable {
     }
 }
 
-/// Returns the default name of a path between these ports.
+/// Returns the default name of a path between the ports `left` and `right`.
 pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = format!("{}-{}", left.device.port().name(), right.device.port().name());
@@ -280,7 +280,7 @@ pub fn check(spec: &PathSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a poll takes at least one frame, and that busy polling is bounded.
+/// Checks that a poll takes at least one frame, and that busy polling lasts at most [`Polling::BUSY_NS_MAX`].
 fn check_polling(polling: &Polling) -> Result<(), String> {
     let (budgets, most_us) = (Polling::BUDGETS, Polling::BUSY_NS_MAX / 1000);
     if let Some(budget) = polling.budget_frames.filter(|budget| !budgets.contains(budget)) {
@@ -338,7 +338,7 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
         )),
         (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
             "{here}: fragments are reassembled before esp at {there} encrypts them, so encrypted \
-             packets may exceed its MTU; to fragment them, {cut}"
+             packets may be longer than the MTU of {there}; to fragment them, {cut}"
         )),
         (FragmentsMode::Virtual, Some(esp)) if !esp.takes_fragments() => Err(format!(
             "{here}: mode = \"virtual\" leaves fragments as they are, but esp at {there} accepts \
@@ -348,7 +348,7 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
     }
 }
 
-/// A path name that fits into a counter's label and a message.
+/// A path name that is short and plain enough for the labels of counters and for messages.
 #[derive(Clone, Debug)]
 pub struct PathName(pub String);
 
@@ -399,7 +399,7 @@ impl<'de> Deserialize<'de> for ImpairText {
     }
 }
 
-/// A port is either a word, or a table that contains the word.
+/// A port is written either as a word, or as a table that contains the word.
 impl<'de> Deserialize<'de> for PortSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -517,7 +517,7 @@ impl<'de> DeserializeSeed<'de> for SettingSeed {
 /// Reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "merging is lossy, so the output differs from the input: use this profile \
                          only on a host that terminates TCP";
-/// Options of `grosso bridge` that have another name in a file.
+/// Options of `grosso bridge` whose key in a file has another name.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),
     ("reorder", "a profile with a table [reorder]"),
@@ -526,7 +526,7 @@ const OPTIONS: [(&str, &str); 4] = [
 ];
 /// Maximum number of paths of a process.
 const PATHS_MAX: usize = 64;
-/// Maximum size of a configuration file in bytes; 64 paths with every key take a tenth of it.
+/// Maximum size of a configuration file in bytes. A file with 64 paths that set every key needs a tenth of this size.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Maximum length of a path name in bytes.
 const NAME_BYTES_MAX: usize = 32;

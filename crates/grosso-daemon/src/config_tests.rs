@@ -425,7 +425,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         (
             [&joins, &far_esp],
             "e: fragments are reassembled before esp at f encrypts them, so encrypted packets may \
-             exceed its MTU;",
+             be longer than the MTU of f;",
             [[&*both, &cut(&far_esp)], ["port = \"tap:t\", fragments = {}", &cut(&far_esp)]],
         ),
         (

@@ -99,7 +99,8 @@ pub fn look() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).threads = threads;
 }
 
-/// Prepares the confinement before any thread starts. If `user` is given, the process becomes this user.
+/// Prepares the process so that each thread can be confined; call it before any thread starts. If `user` is given, the
+/// process switches to this user.
 pub fn begin(command: &str, user: Option<&str>, talk: &mut Talk) -> Result<(), Failure> {
     if let Some(name) = user {
         User::named(name).and_then(become_user).map_err(|error| no_user(command, name, &error))?;
@@ -193,7 +194,7 @@ fn spawn_entering(
     entered.recv().unwrap_or_else(ended).map(|_| thread)
 }
 
-/// Returns the failure to switch to a user.
+/// Returns the failure of a command that could not switch to the user `name`.
 pub fn no_user(command: &str, name: &str, error: &io::Error) -> Failure {
     let message = format!("{command}: user {name}: {error}");
     let hint = match error.kind() {
@@ -208,7 +209,7 @@ fn failed(command: &str, error: &io::Error) -> Failure {
     Failure::environment("environment.confinement", message)
 }
 
-/// Faults that tests inject with `GROSSO_FAULT=KIND THREAD TIMES`, only in builds with assertions.
+/// Faults that tests inject with `GROSSO_FAULT=KIND THREAD TIMES`. Only builds with assertions read this variable.
 #[cfg(debug_assertions)]
 mod fault {
     use std::{

@@ -1,4 +1,4 @@
-//! The definition of a tunnel with its device, read from the file of its path.
+//! Reads the definition of a tunnel and its device from the configuration file of the tunnel's path.
 
 use std::path::Path;
 

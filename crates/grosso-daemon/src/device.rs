@@ -1,4 +1,4 @@
-//! Interfaces that the user names, and the failures if an interface does not exist or may not be changed.
+//! Finds interfaces by name, and describes the failure if an interface does not exist or may not be changed.
 
 use std::{collections::BTreeSet, io};
 
@@ -16,7 +16,7 @@ use crate::{
     wrong::similar,
 };
 
-/// Returns the interface called `name`, for the command `command`.
+/// Returns the interface called `name`. If it does not exist, the message of the failure starts with `command`.
 pub fn find(command: &str, control: &Control, name: &str) -> Result<InterfaceName, Failure> {
     if let Ok(interface) = InterfaceName::new(name)
         && control.index(&interface).is_ok()
@@ -46,7 +46,8 @@ pub fn attribute(name: &InterfaceName, index: u32, attribute: &str) -> Option<St
     read(attribute)
 }
 
-/// Converts the kernel's error to the failure of `command` to do `what`, which needs `capability`.
+/// Returns the failure of `command` if the kernel refused `what` with `error`. `capability` is the capability that
+/// `what` requires.
 pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::Error) -> Failure {
     match ErrorClass::of(error) {
         ErrorClass::Forbidden => forbidden(command, what, &[capability]),
@@ -69,7 +70,7 @@ pub fn refused(command: &str, what: &str, capability: &'static str, error: &io::
     }
 }
 
-/// Returns the failure of `command` to do `what` without one of these capabilities.
+/// Returns the failure of `command` if the process lacks one of the capabilities `needed` for `what`.
 pub fn forbidden(command: &str, what: &str, needed: &[&'static str]) -> Failure {
     let message = format!("{command}: {what} needs {}", listed(needed));
     Failure::environment("environment.permission", message)
@@ -94,7 +95,7 @@ pub fn with_all_needs(failure: Failure, needs: impl FnOnce() -> Needs) -> Failur
     failure
 }
 
-/// Returns these capabilities as part of a sentence.
+/// Returns the names of capabilities as a list within a sentence.
 fn listed(names: &[&str]) -> String {
     let names: Vec<String> =
         names.iter().map(|name| format!("CAP_{}", name.to_uppercase())).collect();
@@ -105,7 +106,8 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Hint for a program that has reached its limit of descriptors; a queue of a tunnel in UDP takes 22.
+/// Hint for a user whose program has reached its limit of file descriptors. One queue of a tunnel in UDP takes 22
+/// descriptors.
 const DESCRIPTORS: &str = "each queue needs several file descriptors: raise the limit with ulimit \
                            -n 20000, or with LimitNOFILE=20000 in a service";
 

@@ -1,4 +1,4 @@
-//! Events of a process while its paths run: signals, and the ends of paths.
+//! Events that a process handles while its paths run, for example signals and paths that end.
 
 use std::{
     io,
@@ -23,26 +23,26 @@ pub enum Event {
     Terminate,
     /// SIGHUP: reload the configuration, if there is one.
     HangUp,
-    /// SIGUSR1: print the counters so far.
+    /// SIGUSR1: print the current counters.
     Report,
     /// The path with this number ended.
     PathEnded(u64),
     /// The path with this number has few ESP sequence numbers left, or none.
     Scarce(u64, Scarcity),
-    /// The path with this number dropped a packet of its own tunnel for the first time.
+    /// The path with this number dropped, for the first time, a packet that its own tunnel had sent.
     Looped(u64),
-    /// A route to the remote endpoint of this path's tunnel changed.
+    /// The path with this number has a tunnel, and a route to the tunnel's remote endpoint changed.
     RouteChanged(u64),
     /// A note about the start of a path, for the user.
     Note(String),
 }
 
-/// Event queue. The number of signals and paths limits its length: the kernel merges equal pending signals, a path ends
-/// once, reports the first packet of its own tunnel once, and sends a few notes each time it starts, and each queue of
-/// a path checks its routes once per second.
+/// Event queue. The number of signals and paths limits the length of the queue. The kernel merges equal pending
+/// signals. A path ends once, reports the first packet of its own tunnel once, and sends a few notes each time it
+/// starts. Each queue of a path checks the path's routes once per second.
 #[derive(Debug)]
 pub struct Events {
-    /// Sender for the threads of paths.
+    /// Sender through which the threads of paths report events.
     pub sender: Sender<Event>,
     receiver: Receiver<Event>,
 }

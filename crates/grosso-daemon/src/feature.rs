@@ -1,10 +1,10 @@
-//! Features of ports by their user-visible names, and names of features that no port has.
+//! Finds the features of ports by the names that users know, and explains features that no port has.
 
 use grosso::features::Features;
 
 use crate::wrong::similar;
 
-/// Returns the feature with this name, or with this short name of `ethtool -K`.
+/// Returns the feature called `name`, or the feature for which `name` is the short name in `ethtool -K`.
 pub(super) fn named(name: &str) -> Result<Features, String> {
     let short = match name {
         "sg" => Some(Features::SCATTER_GATHER),
@@ -31,7 +31,8 @@ pub(super) fn named(name: &str) -> Result<Features, String> {
     })
 }
 
-/// Returns the reason why no port has the feature of this name, and what to use instead; `None` for any other name.
+/// Returns the reason why no port has the feature called `name`, and a replacement. Returns `None` if `name` is not a
+/// feature in [`ELSEWHERE`].
 pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
 }

@@ -1,4 +1,4 @@
-//! ESP keys, from a file that only its owner can read, or from a descriptor. Keys are never printed, and are
+//! Reads ESP keys from a file that only its owner can read, or from a descriptor. Keys are never printed, and are
 //! overwritten when they are no longer needed.
 
 use core::fmt;
@@ -21,7 +21,7 @@ use crate::{error::Failure, name::shown};
 /// The source of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file, and its contents once the configuration has been read.
+    /// A file, and the keys in it once the configuration has been read.
     File(PathBuf, Option<Keys>),
     /// A descriptor inherited from another program, which is read to its end when the path starts.
     Descriptor(i32),
@@ -72,7 +72,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Returns the key in the form that a security association takes.
+    /// Returns the key as an argument for a new security association.
     pub fn material(&self) -> Result<KeyMaterial, NoAssociation> {
         KeyMaterial::aes_gcm(&self.0)
     }
@@ -109,12 +109,12 @@ impl Keys {
             let wrong = |what: &str| format!("line {number}: {what}");
             let (word, digits) = match line.iter().position(u8::is_ascii_whitespace) {
                 Some(at) => line.split_at(at),
-                None => return Err(wrong("expected in or out, followed by hexadecimal digits")),
+                None => return Err(wrong("expected \"in\" or \"out\", then hexadecimal digits")),
             };
             let place = match word {
                 b"in" => &mut inbound,
                 b"out" => &mut outbound,
-                _ => return Err(wrong("expected in or out, followed by hexadecimal digits")),
+                _ => return Err(wrong("expected \"in\" or \"out\", then hexadecimal digits")),
             };
             let key = Key::parse(digits.trim_ascii()).map_err(|what| wrong(&what))?;
             if place.replace(key).is_some() {
@@ -159,7 +159,7 @@ impl Key {
     }
 }
 
-/// Returns a digest of these parts, which reveals only whether they are equal to other parts.
+/// Returns a digest of `parts`. Two digests reveal only whether their parts are equal.
 fn fingerprint(parts: &[&[u8]]) -> u128 {
     let mut digest = Sha256::new().chain_update("grosso esp keys");
     for part in parts {
@@ -195,7 +195,7 @@ fn read_file(path: &Path) -> Result<Keys, Failure> {
     understand(file, &format!("key file {name}"))
 }
 
-/// Reads a descriptor, which can be read only once: the result is kept for paths that restart.
+/// Reads keys from a descriptor, and keeps them for paths that restart, because a descriptor can be read only once.
 fn read_descriptor(number: i32) -> Result<Keys, Failure> {
     static READ: Mutex<BTreeMap<i32, Keys>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,8 +308,8 @@ mod tests {
             (String::new(), "no key \"in\""),
             (format!("in {long}"), "no key \"out\""),
             (format!("in {long}\nin {long}"), "line 2: this key is set twice"),
-            (format!("key {long}"), "line 1: expected in or out"),
-            (long.clone(), "line 1: expected in or out"),
+            (format!("key {long}"), "line 1: expected \"in\" or \"out\""),
+            (long.clone(), "line 1: expected \"in\" or \"out\""),
             ("in abcd".into(), "line 1: key and salt together must have 20 or 36 bytes"),
             (format!("in {long}a"), "line 1: expected hexadecimal, two digits per byte"),
             (format!("in {long}xy"), "line 1: expected hexadecimal digits"),

@@ -1,4 +1,4 @@
-//! Messages to a service manager (`sd_notify(3)`). Without a manager, no message is sent.
+//! Sends messages to a service manager (`sd_notify(3)`). If there is no manager, nothing is sent.
 
 use sd_notify::NotifyState;
 
@@ -21,7 +21,7 @@ pub fn status(status: &str) {
     notify_manager(&[NotifyState::Status(status)]);
 }
 
-/// Reports that the paths deliver their held packets and end.
+/// Reports that the program is stopping: the paths deliver their held packets, and end.
 pub fn stopping() {
     notify_manager(&[NotifyState::Stopping]);
 }

@@ -1,4 +1,4 @@
-//! Notices from the threads of a running path.
+//! Notices that the threads of a running path send.
 
 use std::sync::mpsc::Sender;
 
@@ -9,13 +9,13 @@ use super::events::Event;
 /// Callbacks that the threads of a running path call.
 #[derive(Clone, Debug)]
 pub struct Notices {
-    /// Called when the path receives the first packet of its own tunnel.
+    /// Called when the path first receives a packet that its own tunnel has sent.
     pub(super) looped: Notice,
     /// Called when a route of the path's tunnel changes.
     pub(super) route_changed: Notice,
     /// Called when few ESP sequence numbers are left, or none.
     pub(super) scarce: ScarcityNotice,
-    /// Queue for notes about findings during the start of the path.
+    /// Queue for notes about problems that the path finds while it starts.
     pub(super) notes: Option<Sender<Event>>,
 }
 

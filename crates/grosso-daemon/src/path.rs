@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{confinement, error::Failure, needs::Needs, tunnel::Description};
 
-/// Two ports, and the work to do between them.
+/// Description of a path: two ports, and what happens to packets between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSpec {
     /// The name of the path in messages and counters.
@@ -115,9 +115,9 @@ pub struct RunningPath {
     pub shared: Vec<String>,
     /// Whether the note that the tunnel dropped a packet of its own has been printed.
     pub(super) has_looped: bool,
-    /// Last reported route that leads back into the path's tunnel.
+    /// Route that leads back into the path's tunnel, as last reported to the user.
     pub(super) route_loop: Option<RouteLoop>,
-    /// Claims on the path's interfaces, which other programs see.
+    /// Claims on the path's interfaces, which show other programs that the interfaces are in use.
     _claims: Vec<File>,
     group: Group,
 }
@@ -261,7 +261,7 @@ fn impaired(ports: Vec<LivePort>, impairment: &Impairment, side: u64) -> Vec<Imp
     wires.collect()
 }
 
-/// Starts a path, with the stages of its ports if there are any.
+/// Starts a path. If a port has stages, packets of this port pass through them.
 fn staged<P>(
     spec: &PathSpec,
     lefts: Vec<P>,

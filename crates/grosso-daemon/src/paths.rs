@@ -1,4 +1,4 @@
-//! All paths of the process, and their counters.
+//! Starts and stops the paths of the process, and reads their counters.
 
 use std::{
     path::Path,
@@ -41,7 +41,7 @@ pub struct Paths {
     asked: Asked,
 }
 
-/// Reader of the counters of all paths. Any thread may use it, and no path waits for it.
+/// Handle with which any thread can read the counters of all paths. No path waits for the reader.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<Mutex<Vec<Askable>>>);
 
@@ -211,7 +211,7 @@ impl Paths {
         })
     }
 
-    /// Returns one line for each path.
+    /// Returns one line of text for each running path.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.running.iter().map(|(_, path)| {
             let queues = match path.spec.queues {
@@ -224,9 +224,9 @@ impl Paths {
         })
     }
 
-    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets: devices
-    /// that are down or that another program uses, features disabled together with others, tunnels whose path is not
-    /// probed.
+    /// Returns notes on visible reasons why paths carry nothing, carry packets twice, or could lose packets. Such
+    /// reasons are devices that are down, devices that another program uses, features that are disabled because another
+    /// feature is off, and tunnels whose path MTU is not probed.
     pub fn notes(&self) -> Vec<String> {
         let ports = self.specs().flat_map(|spec| [&spec.left, &spec.right]);
         let features = ports.filter_map(PortSpec::features_lost);

@@ -1,4 +1,4 @@
-//! Users who can read or write a file, according to its mode and its access control list.
+//! Finds out which users can read or write a file, from the mode and the access control list of the file.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 
@@ -52,13 +52,13 @@ fn is_for(list: &[u8], user: u32) -> bool {
     u32::from_le_bytes(*version) == VERSION && rest.is_empty() && entries.iter().all(is_harmless)
 }
 
-/// Permission bits of a file for everybody except its owner.
+/// Permission bits that give access to everybody except the owner of a file.
 const OTHERS: u32 = 0o077;
 /// Maximum length of a list that is read, in bytes: fifteen entries.
 const LIST_BYTES_MAX: usize = 4 + 15 * 8;
-/// Version of lists.
+/// Version of the format of access control lists.
 const VERSION: u32 = 2;
-/// Tags of entries.
+/// Tags of entries in an access control list.
 const OWNER: u16 = 1;
 const USER: u16 = 2;
 const MASK: u16 = 0x10;

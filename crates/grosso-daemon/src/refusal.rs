@@ -1,4 +1,4 @@
-//! The reasons why a device cannot be opened, and their remedies.
+//! Explains why a device cannot be opened, and what the user can do about it.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(super) fn what(name: &str) -> String {
     format!("opening {name}")
 }
 
-/// Returns the failure for an interface that does not exist.
+/// Returns the failure of `command` if the interface `name` does not exist; `None` if it exists.
 pub(super) fn interface(command: &str, name: &str) -> Option<Failure> {
     let control = Control::new().ok()?;
     find(command, &control, name).err()

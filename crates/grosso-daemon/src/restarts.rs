@@ -1,8 +1,8 @@
-//! Restarts of paths after a panic.
+//! Decides whether a path is restarted after a panic.
 
 use std::time::{Duration, Instant};
 
-/// Panics of the last minute, by path.
+/// Time of each panic in the last minute, with the name of the path.
 #[derive(Debug, Default)]
 pub struct Restarts(Vec<(String, Instant)>);
 

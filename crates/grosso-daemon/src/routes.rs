@@ -1,4 +1,5 @@
-//! Routes of tunnels that lead back into the tunnel, directly or through other tunnels.
+//! Finds routes through which the packets of a tunnel would enter the same tunnel again, directly or through other
+//! tunnels.
 
 use std::net::IpAddr;
 
@@ -38,7 +39,7 @@ impl RouteLoop {
         })
     }
 
-    /// Returns the failure to start a tunnel with this route.
+    /// Returns the failure of `command` to start a tunnel because of this route.
     pub(super) fn refusal(&self, command: &str, tunnel: &str) -> Failure {
         let message = format!("{command}: {tunnel}: {}", self.sentence());
         let failure = Failure::environment("environment.loop", message);
@@ -134,7 +135,7 @@ impl Search<'_> {
     }
 }
 
-/// Types of links whose packets leave through another link, unchanged or with a tag.
+/// Types of links that send each packet through another link, unchanged or with a tag.
 const ON_TOP: &[&str] = &["vlan", "macvlan", "ipvlan"];
 /// Maximum number of devices whose routes are followed from one tunnel.
 const DEVICES_MAX: usize = 64;

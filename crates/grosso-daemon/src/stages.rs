@@ -176,7 +176,7 @@ impl EspSpec {
         }
     }
 
-    /// Returns a sentence about a file or an association that both ports use. No two ports may share one.
+    /// Returns an error message if both ports use the same file or the same association, which no two ports may share.
     pub(super) fn shares_with(&self, other: &Self) -> Option<String> {
         if self.sequence_file == other.sequence_file {
             let file = self.sequence_file.display();
@@ -288,7 +288,8 @@ fn check(keys: &Keys, is_shared: bool, place: &str) -> Result<(), Failure> {
     })
 }
 
-/// Returns the mode for the endpoints of a tunnel, which have already been checked to be of one address family.
+/// Returns the ESP mode: tunnel mode if `ends` has the endpoints of a tunnel, otherwise transport mode. The caller has
+/// checked that both endpoints have the same address family.
 fn mode(ends: Option<(IpAddr, IpAddr)>) -> EspMode {
     match ends {
         Some((IpAddr::V4(source), IpAddr::V4(destination))) => {
@@ -437,7 +438,7 @@ impl EspTable {
             keys,
             sequence_file: self.sequence_file,
         };
-        // Any key is sufficient to check the other options.
+        // The check of the other options does not depend on the key.
         let key = || KeyMaterial::aes_gcm(&[0; 20]).map_err(named);
         spec.outbound(key()?).check().map_err(named)?;
         spec.inbound(key()?).check().map_err(named)?;
@@ -469,8 +470,8 @@ pub(super) fn options(
 
 /// Default length of the integrity check value, in bits.
 const ICV_BITS: u32 = 128;
-/// Bounds of the memory for incomplete datagrams, in bytes: at least a few datagrams of maximum size, at most far more
-/// than needed.
+/// Bounds for the memory that incomplete datagrams may occupy, in bytes. The minimum holds a few datagrams of maximum
+/// size, and the maximum is far more than needed.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
 /// Maximum reassembly time of a datagram, in seconds.

@@ -1,4 +1,4 @@
-//! A tunnel as an endpoint of a path: the sockets, and the tunnel around them.
+//! Opens a tunnel as an endpoint of a path: opens its sockets, and wraps them in the tunnel.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -25,9 +25,9 @@ use crate::{
 
 /// A tunnel endpoint of a path, one port for each queue.
 pub(super) enum Ends {
-    /// Ports in UDP.
+    /// Ports that carry the tunnel in UDP.
     Udp(Vec<TunnelStage<UdpPort>>),
-    /// Ports directly in IP. The kernel does not reassemble the fragments that these ports read.
+    /// Ports that carry the tunnel directly in IP. The kernel does not reassemble the fragments that these ports read.
     Ip(Vec<TunnelStage<Fragmentation<IpPort>>>),
 }
 
@@ -112,8 +112,9 @@ pub fn unprobed(description: &Description) -> Option<String> {
     Some(format!("{name}: the path MTU is not probed with echo requests: {why}"))
 }
 
-/// Returns the note that the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although it creates the
-/// fragments: the message to the kernel passes through the loopback device, which is down in a new network namespace.
+/// Returns a note if the kernel cannot learn the path MTU of a tunnel in UDP over IPv6, although the kernel creates the
+/// fragments. The message that reports the path MTU to the kernel passes through the loopback device, which is down in
+/// a new network namespace.
 fn unreported_mtu(description: &Description) -> Option<String> {
     let Endpoint { local, carrier, .. } = &description.endpoint;
     let is_reported = local.is_ipv6() && !matches!(carrier, Carrier::Ip);
@@ -127,7 +128,7 @@ fn unreported_mtu(description: &Description) -> Option<String> {
     })
 }
 
-/// Returns the failure to open a socket at a tunnel's own address.
+/// Returns the failure of a command that could not open a socket at a tunnel's local address.
 pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure {
     let (address, port) = (local.ip(), local.port());
     match error.kind() {

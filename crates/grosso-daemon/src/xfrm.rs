@@ -1,5 +1,5 @@
-//! Security associations in the syntax of `ip xfrm state`, either its output or the arguments of its `add`. Commands of
-//! `ip xfrm policy` between them are skipped and counted.
+//! Parses security associations in the syntax of `ip xfrm state`. The text is either the output of this command, or
+//! contains `ip xfrm state add` commands. Commands of `ip xfrm policy` in the text are skipped and counted.
 
 use core::str::FromStr;
 use std::net::IpAddr;
@@ -118,7 +118,7 @@ pub fn pair(
     Ok(EspEnd { table, keys, is_used: inbound.is_used || outbound.is_used, policies })
 }
 
-/// Swaps the members of a pair, to describe it from the peer's point of view.
+/// Swaps source and destination, to describe the pair from the peer's point of view.
 fn swapped<T>(pair: Option<(T, T)>) -> Option<(T, T)> {
     pair.map(|(one, other)| (other, one))
 }
@@ -146,7 +146,7 @@ fn table(inbound: &State<'_>, outbound: &State<'_>) -> String {
     table
 }
 
-/// Checks that a port accepts a table, apart from its files.
+/// Checks that a port accepts `table`. The files that the table names are not checked.
 fn check(table: &str) -> Result<(), String> {
     let table = format!("{table}key-fd = 3\nsequence-file = \"sequence\"\n");
     let table = toml::from_str::<EspTable>(&table).map_err(|error| error.message().to_owned())?;
@@ -382,7 +382,7 @@ fn is_bitmap(word: &str) -> bool {
 
 /// Maximum length of a text with associations, in bytes: about thirty associations.
 pub const BYTES_MAX: usize = 16 << 10;
-/// Algorithm of RFC 4106, as the kernel names it.
+/// The kernel's name for the algorithm of RFC 4106.
 const ALGORITHM: &str = "rfc4106(gcm(aes))";
 
 #[cfg(test)]

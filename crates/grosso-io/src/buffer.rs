@@ -1,4 +1,4 @@
-//! Buffers of received frames, and storage for spare buffers.
+//! Buffers that hold received frames, and lists of spare buffers for reuse.
 
 use core::{fmt::Debug, ops::Range};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ pub struct PortBuffer {
     end: u32,
 }
 
-/// Memory of a frame, which determines who reuses it.
+/// Memory that holds a frame. The variant determines who reuses the memory.
 #[derive(Debug)]
 enum Memory {
-    /// Memory of a port, which reuses it.
+    /// Memory that a port allocated and will reuse.
     Own(Vec<u8>),
-    /// Memory of a stage around the port, which the port does not reuse.
+    /// Memory that a stage around the port allocated. The port does not reuse it.
     Made(Vec<u8>),
     /// Memory that several buffers share and that is not reused.
     Shared(Arc<dyn SharedMemory>),
-    /// A slot of a packet socket's ring.
+    /// A slot in the ring of a packet socket.
     #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
     Ring(RingFrame),
     /// A chunk of an AF_XDP socket.
@@ -81,7 +81,7 @@ impl PortBuffer {
         Self::made(bytes, frame)
     }
 
-    /// Reduces the frame to a part of itself.
+    /// Shortens the frame to the range `part` of its bytes.
     pub(crate) fn part(mut self, part: Range<usize>) -> Self {
         let frame = self.frame();
         debug_assert!(part.start <= part.end && part.end <= frame.len());
@@ -168,7 +168,8 @@ impl AsRef<[u8]> for PortBuffer {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<grosso::Frame<PortBuffer>>() <= 128);
 
-/// Converts a bound of a frame. No port has frames beyond 4 GiB; such a bound is replaced by the maximum.
+/// Converts a bound of a frame to 32 bits. No port has frames longer than 4 GiB, so a larger bound is replaced by the
+/// maximum.
 #[inline]
 fn bound(at: usize) -> u32 {
     debug_assert!(u32::try_from(at).is_ok(), "a frame of {at} bytes");

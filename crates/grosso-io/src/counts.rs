@@ -21,8 +21,7 @@ pub struct DirectionStats {
     pub rx_bytes: u64,
     /// Number and size of the packets on the wire that the received frames stand for.
     pub rx_wire: WireSize,
-    /// Number of frames received in each checksum state that the port can report, in
-    /// the order of [`RxCsum::ALL`].
+    /// Number of received frames by the checksum state that the port reported, in the order of [`RxCsum::ALL`].
     pub rx_checksums: [u64; RxCsum::ALL.len()],
     /// Number of frames transmitted.
     pub tx_frames: u64,
@@ -30,10 +29,10 @@ pub struct DirectionStats {
     pub tx_bytes: u64,
     /// Number and size of the packets on the wire that the transmitted frames stand for.
     pub tx_wire: WireSize,
-    /// Number of transmitted frames whose checksum was partial when they reached this path. The path, the port or its
+    /// Number of transmitted frames that reached this path with a partial checksum. The path, the port, or the port's
     /// device completes the checksum.
     pub tx_partial: u64,
-    /// Number of transmitted frames whose checksums were complete when they reached this path.
+    /// Number of transmitted frames that reached this path with complete checksums.
     pub tx_complete: u64,
     /// Number and size of the superframes created, by protocol in the order of [`Protocol::ALL`].
     pub joined: [Superframes; Protocol::ALL.len()],
@@ -47,11 +46,12 @@ pub struct DirectionStats {
     pub completed: u64,
     /// Number of superframes that could not be segmented and were transmitted unchanged.
     pub uncut: u64,
-    /// Number of acknowledgments that were each replaced by several acknowledgments.
+    /// Number of acknowledgments that were expanded, that is, replaced by several acknowledgments.
     pub acknowledgments_expanded: u64,
-    /// Number of acknowledgments that replaced them. This includes the originals, each of which is sent last.
+    /// Number of acknowledgments that resulted from expanding an acknowledgment. The original is also counted; it is
+    /// sent last.
     pub acknowledgments_expanded_into: u64,
-    /// Number of acknowledgments of merged packets that were not expanded, by reason.
+    /// Number of acknowledgments that confirmed merged packets but were not expanded, by reason.
     pub acknowledgments_unexpanded: [u64; Unexpanded::COUNT],
     /// Number of times that the port had no room for a frame.
     pub no_room: u64,
@@ -152,7 +152,7 @@ impl RxCsum {
     }
 }
 
-/// Innermost protocols of a superframe.
+/// Innermost transport protocol of a superframe, with the IP version below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP over IPv4.
@@ -180,7 +180,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the protocols of a superframe whose innermost header is TCP or UDP.
+    /// Returns the transport protocol and IP version of a superframe whose innermost header is TCP or UDP.
     pub(crate) fn of(stack: &Stack) -> Self {
         let mut inwards = stack.layers().iter().rev();
         let is_tcp = stack.last().is_some_and(|layer| layer.kind == Kind::Tcp);

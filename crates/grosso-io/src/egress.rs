@@ -35,14 +35,15 @@ use crate::{
 #[derive(Debug)]
 pub struct Egress {
     link: LinkType,
-    /// Features that may be used at most.
+    /// Features and limits that the caller permits.
     wanted: Device,
-    /// Features in use. A port may find out that its device supports fewer features than it reported.
+    /// Features and limits in use. They may shrink, because a port may find out that its device supports fewer features
+    /// than it reported.
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// Empty vectors kept for their capacity: slices of a superframe, of a packet segmented from it, and of that
-    /// packet's payload.
+    /// Empty vectors that are kept for their capacity. They hold the slices of a superframe, of a packet segmented from
+    /// this superframe, and of the payload of this packet.
     slices: Vec<&'static [u8]>,
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
@@ -136,7 +137,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The frames were refused by `Full` and not by the port, so these refusals do not count.
+        // The counter of missing room is restored, because the frames were refused by `Full` and not by the port.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -263,7 +264,7 @@ impl Egress {
         }
     }
 
-    /// Sends a frame whose headers have been dissected if they are needed.
+    /// Sends a frame. If the frame may have to be changed, the caller has dissected its headers.
     fn dispatch(
         &mut self,
         slices: &[&[u8]],

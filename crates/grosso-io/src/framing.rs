@@ -1,4 +1,4 @@
-//! Frames in a byte stream, each preceded by its length.
+//! Format of a byte stream in which each frame is preceded by its length.
 //!
 //! The length in bytes is a 4-byte big-endian number. QEMU's `-netdev stream`, passt and libkrun use this format. The
 //! module does no IO: the caller reads into [`Deframer::room`].
@@ -137,7 +137,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Moves as many of the bytes read ahead as fit to their destination, and returns their number.
+    /// Copies bytes that were read ahead into `room`, as many as fit, and returns their number.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Deframer {
 pub const PREFIX_LEN: usize = 4;
 /// Size in bytes of the buffer for bytes read ahead. It holds 43 packets of 1514 bytes.
 const AHEAD_BYTES: usize = 64 << 10;
-/// Number of remaining bytes of a frame from which on they are read with a separate system call, because that call then
+/// Minimum number of missing bytes of a frame that are worth a separate system call. For this many bytes, the call
 /// costs no more than a copy.
 const DIRECT_BYTES: usize = 8 << 10;
 

@@ -1,5 +1,5 @@
-//! A port behind an impaired link, with delay, jitter, a limited rate, loss, reordering, duplication and corruption.
-//! The random numbers are derived from a seed.
+//! A port that receives its frames over an impaired link. The link can delay, lose, reorder, duplicate and corrupt
+//! frames, add jitter, and limit the rate. A seed determines all random decisions.
 //!
 //! This is used instead of netem because many kernels lack netem, and because a failed test must be reproducible: the
 //! same seed and the same frames at the same times lead to the same impairments.
@@ -39,7 +39,7 @@ pub struct Impairment {
     pub delay: Duration,
     /// Maximum deviation from the delay in either direction, uniformly distributed.
     pub jitter: Duration,
-    /// Additional delay of every other frame, as on the longer of two paths.
+    /// Additional delay of every second frame, as if frames alternated between two paths of different length.
     pub skew: Duration,
     /// Rate in bits per second; `None` means unlimited.
     pub rate_bits: Option<u64>,

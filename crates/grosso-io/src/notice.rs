@@ -1,4 +1,4 @@
-//! Notifications from a thread that moves packets to the thread that informs the user.
+//! Notices of rare events. The thread that moves packets sends them, and another thread shows them to the user.
 
 use std::{fmt, sync::Arc};
 
@@ -24,7 +24,7 @@ impl fmt::Debug for Notice {
     }
 }
 
-/// Notices are equal if they call the same function object.
+/// Compares two notices, which are equal if they call the same function object.
 impl PartialEq for Notice {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

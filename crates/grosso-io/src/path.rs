@@ -58,14 +58,14 @@ impl PathOptions {
 /// State that the two directions between a pair of ports share. The default is empty.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Measurement of round trips: each direction observes its frames.
+    /// Measurement of round-trip times, for which each direction observes its frames.
     round_trips: Option<Box<RoundTrips>>,
     /// Record of the trains that one direction delivers. The other direction uses it to expand acknowledgments.
     expander: Option<Box<Expander>>,
 }
 
 impl Shared {
-    /// Creates the state that these two directions share. `seed` is the key of the flow hashes.
+    /// Creates the state that both directions of a path share. `seed` is the key of the flow hashes.
     #[must_use]
     pub fn of(directions: [&Direction; 2], seed: u64) -> Self {
         let [first, _] = directions;

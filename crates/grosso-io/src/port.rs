@@ -1,4 +1,4 @@
-//! The trait of packet sources and sinks.
+//! The trait that all sources and sinks of packets implement.
 
 use grosso::{Frame, Meta, features::Device};
 use grosso_wire::LinkType;
@@ -72,8 +72,8 @@ pub trait Port {
         self.descriptor()
     }
 
-    /// Returns another descriptor that becomes readable when frames arrive, for a port whose first descriptor is for
-    /// control messages, for example a vhost-user port, whose peer signals frames with a kick.
+    /// Returns another descriptor that becomes readable when frames arrive. Only a port that uses the first descriptor
+    /// for control messages has one, for example a vhost-user port, whose peer signals frames with a kick.
     #[cfg(unix)]
     fn frames_kick(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
@@ -86,8 +86,8 @@ pub trait Port {
         None
     }
 
-    /// Returns the maximum length in bytes of packets to the remote endpoint, including the IP header, or `None` if the
-    /// port has no path. The length may change, but never because of unauthenticated messages.
+    /// Returns the maximum length in bytes of packets to the remote endpoint, including the IP header. Returns `None`
+    /// if the port has no remote endpoint. The length may change, but never because of unauthenticated messages.
     fn path_mtu(&self) -> Option<usize> {
         None
     }
@@ -153,7 +153,7 @@ impl<P: Port> Transmit for P {
 pub struct PortCounter {
     /// Short name of lower-case words joined by underscores. It is unique within a port.
     pub name: &'static str,
-    /// Whether the port counts lost frames.
+    /// Whether the counter counts lost frames.
     pub is_loss: bool,
     /// Description as a sentence.
     pub sentence: &'static str,

@@ -38,7 +38,7 @@ use crate::{
 };
 use grosso_capture::{CaptureError, CaptureWriter, Interface, PacketMeta, flag};
 
-/// Selection of the frames to record, and limits of a recording.
+/// Options of a recording: the frames to record, and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
@@ -377,7 +377,7 @@ impl Target {
         }
     }
 
-    /// Returns the number of frames at the start of `frames` that the capture can still hold.
+    /// Returns how many of the first frames in `frames` fit into the capture before it reaches its limit.
     fn fitting(&mut self, frames: &[Noted]) -> usize {
         let left = &mut self.frame_bytes_left;
         let fits = |noted: &&Noted| {

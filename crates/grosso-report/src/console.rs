@@ -1,4 +1,4 @@
-//! Output to standard error: notes, hints, failures.
+//! Prints notes, hints and failures to standard error.
 
 use std::{
     cell::RefCell,
@@ -23,7 +23,7 @@ pub struct Talk {
     pub verbose: bool,
     /// Conditions under which output is colored.
     pub when: When,
-    /// Notes so far, for the report; clones add to the same list.
+    /// Notes that the report will contain. All clones of this value add to the same list.
     warnings: Rc<RefCell<Vec<String>>>,
 }
 
@@ -33,7 +33,7 @@ impl Talk {
         Self { json, quiet, verbose, when, warnings: Rc::default() }
     }
 
-    /// Prints a note: a fact that affects how to read the result.
+    /// Prints a note about a fact that the user must know in order to interpret the result.
     pub fn note(&self, text: impl Into<String>) {
         let text = without_numbers(text.into());
         self.print_message("note", &text);
@@ -45,7 +45,7 @@ impl Talk {
         self.warnings.take()
     }
 
-    /// Prints a hint: a remedy for a noted problem.
+    /// Prints a hint that says how to solve the problem in the previous note.
     pub fn hint(&self, text: &str) {
         self.print_message("hint", text);
     }

@@ -1,4 +1,4 @@
-//! Errors in text that the user wrote: their position, and the likely correction.
+//! Describes errors in text that the user wrote, with the position of the error and the likely correction.
 
 use core::{fmt, num::NonZeroU32, ops::Range};
 
@@ -118,7 +118,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// Returns the name of a Rust type in the terms of TOML's documentation.
+/// Returns the term that TOML's documentation uses for a Rust type.
 fn type_name(expected: &str) -> String {
     let most = match expected {
         "a boolean" => return "true or false".into(),
@@ -139,7 +139,7 @@ fn type_name(expected: &str) -> String {
     format!("a whole number from 0 to {most}")
 }
 
-/// Minimum Jaro-Winkler similarity of a name that the user may have meant.
+/// Minimum Jaro-Winkler similarity between an unknown word and a name that is suggested instead.
 const SIMILAR: f64 = 0.8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! All failures of commands, with their exit codes.
+//! Failures of commands, and the exit code for each kind of failure.
 
 use core::{
     fmt,
@@ -26,7 +26,7 @@ pub enum Exit {
     Usage = 2,
     /// The input is damaged or not supported. The part that could be processed was written.
     Input = 3,
-    /// The system refused a request: a permission or a file is missing, or the disk is full.
+    /// The system refused a request, for example because a permission or a file is missing, or the disk is full.
     Environment = 4,
     /// A bug in Grosso.
     Internal = 5,
@@ -49,7 +49,7 @@ impl From<Exit> for ExitCode {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Failure {
     schema: &'static str,
-    /// Code that programs can match.
+    /// Code by which programs can recognize the failure.
     pub code: &'static str,
     pub message: String,
     /// Number of the packet with the error, counted from 1.
@@ -93,7 +93,7 @@ pub fn without_numbers(mut message: String) -> String {
     message
 }
 
-/// The start of the error number that the standard library appends.
+/// Text that precedes the error number, which the standard library appends to a message.
 const OS_ERROR: &str = " (os error ";
 
 /// A position in a text.
@@ -125,37 +125,37 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a command line that asks for something impossible.
+    /// Creates the failure of a command whose command line is wrong.
     pub fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
     }
 
-    /// Creates the failure for input that is not as expected.
+    /// Creates the failure of a command whose input is damaged or not supported.
     pub fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Input, code, message)
     }
 
-    /// Creates the failure for a request that the system refused.
+    /// Creates the failure of a command whose request the system refused.
     pub fn environment(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, code, message)
     }
 
-    /// Creates the failure for a bug in Grosso.
+    /// Creates the failure of a command that encountered a bug in Grosso.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Exit::Internal, "internal", message)
     }
 
-    /// Creates the failure for a thread of a data path that did not end in time.
+    /// Creates the failure of a command that could not stop a thread of a data path in time.
     pub fn stuck(message: impl Into<String>) -> Self {
         Self::new(Exit::Stuck, "environment.stuck", message)
     }
 
-    /// Creates the failure for Ctrl-C before there was a result.
+    /// Creates the failure of a command that Ctrl-C interrupted before it had a result.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Exit::Interrupted, "interrupted", message)
     }
 
-    /// Creates a failure to read or write the capture called `name`.
+    /// Creates the failure of a command that could not read or write the capture called `name`.
     pub fn capture(name: &str, error: &CaptureError) -> Self {
         let message =
             if error.names_file() { error.to_string() } else { format!("{name}: {error}") };

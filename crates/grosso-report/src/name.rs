@@ -1,4 +1,4 @@
-//! Untrusted text, for example file names, made harmless for a terminal.
+//! Makes untrusted text, for example file names, harmless for a terminal.
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 

@@ -1,4 +1,5 @@
-//! Reports of commands, printed as text or as JSON from one value: their parts and their destination.
+//! Prints reports of commands as text or as JSON, both from the same value. Defines the parts and the destinations of
+//! reports.
 
 use core::{ops::Deref, time::Duration};
 use std::io::{self, IsTerminal, Write};
@@ -144,7 +145,7 @@ pub fn notes(report: &impl Report) -> Vec<String> {
     notes
 }
 
-/// Removes the control characters that the style did not add.
+/// Removes control characters from the text, except those that the style added.
 fn harmless(text: &str, style: Style) -> String {
     let harmless = if style.color { harmless_painted(text) } else { harmless_lines(text) };
     harmless.into_owned()
@@ -247,7 +248,8 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// Creates the value after `packets` packets; `share` contains the bytes read so far and the total.
+    /// Describes a reading that Ctrl-C ended after `packets` packets. `share` contains the number of bytes that were
+    /// read and the total number.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
@@ -306,7 +308,7 @@ pub fn remark_rate(talk: &Talk, packets: u64, bytes: u64, elapsed: Duration) {
     ));
 }
 
-/// Duration above which work counts as long.
+/// Minimum duration of work for which the rate is printed.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Counts by name, without zero counts.

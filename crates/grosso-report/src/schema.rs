@@ -31,10 +31,10 @@ impl ReportForm {
     }
 }
 
-/// Commands whose reports share the same forms.
+/// A page that documents the report forms of one or more commands.
 #[derive(Clone, Copy, Debug)]
 pub struct FormPage {
-    /// Commands of the page; a subcommand follows its command after a space.
+    /// Commands that the page documents. A subcommand is written after its command and a space.
     pub commands: &'static [&'static str],
     /// Forms of the reports.
     pub forms: &'static [ReportForm],
@@ -86,7 +86,7 @@ mod derived {
         }
     }
 
-    /// Returns the schema for all values of these forms.
+    /// Returns the schema that covers all of `forms`.
     pub fn document(title: &str, forms: &[ReportForm]) -> Value {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schemas: Vec<_> = forms.iter().map(|form| form.schema(&mut generator)).collect();

@@ -1,4 +1,4 @@
-//! Optional color on a terminal.
+//! Colors text on a terminal if the user wants colors.
 
 use core::fmt::Display;
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Numbers in readable form.
+//! Formats numbers with units so that people can read them.
 
 /// Formats a number of bytes, for example `12.65 MB`, in decimal units as other capture tools do.
 pub fn bytes(bytes: u64) -> String {

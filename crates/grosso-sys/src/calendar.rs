@@ -1,4 +1,4 @@
-//! Local time as text, in the formats of `strftime(3)`.
+//! Formats local time as text, with the conversions of `strftime(3)`.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Observation of the system calls that receive, send and wait, to measure their cost.
+//! Observes the system calls that receive, send and wait, so that their cost can be measured.
 
 use core::cell::Cell;
 

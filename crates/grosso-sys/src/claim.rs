@@ -1,4 +1,4 @@
-//! Claims: abstract names, which a process holds until it exits or is killed.
+//! Claims on names. A process that has claimed an abstract socket name holds it until it exits or is killed.
 //!
 //! Every user of a network namespace can take a name. The holder of a name is therefore trusted only if the kernel
 //! reports that it is root or the caller.
@@ -25,7 +25,7 @@ pub enum Claim {
     Taken,
     /// A process that is not trusted holds the name.
     Doubtful {
-        /// User of the process, if the kernel reported it.
+        /// ID of the user who runs the process, if the kernel reported it.
         user: Option<u32>,
     },
 }
@@ -76,8 +76,8 @@ fn stream() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Number of connections to a claim that are queued and never accepted. If the queue is full, the kernel's list of
-/// sockets is queried for the holder.
+/// Maximum number of connections that the kernel queues for a claim. They are never accepted. If the queue is full, the
+/// kernel's list of sockets shows who holds the name.
 const WAITING_MAX: i32 = 4096;
 /// Maximum number of attempts to claim a name if its holder exits each time before it can be queried.
 const ATTEMPTS_MAX: usize = 8;

@@ -16,7 +16,7 @@ pub struct EventfdSignal {
     context: c_ulong,
     /// File from which the requests read nothing.
     nothing: PipeReader,
-    /// Number of requests whose completions have not been fetched yet.
+    /// Number of requests whose completion events have not been fetched yet.
     untaken: usize,
 }
 

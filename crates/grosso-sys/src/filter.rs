@@ -1,4 +1,4 @@
-//! Programs of the classic packet filter, which select packets for a socket.
+//! Classic BPF programs, which decide which packets a socket receives.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

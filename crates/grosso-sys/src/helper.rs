@@ -21,13 +21,13 @@ use rustix::{
 
 use crate::{path::kernel, scheduling::threads};
 
-/// The helper process of this process.
+/// Handle to the helper process that this process has started.
 #[derive(Debug)]
 pub struct Helper {
     socket: OwnedFd,
 }
 
-/// A job for the helper: two descriptors and a number that describes them.
+/// A job for the helper process. A job consists of two descriptors, and a number that describes them.
 #[derive(Debug)]
 pub struct Job {
     /// Number that describes the job.

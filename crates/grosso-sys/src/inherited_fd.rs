@@ -1,4 +1,5 @@
-//! Inherited descriptors, for example from a service manager or a program with the privilege to create devices.
+//! Takes over inherited descriptors, for example from a service manager, or from a program that has the privilege to
+//! create devices.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

@@ -252,7 +252,8 @@ pub fn write_attribute(name: &InterfaceName, attribute: &str, value: &str) -> io
     kernel::write(format!("/sys/class/net/{name}/{attribute}"), value)
 }
 
-/// Memory for a result whose length the kernel chooses. The kernel cannot write past its end.
+/// Memory for a result whose length the kernel chooses. The memory ends at a guard page, so the kernel cannot write
+/// past its end.
 pub(crate) struct Guarded(Mapping);
 
 impl Guarded {

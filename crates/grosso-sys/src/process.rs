@@ -1,4 +1,4 @@
-//! Processes that end with their parent.
+//! Starts processes that end when their parent ends.
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 

@@ -1,4 +1,4 @@
-//! CPU affinity, real-time priority and CPU time of threads.
+//! Sets the CPU affinity and real-time priority of threads, and reads their CPU time.
 
 use core::time::Duration;
 use std::collections::BTreeSet;

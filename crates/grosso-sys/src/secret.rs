@@ -1,4 +1,5 @@
-//! Protection of secrets: random numbers, memory that is never swapped, and a process that others cannot inspect.
+//! Protects secrets: provides random numbers, keeps memory from being swapped out, and hides the process from other
+//! processes.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Checks whether this process may create networks, and advice if it may not.
+//! Checks whether this process may create networks, and gives advice if it may not.
 
 use core::fmt;
 use std::{io, os::unix::fs::PermissionsExt, path::Path};

@@ -1,4 +1,4 @@
-//! Waiting for descriptors, for a time, and for another thread.
+//! Waits for descriptors, for a point in time, or for another thread.
 //!
 //! A data path sleeps in [`wait_for`] until a port is ready, a held packet is due, or another thread raises its
 //! [`Event`]. Use a [`Waiter`] for many descriptors.
@@ -23,7 +23,7 @@ const EVENTS_MAX: usize = 64;
 /// Maximum number of descriptors of one [`wait_for`].
 pub const SOURCES_MAX: usize = 16;
 
-/// Readiness of a descriptor to wait for.
+/// Kind of readiness for which a caller waits at a descriptor.
 ///
 /// ```
 /// use grosso_sys::wait::Interest;
@@ -35,11 +35,11 @@ pub const SOURCES_MAX: usize = 16;
 pub struct Interest(epoll::EventFlags);
 
 impl Interest {
-    /// Readable.
+    /// The descriptor is readable.
     pub const READ: Self = Self(epoll::EventFlags::IN);
-    /// Writable.
+    /// The descriptor is writable.
     pub const WRITE: Self = Self(epoll::EventFlags::OUT);
-    /// Readable or writable.
+    /// The descriptor is readable or writable.
     pub const BOTH: Self = Self(epoll::EventFlags::IN.union(epoll::EventFlags::OUT));
 
     /// Reports each arrival once, instead of reporting readiness as long as it lasts. Use it for a
@@ -87,7 +87,7 @@ impl Waiter {
         Ok(epoll::add(&self.file, source, epoll::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes the readiness to wait for.
+    /// Changes the kind of readiness for which the set waits at a descriptor.
     ///
     /// # Errors
     ///

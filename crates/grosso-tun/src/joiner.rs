@@ -1,4 +1,4 @@
-//! Merging of packets into packets with complete checksums, for devices without offloads.
+//! Merges packets into longer packets with complete checksums, for devices without offloads.
 
 use core::cell::Cell;
 use std::{

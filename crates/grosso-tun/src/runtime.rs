@@ -1,4 +1,4 @@
-//! TUN or TAP device and UDP socket for tokio.
+//! Adapters that use a TUN or TAP device, and a UDP socket, with tokio.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,8 @@ const READ: Interest = Interest::READABLE.add(Interest::ERROR);
 /// Interest in writability and errors.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);
 
-/// A descriptor registered with the current tokio runtime, and the pending wait of one half.
+/// A descriptor that is registered with the current tokio runtime. It holds the future for which one half of a device
+/// or socket waits.
 struct Readiness {
     file: Arc<AsyncFd<OwnedFd>>,
     interest: Interest,

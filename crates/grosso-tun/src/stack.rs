@@ -1,4 +1,4 @@
-//! Device for smoltcp, a TCP stack in user space.
+//! A TUN or TAP device that smoltcp, a TCP stack in user space, can use.
 
 use std::{
     io,
@@ -44,7 +44,8 @@ pub struct StackDevice {
     outlet: Outlet,
 }
 
-/// The transmit side: a buffer for a frame, and the results of earlier frames.
+/// The transmit side of a stack device. It has a buffer for the next frame, and remembers whether earlier frames could
+/// be sent.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,

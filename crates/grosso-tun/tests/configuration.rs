@@ -1,4 +1,4 @@
-//! Options of the device and of the socket on the running kernel.
+//! Tests that the running kernel applies the options of a device and of a socket.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

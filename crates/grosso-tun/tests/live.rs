@@ -1,5 +1,5 @@
-//! The device and the socket against the running kernel: hosts in their own network namespaces, connected by this
-//! process.
+//! Tests of the device and the socket on the running kernel. The hosts are network namespaces, and this process carries
+//! packets between them.
 //!
 //! The tests need root, or a user namespace (`unshare -Urm`); without either, they print `skipped:` and the reason.
 #![cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The device and the socket in a tokio runtime, on the running kernel.
+//! Tests of the device and the socket in a tokio runtime, on the running kernel.
 #![cfg(all(target_os = "linux", feature = "tokio"))]
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

@@ -1,4 +1,4 @@
-//! The state of a device, which a front end sets: features, memory and queue pairs.
+//! The state of a device: features, memory and queue pairs. A front end sets this state.
 
 use std::{
     io,
@@ -41,7 +41,7 @@ pub enum Way {
 pub struct BackEnd {
     offered: u64,
     signal: EventfdSignal,
-    /// Kicks of the rings, by direction.
+    /// Eventfds with which the driver kicks the rings, by direction.
     kicks: [Edges; 2],
     chosen: Option<u64>,
     protocol: u64,
@@ -56,9 +56,9 @@ pub struct BackEnd {
     refused_memory: Option<io::Error>,
     /// Rings by index; the rings of a pair are adjacent.
     queues: Vec<Queue>,
-    /// Number of pairs up to the last pair with a ring in use, at least 1.
+    /// Number of queue pairs up to the last one with a ring in use, at least 1.
     pairs: usize,
-    /// Indices of the selected rings.
+    /// Index of the selected ring for each direction.
     at_hand: [usize; 2],
 }
 
@@ -67,7 +67,7 @@ pub struct BackEnd {
 struct Queue {
     size: u16,
     addresses: Option<Addresses>,
-    /// Start position of the ring.
+    /// Position at which the ring starts.
     base: Base,
     call: Option<PassedFile>,
     is_started: bool,
@@ -88,7 +88,7 @@ pub enum Refused {
 }
 
 impl BackEnd {
-    /// Creates a back end that offers these features to a guest.
+    /// Creates a back end that offers the features `offered` to a guest.
     ///
     /// # Errors
     /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].
@@ -188,7 +188,8 @@ impl BackEnd {
         self.queues[self.at_hand[way as usize]].ring.as_mut()
     }
 
-    /// Selects the ring of queue pair `pair` or, if that ring is not in use, of the next pair whose ring is.
+    /// Selects the ring of queue pair `pair`. If this ring is not in use, selects the ring of the next pair that is in
+    /// use.
     pub fn choose(&mut self, way: Way, pair: usize) {
         let rings = (pair..pair + self.pairs).map(|pair| number(way, pair % self.pairs));
         let mut used = rings.filter(|number| self.queues[*number].ring.is_some());
@@ -330,7 +331,7 @@ impl BackEnd {
         kept.map_err(|error| self.refuse_memory(error))
     }
 
-    /// Enables or disables the dirty log in the memory. All rings pause.
+    /// Starts or stops recording writes to the guest's memory in the dirty log. All rings pause during the change.
     fn keep_log(&mut self) -> io::Result<()> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let memory = Arc::get_mut(memory);
@@ -424,7 +425,7 @@ impl BackEnd {
         }
     }
 
-    /// Updates the number of pairs in use.
+    /// Updates the number of queue pairs in use.
     fn settle(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ring.is_some());
         self.pairs = last.map_or(1, |last| last / 2 + 1);
@@ -485,7 +486,7 @@ fn queues() -> Vec<Queue> {
 /// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
-/// Returns the index of a ring in messages.
+/// Returns the index that identifies a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }

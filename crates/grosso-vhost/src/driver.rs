@@ -24,7 +24,8 @@ pub struct DriverRing {
     slots: u64,
     /// Index of the entry that will be made available next.
     next: u16,
-    /// Index of the next used entry to read. The next field is the index up to which used entries are known.
+    /// Index of the next used entry to read. The next field is the index up to which the device is known to have used
+    /// entries.
     seen: u16,
     known: u16,
     /// Slots owned by the driver. The last slot is taken first, because it is in the CPU's cache.

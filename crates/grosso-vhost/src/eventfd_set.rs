@@ -27,8 +27,8 @@ impl Edges {
         Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), files })
     }
 
-    /// Observes an eventfd, in place of the previous eventfd with this number. Earlier signals of the eventfd are
-    /// reported too.
+    /// Starts to observe an eventfd, which replaces the previous eventfd with this number. Signals that arrived earlier
+    /// are reported too.
     pub(crate) fn begin(&mut self, number: usize, file: Option<PassedFile>) -> io::Result<()> {
         self.end(number);
         if let Some(file) = &file {

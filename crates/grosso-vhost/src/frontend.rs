@@ -1,4 +1,4 @@
-//! The driver's endpoint, with memory and one queue pair that are created anew for each back end.
+//! The driver's endpoint of a vhost-user connection. It creates new memory and a new queue pair for each back end.
 
 use std::{
     collections::VecDeque,
@@ -24,12 +24,12 @@ use crate::{
     message::{Letter, Message, pair, request},
 };
 
-/// The driver's endpoint, with one queue pair.
+/// The driver's endpoint of a vhost-user connection, with one queue pair.
 ///
-/// Memory and eventfds are created anew for each back end, so that an earlier back end has no access to them. The
-/// eventfds are shared with the back end, so they are signaled by an [`EventfdSignal`], and signals of the back end are
-/// detected as edges, as in the [`BackEnd`](crate::backend::BackEnd). The file of the memory is sealed so that its
-/// length cannot change.
+/// The front end creates new memory and eventfds for each back end, so that an earlier back end has no access to them.
+/// Because the back end shares the eventfds, an [`EventfdSignal`] writes to them, and the front end detects the back
+/// end's writes as edges, like the [`BackEnd`](crate::backend::BackEnd). The front end seals the memory file so that
+/// its length cannot change.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl FrontEnd {
-    /// Creates a front end whose driver uses these features if a device offers them.
+    /// Creates a front end. The driver uses the features in `wanted` that the device offers.
     ///
     /// # Errors
     /// Returns any error from `epoll_create1(2)` or [`EventfdSignal::new`].

@@ -1,4 +1,4 @@
-//! A file of another program, mapped from its beginning.
+//! Maps a file of another program into memory, from the beginning of the file.
 
 use core::ptr::{self, NonNull};
 use std::{io, os::fd::AsFd};

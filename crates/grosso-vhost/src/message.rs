@@ -48,7 +48,7 @@ pub mod request {
     pub const SET_VRING_KICK: u32 = 12;
     /// Sets the eventfd through which the device signals the driver.
     pub const SET_VRING_CALL: u32 = 13;
-    /// Sets the eventfd for errors.
+    /// Sets the eventfd through which the device signals errors.
     pub const SET_VRING_ERR: u32 = 14;
     /// Requests the features of the protocol.
     pub const GET_PROTOCOL_FEATURES: u32 = 15;

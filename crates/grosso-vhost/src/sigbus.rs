@@ -1,4 +1,4 @@
-//! Handling of mapped files that are truncated.
+//! Handles SIGBUS, which a mapped file causes after it is truncated.
 //!
 //! Access to mapped memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time.
 //! The handler replaces the region with empty memory and records the loss. The guest has then lost its memory, but the

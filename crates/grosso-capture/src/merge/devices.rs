@@ -1,4 +1,4 @@
-//! Devices to which the interfaces of several captures belong.
+//! Finds the device to which each interface of several captures belongs.
 //!
 //! A capture that was written in parts has an interface in each part, and all of them belong to one device, because the
 //! packets of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of
@@ -6,11 +6,11 @@
 
 use super::super::entry::Block;
 
-/// Interfaces of several captures, ordered by number.
+/// List of the interfaces of several captures, ordered by interface number.
 #[derive(Debug, Default)]
 pub(super) struct Devices(Vec<Shown>);
 
-/// One interface.
+/// An interface of one of the captures.
 #[derive(Debug)]
 struct Shown {
     /// Capture that the interface belongs to.

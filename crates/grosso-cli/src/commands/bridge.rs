@@ -1,4 +1,4 @@
-//! `grosso bridge`: one data path, configured on the command line.
+//! `grosso bridge`: runs one data path, which the command line describes.
 
 use std::path::Path;
 

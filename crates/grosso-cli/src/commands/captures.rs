@@ -1,4 +1,4 @@
-//! The commands on captures: convert their arguments to library options, and print the result.
+//! Commands that process captures. Each command converts its arguments to library options, and prints the result.
 
 #[cfg(feature = "parquet")]
 use grosso_analysis::export;

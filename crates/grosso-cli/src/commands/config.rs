@@ -25,7 +25,7 @@ pub(super) fn run(command: &ConfigCommand, session: &mut Session) -> Result<Exit
     }
 }
 
-/// Reads a file and reports the paths that it describes.
+/// Reads a configuration file, and reports the paths that the file describes.
 fn check(options: &ConfigCheck, session: &mut Session) -> Result<Exit, Failure> {
     let config = config::Config::read(&options.file)?;
     let ports = config.paths.iter().flat_map(|path| [&path.left, &path.right]);

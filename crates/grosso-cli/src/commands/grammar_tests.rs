@@ -1,4 +1,4 @@
-//! The grammar of the whole command line.
+//! Tests of the grammar of the whole command line.
 
 use clap::{CommandFactory, Parser};
 

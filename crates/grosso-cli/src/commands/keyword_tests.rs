@@ -1,4 +1,4 @@
-//! The keywords of the library are the options of the command line.
+//! Tests that the library's keywords and the options of the command line are the same.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use grosso_analysis::keywords::Call;
 
 use super::Arguments;
 
-/// Options of the command line alone: output of the command, and `-r` for a file.
+/// Options that only the command line has, because they concern the output of the command, or name a file (`-r`).
 const COMMAND_LINE_ONLY: &[&str] = &["json", "quiet", "color", "help", "read"];
 
 #[test]

@@ -229,7 +229,7 @@ commands! {
         monitor::run, mod monitor, on target_os = "linux", with "monitor" => monitor::PAGES;
 }
 
-/// Returns the page of commands whose reports share these forms.
+/// Returns the schema page of `commands`, whose reports all have the forms `forms`.
 const fn page(commands: &'static [&'static str], forms: &'static [ReportForm]) -> FormPage {
     FormPage { commands, forms }
 }

@@ -1,4 +1,4 @@
-//! `grosso monitor`: running data paths on a full screen, or as text for logs.
+//! `grosso monitor`: shows running data paths on a full screen, or prints them as text for logs.
 
 use std::{
     io::{self, IsTerminal},
@@ -193,5 +193,5 @@ impl Drop for Screen {
     }
 }
 
-/// The longest time for which a signal may go unnoticed.
+/// Interval between checks for a signal, in which a signal may go unnoticed.
 const LOOK: Duration = Duration::from_millis(100);

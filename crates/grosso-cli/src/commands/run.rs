@@ -110,7 +110,7 @@ struct Daemon<'a> {
     config: Config,
     paths: Paths,
     service: Option<Service>,
-    /// The counts of ended paths: one reading for each name.
+    /// Final counts of paths that have ended: one reading for each path name.
     ended: Vec<PathReading>,
     restarts: Restarts,
     /// The failure of the first path that left a thread behind.
@@ -228,7 +228,7 @@ impl Daemon<'_> {
         failure
     }
 
-    /// Returns the failure of a path that left a thread behind, and keeps it for the exit code.
+    /// Returns the failure of a path that left a thread behind, and stores the failure for the exit code.
     fn look_for_stuck(&mut self, name: &str, error: Option<Broken>) -> Option<Failure> {
         let error = error.filter(|error| matches!(error, Broken::Stuck { .. }))?;
         let failure = broken(&format!("run: path {name}"), &error);
@@ -236,7 +236,7 @@ impl Daemon<'_> {
         Some(failure)
     }
 
-    /// Stores the counts of a path; a restarted path counts from zero.
+    /// Stores the final counts of a path, because a restarted path counts from zero.
     fn remember(&mut self, reading: PathReading) {
         self.ended.retain(|older| older.name != reading.name);
         if self.ended.len() >= ENDED_MAX {

@@ -1,4 +1,4 @@
-//! `grosso stats`: the counters of running data paths.
+//! `grosso stats`: prints the counters of running data paths.
 
 use std::{
     path::PathBuf,
@@ -227,7 +227,7 @@ impl Report for StatsReport<'_> {
     }
 }
 
-/// A series of points in time without drift.
+/// A timer for points in time at equal intervals. It does not drift.
 pub(crate) struct Pace {
     interval: Duration,
     next: Instant,

@@ -1,4 +1,4 @@
-//! The common parts of `bridge` and `run`: signals, the metrics service, and the final summary.
+//! The common parts of `bridge` and `run`: they handle signals, serve metrics, and print the final summary.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ pub(super) fn observe(
     Some(service)
 }
 
-/// Returns the failure of a device of a running path, or of the path itself.
+/// Returns the failure of `command` if a path stopped because a device failed, or because the path itself failed.
 pub(super) fn broken(command: &str, error: &Broken) -> Failure {
     let code = match error {
         Broken::Defect { .. } => return Failure::internal(format!("{command}: {error}")),

@@ -1,4 +1,4 @@
-//! The kernel that guests boot.
+//! Prepares the kernel that guests boot.
 
 use std::{
     env, io,

@@ -1,4 +1,4 @@
-//! Tunnel configurations of Grosso and of the peer kernel.
+//! Cases of the test: each configures the same tunnel for Grosso and for the peer kernel.
 
 /// A tunnel as configured on both endpoints.
 pub(crate) struct Case {

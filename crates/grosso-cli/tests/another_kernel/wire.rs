@@ -21,7 +21,7 @@ use crate::network::Running;
 
 /// The host, its guest, and the data that they exchange.
 pub(crate) struct Wire {
-    // Dropped first, because the guest's device belongs to the host.
+    // The guest is dropped first, because its device belongs to the host.
     pub(crate) guest: Guest,
     pub(crate) host: NetworkNamespace,
     behind: NetworkNamespace,
@@ -189,12 +189,12 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 ";
 
-/// Programs in the guest in addition to the programs of the image.
+/// Programs that the guest needs in addition to the programs that every image has.
 const PROGRAMS: &[&str] = &["ip", "bridge", "ethtool", "socat", "cat"];
 /// Programs that the host needs.
 const OWN: &[&str] = &["tcpdump"];
 
-/// Modules of the tunnels, and of ESP and its algorithms.
+/// Kernel modules for tunnels, for ESP, and for the algorithms of ESP.
 const MODULES: &[&str] = &[
     "veth",
     "vxlan",

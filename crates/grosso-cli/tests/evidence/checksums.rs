@@ -12,7 +12,7 @@ use grosso_testkit::Packet;
 use crate::common::{Bench, ETHERNET, capture, frames};
 
 fn tcp(sequence: u32) -> Packet {
-    // The identification counts packets of 1000 bytes.
+    // The identification increases by one for every 1000 bytes.
     let id = (sequence / 1000) as u16;
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(id)).tcp(|t| t.sequence(sequence))
 }

@@ -1,4 +1,5 @@
-//! Identifications belong to a host, not to a flow: a gap between two packets does not count segments.
+//! All flows of a host may share one identification counter. A gap between two identifications of a flow therefore does
+//! not prove a number of segments.
 
 use grosso_capture::Format;
 use grosso_testkit::{
@@ -37,7 +38,7 @@ fn a_gap_is_no_count_of_segments() {
     let (report, lengths) = wire(&bench, &[syn, merged.clone(), next]);
     assert_eq!(lengths, [1418, 1418, 1363, 284], "{report}");
     assert_eq!(report["superframes"]["sizes"][0]["source"], "syn", "{report}");
-    // A single pair is a guess, which `--strict` refuses.
+    // One pair of identifications allows only a guess, which `--strict` refuses.
     let run = bench.run("wire --json --strict -r a.pcap -w out.pcap");
     assert_eq!(
         (run.code, run.json()["superframes"]["split"].as_u64()),
@@ -65,7 +66,8 @@ fn whole_packets_are_not_cut_by_their_identifications() {
     assert_eq!(found, expected);
 }
 
-/// Datagrams of the same host fill the gaps between the superframes of a connection, so the steps are not evidence.
+/// Datagrams of the same host use the identifications between the superframes of a connection, so the gaps prove
+/// nothing.
 #[test]
 fn steps_that_packets_of_other_flows_fill_count_nothing() {
     let datagram = |id: u16| {

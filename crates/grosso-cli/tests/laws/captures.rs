@@ -1,4 +1,4 @@
-//! Captures of several flows, as files that the program reads.
+//! Generates captures of several flows, as files that the program reads.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Interface, PacketMeta, WriterOptions,

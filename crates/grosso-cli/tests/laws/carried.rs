@@ -1,4 +1,4 @@
-//! The payload of packets and the state of their checksums, computed only by the testkit's oracle.
+//! Computes the payload of packets and the state of their checksums, only with the testkit's oracle.
 
 use core::ops::{AddAssign, Range};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Flows over any header stack: as on the wire, and as captured on the sending host.
+//! Generates flows over any header stack, as the wire carries them and as the sending host captures them.
 
 use grosso_testkit::{
     Packet,

@@ -34,7 +34,7 @@ proptest! {
         of_merged_packets(&recipe);
     }
 
-    /// No command parses these, so they are copied.
+    /// No command parses these packets, so every command copies them.
     #[test]
     fn other_link_types_pass(seed in any::<u64>().no_shrink()) {
         let mut random = Random::new(seed);
@@ -118,7 +118,7 @@ fn b8_no_packet_of_a_tunnel_superframe_is_lost() {
 /// Packets of all kinds, including some that no host should send.
 struct Mixture {
     packets: Vec<Captured>,
-    /// Payload after all possible reassembly.
+    /// Payload after every complete datagram has been reassembled.
     joined: Carried,
     /// Number of duplicate fragments of complete datagrams, and the number of bytes in them.
     duplicates: (u64, u64),

@@ -85,7 +85,7 @@ pub(crate) fn program_with_open_tun() -> Command {
     command
 }
 
-/// Repeats the check until it succeeds; the time depends on the scheduler.
+/// Repeats the check until it succeeds. The scheduler determines how long that takes.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -332,7 +332,7 @@ pub(crate) fn receive(mut stream: &TcpStream, seed: u64, bytes: usize) {
     }
 }
 
-/// Bytes without repetition (a linear congruential generator).
+/// Generator of bytes that do not repeat (a linear congruential generator).
 struct Content(u64);
 
 impl Content {

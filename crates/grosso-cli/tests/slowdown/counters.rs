@@ -1,4 +1,4 @@
-//! Counters of the sender's and the receiver's kernels, which show the faults of a stream.
+//! Reads counters of the sender's and the receiver's kernels. They show which faults a stream had.
 
 use std::{collections::HashMap, process::Command};
 
@@ -6,7 +6,7 @@ use grosso_sys::namespace::NetworkNamespace;
 
 use super::{output, situations::MANY};
 
-/// Counters after a stream.
+/// Kernel counters that were read after a stream ended.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     sender: HashMap<String, u64>,

@@ -1,4 +1,5 @@
-//! Large receive offload of a router: packets merge without the metadata that would let the kernel split them again.
+//! Simulates large receive offload (LRO) at a router: packets are merged without the metadata that the kernel needs to
+//! split them again.
 
 use std::{
     sync::{
@@ -130,5 +131,5 @@ fn merge(mut first: Vec<u8>, packet: &[u8]) -> Vec<u8> {
 /// Length of a full packet: Ethernet, IPv4, TCP with timestamps, 1448 bytes.
 const FULL_BYTES: usize = 1514;
 const HEADERS_BYTES: usize = 66;
-/// One of this many full packets merges with the next one.
+/// Number of full packets, of which one is merged with the packet after it.
 const MERGED_SHARE: usize = 24;

@@ -89,7 +89,7 @@ fn nothing_is_named_in_many_healthy_streams() {
     score.check(200);
 }
 
-/// Causes that were named first, by situation and capture point.
+/// Counts of the causes that `inspect` named first, by situation and capture point.
 #[derive(Debug, Default)]
 struct Score {
     named: BTreeMap<String, BTreeMap<String, usize>>,
@@ -97,7 +97,7 @@ struct Score {
     healthy: usize,
     all: usize,
     made: usize,
-    /// Situations, including those that could not be created on a busy machine.
+    /// Number of situations, including those that could not be created on a busy machine.
     tried: usize,
     wrong: String,
     /// Whether the host lacks something that the situations need.
@@ -183,7 +183,7 @@ fn make(situation: &Situation, seed: u64) -> Option<Result<Reports, Vec<Counters
     Some(Err(others))
 }
 
-/// Reports on the captures of a stream.
+/// Reports of `inspect` on all captures of a stream.
 struct Reports {
     of_points: Vec<Value>,
     /// Port of the sender.
@@ -198,7 +198,7 @@ struct Line {
     /// The receiver behind the router.
     far: Option<NetworkNamespace>,
     bridge: Running,
-    /// Captures by their devices.
+    /// Running captures, each with the name of the device on which it captures.
     dumps: Vec<(&'static str, Running)>,
 }
 

@@ -1,4 +1,5 @@
-//! Faults of a stream, how to create each one, and the cause that must be named first at each capture point.
+//! Situations in which a stream has a fault. Each says how to create the fault, and which cause `inspect` must name
+//! first at each capture point.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::counters::Counters;
 /// Behavior of the two applications.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applications {
-    /// Bytes of the stream.
+    /// Number of bytes in the stream.
     pub(super) bytes: usize,
     /// Bytes of each write. The pause after it is `write_pause`.
     pub(super) write: usize,
@@ -21,10 +22,10 @@ pub(super) struct Applications {
     pub(super) stall: Duration,
 }
 
-/// Hosts between sender and receiver.
+/// Devices between the sender and the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// The link alone.
+    /// Only the link.
     Direct,
     /// The link, and a router behind it.
     Routed,
@@ -323,7 +324,7 @@ pub(super) const FAULTS: [Situation; 22] = [
     },
 ];
 
-/// Limits without a fault of the network.
+/// Situations in which the rate of a stream is limited, but the network has no fault.
 pub(super) const LIMITS: [Situation; 2] = [
     Situation {
         name: "tiny segments",
@@ -378,7 +379,7 @@ const CLAMP_MSS: &str = "nft add table ip t && \
 const SHORT_TIMER: &str = "ip route replace 10.9.0.0/24 dev a0 src 10.9.0.1 rto_min 20ms";
 const PROBE_MTU: &str = "sysctl -qw net.ipv4.tcp_mtu_probing=1";
 
-/// Minimum number of events that count as a fault.
+/// Minimum number of events of one kind that together count as a fault.
 pub(super) const MANY: u64 = 4;
 /// A pause that is longer than any round trip here.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! A network with a TAP, and a command that captures on it.
+//! Creates a network with a TAP, and runs commands that capture on it.
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
@@ -89,7 +89,7 @@ pub(crate) fn end(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Repeats the check until it succeeds; the time depends on the scheduler.
+/// Repeats the check until it succeeds. The scheduler determines how long that takes.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {

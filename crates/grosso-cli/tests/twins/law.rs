@@ -1,5 +1,5 @@
-//! The law of twins: the output of `wire` for a host's capture equals the wire, byte for byte, or the report admits a
-//! guess.
+//! The law of twins, which are two captures of one stream: the output of `wire` for the sender's capture equals the
+//! capture of the wire, byte for byte, or the report admits a guess.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::common::{Bench, ETHERNET, Timed, capture_of, frames, packets};
 pub(crate) struct Twins {
     pub(crate) host: Vec<Timed>,
     pub(crate) wire: Vec<Timed>,
-    /// The payload that superframes and their packets have in common.
+    /// The header after which superframes and their packets have the same payload.
     pub(crate) measure: Measure,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Measure {
     Outermost,
 }
 
-/// Facts that a command must know, and guesses that it must report.
+/// Requirement on a command: what it must know, and which guesses it must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Must {
     /// The file or the user provides all facts: nothing may be guessed.

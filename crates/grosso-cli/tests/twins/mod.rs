@@ -17,7 +17,7 @@ use tunnel::Tunnel;
 
 const ETHERNET: Way = Way { mtu: 1500, behind: None };
 
-/// Violations of the law, by case.
+/// List of the cases that violated the law, each with the violation.
 #[derive(Default)]
 struct Table {
     cases: usize,

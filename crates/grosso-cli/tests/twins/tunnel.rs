@@ -1,4 +1,4 @@
-//! A Grosso tunnel whose endpoint is one of the hosts.
+//! Creates a Grosso tunnel that ends at one of the hosts.
 
 use std::{path::PathBuf, process::Command};
 

@@ -40,7 +40,7 @@ use crate::{
 /// IP versions, as indices.
 pub(crate) const IPV4: usize = 0;
 pub(crate) const IPV6: usize = 1;
-/// The sender.
+/// Addresses of the sender.
 pub(crate) const SENDER: [&str; 2] = ["10.9.0.1", "fd09::1"];
 /// Addresses of the receiver: on the sender's network, and behind a router.
 const RECEIVER: [[&str; 2]; 2] = [["10.9.0.2", "fd09::2"], ["10.10.0.2", "fd10::2"]];
@@ -281,7 +281,7 @@ impl Chain {
     }
 }
 
-/// A running tcpdump.
+/// A running tcpdump, with the file to which it writes.
 struct Watch {
     tcpdump: Child,
     file: PathBuf,

@@ -1,4 +1,5 @@
-//! The socket that reports the counters of a running program: server and client.
+//! The control socket, at which other programs can read the counters of a running program. This module has the server
+//! and the client.
 //!
 //! Each program listens on its own socket, in a directory on which all programs of one user agree. The request and the
 //! reply are one line of JSON each; then the connection ends. A client that may open the socket can read the counters,

@@ -1,4 +1,4 @@
-//! Responses for Prometheus: `/metrics` and `/healthz`.
+//! Parses HTTP requests, and creates the responses for `/metrics` and `/healthz`.
 
 use super::PathReading;
 use crate::name::harmless;
@@ -10,7 +10,7 @@ pub(super) enum Wanted {
     Metrics { head: bool },
     /// A request for the health status: whether there are data paths, and whether they all respond.
     Health { head: bool },
-    /// A request for something that does not exist, or with a method that is not supported.
+    /// A request for a page that does not exist, or with a method that is not supported.
     Refused(Refusal),
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Refusal {
     Method,
 }
 
-/// Parses the request in these bytes; returns `None` if it is incomplete.
+/// Parses the request in `bytes`; returns `None` if the request is incomplete.
 pub(super) fn wanted(bytes: &[u8], is_full: bool) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

@@ -68,7 +68,7 @@ impl<'a> DeviceLine<'a> {
     }
 }
 
-/// The available counters, in order. Counters by reason are omitted if they are zero.
+/// The available counters in table order, without the counters by reason that are zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped<'a>(pub &'a Values);
 
@@ -120,7 +120,7 @@ impl JsonSchema for Grouped<'_> {
     }
 }
 
-/// Counters of one kind, by reason.
+/// Counters of one group, each with the name of its reason.
 struct ReasonCounts<'a>(Vec<(&'a str, u64)>);
 
 impl Serialize for ReasonCounts<'_> {

@@ -39,7 +39,7 @@ use self::{
 };
 use crate::confinement;
 
-/// The counters of one data path so far.
+/// The counters of one data path at the time of a reading.
 #[derive(Clone, Debug)]
 pub struct PathReading {
     /// Name of the path.
@@ -50,7 +50,7 @@ pub struct PathReading {
     pub right: String,
     /// Counters of each queue.
     pub queues: Vec<Snapshot>,
-    /// Age of the oldest of these counters if the path is stuck: one of its threads did not reply in time.
+    /// Age of the oldest counters if the path is stuck, that is, if one of the path's threads did not reply in time.
     pub stuck: Option<Duration>,
 }
 
@@ -65,12 +65,12 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A listener that could not be created. The other listener and the data paths work without it.
+/// A listener that the service could not create. The other listener and the data paths work without it.
 #[derive(Debug)]
 pub enum Missing {
     /// The control socket.
     Socket(io::Error),
-    /// The address of metrics.
+    /// The address at which metrics should have been served.
     Metrics(SocketAddr, io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Counters in Prometheus' text format 0.0.4.
+//! Prints counters in the text format 0.0.4 of Prometheus.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -7,9 +7,9 @@ use super::{
     table::{COUNTERS, Counter, Label, Series},
 };
 
-/// Returns the page for these devices. Devices with the same name, for example tunnels, are distinguished by their
-/// paths. Counters are added up only if paths of two programs share a name too, because no two series may have the same
-/// labels.
+/// Returns the page with the counters in `readings`. Devices with the same name, for example tunnels, are distinguished
+/// by the names of their paths. If the paths of two programs have the same name too, the counters are added up, because
+/// no two series may have the same labels.
 pub fn page(readings: &[DeviceReading]) -> String {
     let devices = merged(readings);
     let mut page = String::new();

@@ -1,4 +1,4 @@
-//! The counters of devices, added up as requested.
+//! The counters of devices, either for each queue or added up.
 
 use std::{collections::BTreeMap, time::Duration};
 

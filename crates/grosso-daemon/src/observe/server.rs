@@ -46,11 +46,11 @@ impl Default for ClientBounds {
     }
 }
 
-/// The state of the thread.
+/// The state of the thread that serves clients.
 pub struct Server {
     control: Option<UnixListener>,
     metrics: Option<TcpListener>,
-    /// Stream that becomes readable when the thread must end.
+    /// Stream that becomes readable when the server must stop.
     stopped: UnixStream,
     clients: Vec<Client>,
     acceptor: Acceptor,
@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server for these sockets.
+    /// Creates a server that accepts clients on the given sockets.
     pub fn new(
         control: Option<UnixListener>,
         metrics: Option<TcpListener>,
@@ -196,7 +196,8 @@ impl Client {
         Self { stream, incoming, outgoing, sent: 0, drained: 0, end, done: false }
     }
 
-    /// Reads the available part of the request, sends as much of the response as fits, or reads the remaining bytes.
+    /// Serves the client as far as possible without waiting: reads the part of the request that has arrived, sends as
+    /// much of the response as fits, or discards bytes that follow the request.
     fn go_on(&mut self, paths: &mut PathsCache) {
         let received = match self.outgoing.is_empty() {
             true => self.receive(paths),
@@ -311,7 +312,7 @@ fn answer_http(bytes: &[u8], is_full: bool, paths: &mut PathsCache) -> Option<Ve
     })
 }
 
-/// A connection, whose variant is its protocol.
+/// A connection to a client, with one variant for each protocol.
 enum Stream {
     Control(UnixStream),
     Http(TcpStream),

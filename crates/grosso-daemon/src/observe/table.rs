@@ -22,7 +22,7 @@ use grosso_io::{
 /// One counter of a device.
 #[derive(Debug)]
 pub struct Counter {
-    /// Unique name of lower-case letters, digits and underscores.
+    /// Unique name, which consists of lower-case letters, digits and underscores.
     pub name: String,
     /// Unit of the count, for example packets.
     pub unit: &'static str,
@@ -42,7 +42,7 @@ pub struct Counter {
 pub struct Series {
     /// Name of the metric.
     pub metric: String,
-    /// Common meaning of the metric's counters, as a sentence.
+    /// Sentence that describes all counters of the metric.
     pub help: &'static str,
     /// Label that distinguishes the counter from the other counters of its metric.
     pub label: Label,
@@ -61,7 +61,7 @@ pub enum Label {
     Sum,
 }
 
-/// The counts on one side of a data path.
+/// The counts for one device of a data path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathSide<'a> {
     /// Direction from the device.
@@ -81,17 +81,18 @@ pub struct PathSide<'a> {
 #[derive(Clone, Copy, Debug)]
 enum CounterSource {
     Plain(fn(&PathSide<'_>) -> u64),
-    /// Merged superframes: of one protocol, or of all.
+    /// A count of superframes that were merged from packets of one protocol, or of all protocols for `None`.
     Joined(fn(&Superframes) -> u64, Option<usize>),
-    /// Frames whose checksums the device reported in this state.
-    Csum(RxCsum),
-    /// A count of the direction from the device.
+    /// Frames for which the device reported this checksum state.
+    RxCsum(RxCsum),
+    /// A count for the direction from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
-    /// Trains held, if the direction can hold any.
+    /// Number of trains that the direction holds now, if it can hold trains.
     Held,
-    /// A count of the coalescer, if there is one.
+    /// A count of the coalescer, if the direction has a coalescer.
     Coalescer(fn(&CoalesceStats, usize) -> u64, usize),
-    /// Trains flushed for reasons with one name.
+    /// Trains that were flushed for the reason `close`, or because a packet did not fit for the reason `refused`. Both
+    /// reasons have the same name.
     Flush {
         close: Option<Close>,
         refused: Option<NoMerge>,
@@ -268,7 +269,7 @@ fn gro() -> Vec<Counter> {
     counters
 }
 
-/// Returns the counters for one measure of superframes: the total, and those by protocol in the object `group`.
+/// Returns the counters for one measure of superframes: the total, and one counter per protocol in the object `group`.
 fn measure(
     [name, group]: [&'static str; 2],
     unit: &'static str,
@@ -396,8 +397,8 @@ fn checksums() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons of flushes. A train that was flushed because the next packet did not fit is
-/// counted under that packet's reason.
+/// Returns the counters of flushed trains, one for each reason. A train that was flushed because the next packet did
+/// not fit is counted under the reason why that packet did not fit.
 fn flushes() -> Vec<Counter> {
     let closes =
         Close::ALL.iter().filter(|reason| !matches!(reason, Close::NoMerge | Close::Never));
@@ -422,7 +423,7 @@ fn flushes() -> Vec<Counter> {
         .collect()
 }
 
-/// Returns the counters for the reasons why packets were not part of a train.
+/// Returns the counters of frames that were not part of a train, by reason.
 fn passes() -> Vec<Counter> {
     let all = "Frames from the device that cannot be part of a train, by reason.";
     let counter = |(index, reason): (usize, &Pass)| {
@@ -436,7 +437,7 @@ fn passes() -> Vec<Counter> {
     Pass::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters for the reasons why packets that waited for reordering were released.
+/// Returns the counters of packets that waited for reordering, by the reason why they were released.
 fn releases() -> Vec<Counter> {
     let all = "Wire packets that waited for reordering and were released, by reason.";
     let counter = |(index, reason): (usize, &Release)| {
@@ -453,7 +454,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters that drivers with inet_lro reported in `ethtool -S`.
+/// Returns the counters that drivers which used inet_lro reported in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);
@@ -552,7 +553,7 @@ fn of_port(counter: &PortCounter, family: &str, unit: &'static str) -> Counter {
     Counter::new(name, unit, counter.sentence, CounterSource::Port(counter.name))
 }
 
-/// Returns a sentence in the form that follows a colon.
+/// Returns a sentence without its initial capital, for use after a colon.
 fn lower(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_lowercase());

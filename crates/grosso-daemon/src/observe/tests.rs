@@ -1,4 +1,5 @@
-//! Counters from packets to their printed form, and a server with clients of every kind.
+//! Tests counters, from the packets that they count to their printed form, and a server with well-behaved and
+//! misbehaving clients.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -353,7 +354,7 @@ fn sockets_of_programs_that_were_killed_are_removed_and_taken_over() {
     let places = [folder.path().to_owned()];
     let mine = folder.path().join(format!("{}.sock", std::process::id()));
     for path in [&mine, &folder.path().join("4.sock")] {
-        // Dropping the listener leaves the name behind.
+        // When the listener is dropped, the socket file remains.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     }
     let start = || Service::start_in(&places, FOREVER, None, || vec![sample()]).unwrap();

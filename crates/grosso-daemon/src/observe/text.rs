@@ -1,4 +1,4 @@
-//! Counters in readable form: one name and value per line, as `ethtool -S` prints them.
+//! Prints counters as text: one name and value per line, as `ethtool -S` does.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Tables of ports and their options in `docs/configuration.md`.
+//! Writes the tables of ports and of their options for `docs/configuration.md`.
 
 use super::registry::{KINDS, key_names, kinds_with};
 
@@ -12,7 +12,7 @@ pub fn port_tables() -> [(&'static str, String); 2] {
     ]
 }
 
-/// Returns the row of an option, with the default of each kind of port that has the option.
+/// Returns the table row that describes an option, with the default for each kind of port that has the option.
 fn row(name: &str) -> String {
     let mut ports = Vec::new();
     let (mut meaning, mut defaults) = ("", Vec::<(&str, Vec<String>)>::new());

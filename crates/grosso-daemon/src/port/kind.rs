@@ -1,4 +1,4 @@
-//! The parts of one kind of port: what its devices do, how they are named, and their options.
+//! The definition of a kind of port: the operations of its devices, the syntax of their names, and their options.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use crate::{error::Failure, tunnel::Description};
 pub(super) struct PortKind<D: 'static> {
     /// The word before the colon in a name.
     pub(super) word: &'static str,
-    /// Forms of names, for messages.
+    /// Syntax of the names, for messages.
     pub(super) forms: &'static [&'static str],
-    /// Names for the document, in Markdown.
+    /// Examples of names for the documentation, in Markdown.
     pub(super) examples: &'static str,
-    /// Description of the devices with this name, in Markdown.
+    /// Description of the devices for the documentation, in Markdown.
     pub(super) meaning: &'static str,
     /// Parses the name after the colon.
     pub(super) parse: fn(&str) -> Result<D, String>,
@@ -36,11 +36,11 @@ pub trait PortDevice {
         self.spelling()
     }
 
-    /// Returns the port to open, with these features; `None` for a tunnel.
+    /// Returns the port to open, which uses `features`; `None` for a tunnel.
     fn opening(&self, features: Features) -> Option<Opening>;
 
-    /// Explains the kernel's error when this many queues were opened. Returns `None` if this kind of device cannot
-    /// explain the error better than the text of the error does.
+    /// Explains the error with which the kernel refused to open `queues` queues. Returns `None` if this kind of device
+    /// cannot explain the error better than the text of the error does.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.
@@ -145,18 +145,18 @@ impl LinkSettings {
     }
 }
 
-/// A device with an interface.
+/// A device that has a network interface.
 pub(super) trait HasLink {
     fn link_mut(&mut self) -> &mut LinkSettings;
 }
 
-/// Returns the MTU of a port with an interface.
+/// Returns the option that sets the MTU of a port's interface.
 pub(super) const fn mtu<D: HasLink>() -> PortSetting<D> {
     let set: fn(&mut D, u16) = |device, mtu| device.link_mut().mtu = Some(mtu);
     PortSetting::new("mtu", "MTU to set", "unchanged", Set::Bytes(set))
 }
 
-/// Returns the state of a port with an interface.
+/// Returns the option that brings a port's interface up or takes it down.
 pub(super) const fn up<D: HasLink>(default: &'static str) -> PortSetting<D> {
     let set: fn(&mut D, bool) = |device, up| device.link_mut().up = Some(up);
     PortSetting::new("up", "bring the device up or down", default, Set::Switch(set))

@@ -1,4 +1,4 @@
-//! One endpoint of a path: its device with its options, and the stages around it.
+//! One endpoint of a path: a device with options, and the stages around the device.
 //!
 //! | module | job |
 //! |---|---|
@@ -50,7 +50,7 @@ registry::devices! {
 const DEFAULT: &str = packet::KIND.word;
 
 impl Device {
-    /// Returns the failure to open this many queues of the device.
+    /// Returns the failure of `command` if the kernel refused to open `queues` queues of the device.
     pub(crate) fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Failure {
         let device = self.port();
         let refused = || refused(command, &refusal::what(&device.name()), "net_admin", error);
@@ -63,7 +63,7 @@ impl Device {
 pub struct PortSpec {
     /// Device, with its options.
     pub device: Device,
-    /// Features of the device to use, and to offer to its host, if they are supported.
+    /// Features that the path uses at the device, and offers to the device's host, if they are supported.
     pub features: Features,
     /// Reassembly and fragmentation.
     pub fragments: Option<FragmentsSpec>,
@@ -137,8 +137,8 @@ impl PortSpec {
         self.device.port().host().is_some_and(|host| host.terminates)
     }
 
-    /// Returns whether each acknowledgment of a train that the host sends is expanded to the acknowledgments of its
-    /// packets.
+    /// Returns whether the path expands acknowledgments: if the host acknowledges a train once, the path sends one
+    /// acknowledgment for each packet of the train.
     pub fn expands_acks(&self) -> bool {
         self.device.port().host().is_some_and(|host| host.expand_acks)
     }
@@ -148,7 +148,8 @@ impl PortSpec {
         self.fragments.is_some() || self.esp.is_some()
     }
 
-    /// Returns the note that names features which are disabled because they depend on features that were turned off.
+    /// Returns a note that names the features that are disabled only because they depend on features that were turned
+    /// off.
     pub fn features_lost(&self) -> Option<String> {
         let lost = self.features.without(self.features.active());
         let names = Features::NAMES.iter().filter(|(_, one)| lost.contains(*one));

@@ -1,4 +1,4 @@
-//! An interface, through packet sockets: `eth1` or `packet:eth1`.
+//! A port that accesses an interface through packet sockets: `eth1` or `packet:eth1`.
 
 use core::ops::RangeInclusive;
 use std::io;
@@ -148,5 +148,5 @@ impl PortDevice for PacketDevice {
     }
 }
 
-/// Range of the slots of a transmit ring: up to the longest queues of NICs.
+/// Range of the number of slots of a transmit ring. The maximum is the length of the longest NIC queues.
 const TRANSMIT_SLOTS: RangeInclusive<usize> = 2..=8192;

@@ -1,4 +1,4 @@
-//! An inherited descriptor of a TUN or TAP device: `fd:N`.
+//! A port that uses an inherited descriptor of a TUN or TAP device: `fd:N`.
 
 use std::io;
 

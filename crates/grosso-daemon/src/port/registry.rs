@@ -1,4 +1,4 @@
-//! The macro that lists the kinds of ports, and the facts of each for documents and messages.
+//! The macro that lists the kinds of ports, and a description of each kind for documents and messages.
 
 use core::fmt;
 use std::{str::FromStr, sync::LazyLock};
@@ -11,7 +11,8 @@ use super::{
     setting::{PortKey, PortSetting, SettingFacts},
 };
 
-/// Declares the modules of the kinds, the enum of their devices, and the functions that follow from the list.
+/// Declares a module for each kind of port, the enum [`Device`] with a variant for each kind, and the functions that
+/// need the whole list.
 macro_rules! devices {
     ($($module:ident: $device:ident { $($variant:ident = $kind:ident, $sentence:literal;)* })+) => {
         $(mod $module; pub use self::$module::$device;)+
@@ -51,7 +52,7 @@ macro_rules! devices {
                 }
             }
 
-            /// Returns the facts of each kind for documents and messages.
+            /// Returns the description of each kind of port for documents and messages.
             fn kinds() -> Vec<registry::KindFacts> {
                 vec![$($(registry::KindFacts::of(&$module::$kind),)*)+]
             }
@@ -61,7 +62,7 @@ macro_rules! devices {
 
 pub(super) use devices;
 
-/// Facts of a kind for documents and messages.
+/// Description of a kind of port, for documents and messages.
 pub(super) struct KindFacts {
     pub(super) word: &'static str,
     pub(super) forms: &'static [&'static str],
@@ -82,10 +83,10 @@ impl KindFacts {
     }
 }
 
-/// All kinds, in the order in which documents list them.
+/// Descriptions of all kinds of ports, in the order in which documents list them.
 pub(super) static KINDS: LazyLock<Vec<KindFacts>> = LazyLock::new(Device::kinds);
 
-/// Returns the option of this name that at least one kind of port has.
+/// Returns the option called `name`; `None` if no kind of port has such an option.
 pub(crate) fn key(name: &str) -> Option<PortKey> {
     settings().find(|setting| setting.name == name).map(SettingFacts::key)
 }
@@ -121,7 +122,7 @@ pub(super) fn ports_with(name: &str) -> String {
     }
 }
 
-/// Returns the forms of port names, for a message.
+/// Returns the syntax of all port names, for a message.
 fn forms() -> String {
     let forms: Vec<&str> = KINDS.iter().flat_map(|kind| kind.forms.iter().copied()).collect();
     match &forms[..] {

@@ -1,16 +1,16 @@
-//! Table of the options of ports. Configuration files are parsed according to this table, and `docs/configuration.md`
-//! is generated from it.
+//! Table of the options that ports have. The table determines how configuration files are parsed, and
+//! `docs/configuration.md` is generated from it.
 
 use grosso_wire::virtio::Form;
 use serde::{Deserialize, Deserializer};
 
-/// One option of a kind of port.
+/// One option that a kind of port has.
 pub(super) struct PortSetting<D> {
     /// The key in a file.
     name: &'static str,
-    /// The meaning, in Markdown.
+    /// Meaning of the option, in Markdown.
     meaning: &'static str,
-    /// The default, in Markdown.
+    /// Default of the option, in Markdown.
     default: &'static str,
     set: Set<D>,
 }
@@ -33,7 +33,7 @@ enum SettingForm {
 /// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingValue {
-    /// On or off.
+    /// A switch that is on or off.
     Switch(bool),
     /// A number of bytes, as for an MTU.
     Bytes(u16),
@@ -99,7 +99,7 @@ impl<D> PortSetting<D> {
         SettingFacts { name, meaning, default, form }
     }
 
-    /// Sets the option of this name; `None` if there is none.
+    /// Sets the option called `name`; returns `None` if `settings` has no such option.
     pub(super) fn set(
         settings: &[Self],
         device: &mut D,
@@ -118,7 +118,7 @@ impl<D> PortSetting<D> {
     }
 }
 
-/// Returns the virtio header of frames.
+/// Returns the option that chooses the virtio header of frames.
 pub(super) const fn header<D>(
     default: &'static str,
     set: fn(&mut D, usize) -> Result<(), String>,

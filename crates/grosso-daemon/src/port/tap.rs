@@ -1,4 +1,4 @@
-//! TAP and TUN devices: `tap:NAME`, `tun:NAME`.
+//! Ports that are TAP or TUN devices: `tap:NAME`, `tun:NAME`.
 
 use std::io;
 
@@ -33,7 +33,7 @@ pub(super) struct QueueSettings {
     persistent: Option<bool>,
 }
 
-/// A device whose queues are queues of a TUN or TAP device.
+/// A kind of port whose queues are queues of a TUN or TAP device.
 pub(super) trait HasQueue {
     fn queue_mut(&mut self) -> &mut QueueSettings;
 }
@@ -60,7 +60,7 @@ pub(super) const TUN: PortKind<TapDevice> = PortKind {
 const SETTINGS: &[PortSetting<TapDevice>] =
     &[mtu(), up("up"), persist(), vnet_hdr(), terminates(), expand_acks()];
 
-/// Returns the lifetime of the device.
+/// Returns the option that decides whether the device outlives the path.
 pub(super) const fn persist<D: HasQueue>() -> PortSetting<D> {
     let set: fn(&mut D, bool) = |device, is_on| device.queue_mut().persistent = Some(is_on);
     let meaning = "keep the device after the path ends";

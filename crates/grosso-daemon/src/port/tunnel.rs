@@ -36,7 +36,7 @@ impl PortDevice for Description {
     fn check_queues(&self, queues: usize) -> Result<(), String> {
         let name = Self::name(self);
         if queues > 1 && matches!(self.endpoint.header, Header::Gre { sequence: true, .. }) {
-            // All packets of a direction share one sequence.
+            // All packets of a direction share one series of sequence numbers.
             return Err(format!(
                 "{name} has seq, but the path has {queues} queues: the peer drops late packets, so \
                  use queues = 1"

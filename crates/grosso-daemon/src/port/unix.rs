@@ -22,7 +22,7 @@ pub struct Unix {
     kind: UnixKind,
     /// Whether this side connects because the other program listens.
     connects: bool,
-    /// Path of a socket for datagrams from the other program.
+    /// Path of the socket at which this side receives datagrams from the other program.
     local: Option<String>,
     /// Virtio header of the socket's frames.
     pub header: Option<Form>,
@@ -171,7 +171,7 @@ impl fmt::Display for Unix {
     }
 }
 
-/// Offloads that the other program accepts, beyond whole packets with complete checksums.
+/// Offloads that the other program accepts. Without any, it accepts only unsegmented packets with complete checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offloads(pub(super) Features);
 
@@ -185,7 +185,10 @@ impl FromStr for Offloads {
             let (_, more) = known.ok_or_else(|| match feature::elsewhere(word) {
                 Some(instead) => format!("VMs have no offload \"{word}\": {instead}"),
                 None => {
-                    format!("offloads={text}: expected none, or csum, tso4, tso6, uso joined by +")
+                    format!(
+                        "offloads={text}: expected \"none\", or offloads joined by \"+\": csum, tso4, \
+                         tso6, uso"
+                    )
                 }
             })?;
             features |= more | Features::CHECKSUM_GENERIC;
@@ -229,7 +232,7 @@ pub(super) fn mode(digits: &str) -> Result<u32, &'static str> {
     mode.ok_or("expected an octal mode, for example mode=660")
 }
 
-/// Options after the path.
+/// Options that may follow the path, for a message.
 const WORDS: &str =
     "dgram, connect, local=PATH, vnet, vnet=BYTES, offloads=csum+tso4+tso6+uso and mode=OCTAL";
 

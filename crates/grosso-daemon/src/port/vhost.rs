@@ -1,4 +1,5 @@
-//! The network device of a VM, or its driver, as an endpoint of a path, as the user describes it.
+//! A vhost-user socket as an endpoint of a path, as the user describes it. Grosso is either the network device of a VM,
+//! or the driver of such a device.
 
 use core::fmt;
 use std::{io, str::FromStr};
@@ -165,9 +166,9 @@ fn memory_of_host() -> u64 {
     bytes.clamp(1, MAPPED_BYTES_MAX)
 }
 
-/// Units of a size.
+/// Units of a memory size, in bytes.
 const UNITS: [(&str, u64); 4] = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
-/// Options after the path.
+/// Options that may follow the path, for a message.
 const WORDS: &str = "driver, connect, offloads=csum+tso4+tso6+uso, memory=SIZE and mode=OCTAL";
 
 #[cfg(test)]

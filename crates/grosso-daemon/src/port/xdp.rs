@@ -1,4 +1,4 @@
-//! Queues of an interface, through AF_XDP: `xdp:IFACE`, `xdp:IFACE:QUEUE`.
+//! A port that accesses queues of an interface through AF_XDP: `xdp:IFACE`, `xdp:IFACE:QUEUE`.
 
 use std::io;
 
@@ -20,7 +20,8 @@ pub struct XdpDevice {
     /// The first queue.
     queue: u32,
     link: LinkSettings,
-    /// Whether senders on this host leave partial checksums, which AF_XDP does not report.
+    /// Whether packets may have partial checksums because they come from senders on this host. AF_XDP does not report
+    /// whether a checksum is partial.
     partial_checksums: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A tunnel with its device: a file with one path for `grosso run`.
+//! A tunnel with its device, stored as a configuration file with one path for `grosso run`.
 
 use super::Description;
 
@@ -14,7 +14,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Returns the file for `grosso run`.
+    /// Returns the configuration file for `grosso run`.
     pub fn to_toml(&self) -> String {
         let Self { name, mtu, description } = self;
         let kind = if description.endpoint.carries_ethernet() { "tap" } else { "tun" };

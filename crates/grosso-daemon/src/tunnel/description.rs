@@ -1,5 +1,5 @@
-//! A tunnel: its endpoint for the engine, and settings that the engine does not need. The table in `keywords` converts
-//! keywords to these settings and back.
+//! Description of a tunnel: the endpoint that the engine uses, and settings that the engine does not need. The table in
+//! `keywords` converts keywords to these settings and back.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -19,7 +19,7 @@ use super::kind::Kind;
 pub struct Description {
     /// Type of the tunnel.
     pub kind: Kind,
-    /// Endpoint, as the engine takes it.
+    /// Endpoint that the engine uses.
     pub endpoint: Endpoint,
     /// Remote endpoints, if there are several.
     pub forwarding: Option<Forwarding>,
@@ -86,7 +86,7 @@ impl Description {
         core::iter::once(self.endpoint.remote).chain(more.map(|remote| remote.address))
     }
 
-    /// Returns whether both tunnels are directly in IP and would both receive some of the packets.
+    /// Returns whether both tunnels are carried directly in IP, and some packets would reach both tunnels.
     pub fn takes_same(&self, other: &Self) -> bool {
         let is_bare = |end: &Self| matches!(end.endpoint.carrier, Carrier::Ip);
         let (one, two) = (&self.endpoint, &other.endpoint);

@@ -1,4 +1,4 @@
-//! A tunnel in the syntax of other programs.
+//! Writes a tunnel in the syntax of other programs.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -117,7 +117,7 @@ fn entries(description: &Description, notes: &mut Vec<String>) -> Vec<([u8; 6], 
     more.chain(configured.iter().copied()).collect()
 }
 
-/// Address of the entry for packets to groups and to unknown destinations.
+/// Ethernet address of the forwarding entry that applies to groups and to unknown destinations.
 const ANYBODY: [u8; 6] = [0; 6];
 
 /// Returns the port for which the kernel needs a receiver, and the protocol that arrives there.
@@ -281,7 +281,7 @@ fn outer(section: &mut Section, kind: Kind, endpoint: &Endpoint) {
     }
     match endpoint.dscp {
         Dscp::Fixed(dscp) => section.put("TOS", u16::from(dscp) << 2),
-        // The kernel's value for inherit.
+        // The kernel encodes `inherit` as this value.
         Dscp::Inherit => section.put("TOS", 1),
     }
     if let Some(label) = endpoint.flow_label {

@@ -1,5 +1,5 @@
-//! The grammar of `ip link add NAME type ...`: a type, and keywords with values. Keywords are parsed into a tunnel and
-//! printed from one.
+//! The grammar of `ip link add NAME type ...`: a type, and keywords with values. Converts keywords to a tunnel, and a
+//! tunnel to keywords.
 
 use core::fmt;
 
@@ -37,7 +37,7 @@ impl Words {
         Ok(words)
     }
 
-    /// Returns the keyword that a text names, and whether it turns something on.
+    /// Returns the keyword that `text` names, and whether `text` turns it on.
     fn find(&self, text: &str) -> Result<(&'static Keyword, bool), String> {
         if let Some(word) = Keyword::named(text) {
             return self.fits(word, text).map(|()| (word, true));
@@ -216,7 +216,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("isatap", "ISATAP derives peers from addresses, which is not supported: set remote"),
 ];
 
-/// Keywords of `ip link` that describe fixed behavior; they occur in the output of `ip`.
+/// Keywords of `ip link` for behavior that cannot be changed here. They are accepted because `ip` prints them.
 const AS_IT_IS: &[&str] =
     &["noproxy", "norsc", "nol2miss", "nol3miss", "noexternal", "novnifilter", "noencap"];
 

@@ -39,8 +39,8 @@ pub use self::{
 };
 use crate::error::Failure;
 
-/// Returns the tunnel that the keywords `words` describe, starting with the type. `command` names the command in error
-/// messages.
+/// Returns the tunnel that `words` describes: the tunnel's type, followed by keywords of `ip link`. Error messages
+/// start with `command`.
 pub fn describe(command: &str, words: &[String]) -> Result<Description, Failure> {
     let described = Words::parse(words).and_then(|words| Description::try_from(&words));
     described.map_err(|why| {

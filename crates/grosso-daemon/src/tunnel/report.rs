@@ -121,7 +121,7 @@ impl Tunnels {
     /// The schema of this report.
     pub const FORM: ReportForm = ReportForm::of::<Envelope<Self>>("grosso.tunnel/1");
 
-    /// Creates the report on these tunnels.
+    /// Creates the report on `tunnels`.
     pub fn new(tunnels: Vec<TunnelFacts>) -> Self {
         Self { tunnels, is_brief: false }
     }

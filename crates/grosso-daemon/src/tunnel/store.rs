@@ -1,5 +1,6 @@
-//! Files of tunnels. Each tunnel has three files, in a directory next to the sockets of running programs. Each network
-//! namespace has its own directory, because two namespaces may have devices, and therefore tunnels, of the same name.
+//! The files in which tunnels are stored. Each tunnel has three files, in a directory next to the sockets of running
+//! programs. Each network namespace has its own directory, because two namespaces may have devices, and therefore
+//! tunnels, of the same name.
 
 use std::{
     io,
@@ -74,7 +75,7 @@ impl TunnelFiles {
         places
     }
 
-    /// Returns the path of the definition, which `grosso run` reads.
+    /// Returns the path of the definition file, which `grosso run` reads.
     pub fn definition(&self) -> PathBuf {
         self.file(DEFINITION)
     }
@@ -149,9 +150,9 @@ fn namespace() -> io::Result<String> {
     number.map(|number| format!("net-{number}"))
 }
 
-/// Directory of tunnels.
+/// Name of the directory that contains the files of tunnels.
 const FOLDER: &str = "tunnels";
-/// File extension of definitions.
+/// File extension of tunnel definitions.
 const DEFINITION: &str = ".toml";
 /// Maximum number of tunnels that are read.
 const TUNNELS_MAX: usize = 1024;

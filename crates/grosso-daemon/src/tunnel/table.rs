@@ -1,4 +1,4 @@
-//! Tunnels as TOML tables: the keywords are the keys.
+//! Reads and writes tunnels as TOML tables, in which keywords are the keys.
 
 use core::fmt;
 

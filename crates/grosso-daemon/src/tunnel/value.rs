@@ -1,4 +1,4 @@
-//! Parsing and printing of keyword values.
+//! Parses and prints the values of keywords.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The values that may follow a keyword.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// No value: the keyword turns something on, and off with `no` in front of it.
+    /// No value: the keyword turns a setting on, and the same keyword with the prefix `no` turns it off.
     Switch,
     /// No value, or a number.
     SwitchOrNumber(u64),
-    /// A number in this range, decimal or with `0x`; or one of these words.
+    /// A number between these bounds, decimal or with `0x`, or one word from this list.
     Number(u64, u64, &'static [&'static str]),
     /// A 32-bit number, or four 8-bit numbers separated by dots, as in keys of `ip`.
     Key,
@@ -21,9 +21,9 @@ pub(super) enum Form {
     /// Ethernet addresses, each with the IP address of the endpoint behind which it is located; the keyword is repeated
     /// for each pair.
     Entries,
-    /// Two ports.
+    /// Two port numbers.
     Ports,
-    /// One of these words.
+    /// One word from this list.
     Choice(&'static [&'static str]),
     /// Geneve options as in `ip route`: `CLASS:TYPE:DATA,...`, hexadecimal.
     Options,
@@ -143,7 +143,7 @@ impl Value {
         matches!(self, Self::Switch(true))
     }
 
-    /// Returns the number, if the value is one and fits.
+    /// Returns the number, if the value is a number and fits into `T`.
     pub(super) fn number<T: TryFrom<u64>>(&self) -> Option<T> {
         match self {
             Self::Number(number) => T::try_from(*number).ok(),
@@ -151,7 +151,7 @@ impl Value {
         }
     }
 
-    /// Adds the value of a repeated keyword, if repetition is allowed.
+    /// Adds the value of a repeated keyword; returns `None` if the keyword must not be repeated.
     pub(super) fn and(&self, more: &Self) -> Option<Self> {
         match (self, more) {
             (Self::Addresses(said), Self::Addresses(more)) => {
@@ -237,7 +237,7 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Writes whole options and leaves out the bytes after the last one.
+/// Writes all complete Geneve options. Bytes after the last complete option are left out.
 fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let mut rest = bytes;
     let mut separator = "";
@@ -251,5 +251,5 @@ fn write_options(formatter: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Resul
     Ok(())
 }
 
-/// Maximum number of 32-bit words of an option's data: the range of a 5-bit field.
+/// Maximum number of 32-bit words of data in a Geneve option, because the length field has 5 bits.
 const OPTION_WORDS_MAX: usize = 31;

@@ -1,5 +1,5 @@
-//! A live port of any kind, chosen at run time. With this type, all paths have the same type, instead of one type for
-//! each pair of kinds.
+//! A live port whose kind is chosen at run time. Because of this type, all data paths have the same Rust type, instead
+//! of one type for each pair of port kinds.
 
 use std::{io, os::fd::RawFd};
 

@@ -1,4 +1,4 @@
-//! Reception from a device: reads the frames of one poll, and decodes their metadata from the virtio headers.
+//! Receives frames from a device: reads the frames of one poll, and decodes their metadata from the virtio headers.
 
 use grosso::{
     Frame, Meta,
@@ -26,7 +26,7 @@ pub(super) struct FrameReceiver {
     packets_max: usize,
 }
 
-/// Result of reading one frame for a [`FrameReceiver`].
+/// Result of an attempt to read one frame for a [`FrameReceiver`].
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// A buffer with a frame, and the length of the frame in bytes, which exceeds the buffer if the frame was

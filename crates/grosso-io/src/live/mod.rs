@@ -1,4 +1,4 @@
-//! Ports on the devices of a running Linux system.
+//! Ports that exchange frames with the devices and sockets of a running Linux system.
 //!
 //! | port | frames come from and go to |
 //! |---|---|
@@ -53,7 +53,7 @@ use grosso_sys::errno::ErrorClass;
 
 use crate::port::PortError;
 
-/// Returns the error of a port whose device is gone or failed.
+/// Returns the error for a port whose device is gone or has failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match ErrorClass::of(&source) {
         ErrorClass::Gone => PortError::Gone { name: name.to_owned() },

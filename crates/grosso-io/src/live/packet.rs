@@ -67,7 +67,7 @@ pub struct PacketOptions {
     pub transmit_only: bool,
     /// Whether to receive frames for other hosts, as a bridge must.
     pub promiscuous: bool,
-    /// Distribution of the interface's frames over several ports.
+    /// Settings for distributing the interface's frames among several ports; `None` if this port receives all frames.
     pub fanout: Option<Fanout>,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -105,7 +105,7 @@ impl Default for PacketOptions {
 #[derive(Debug)]
 pub struct PacketPort {
     name: InterfaceName,
-    /// Queries the interface in the network namespace in which the port was opened.
+    /// Socket for queries about the interface. It belongs to the network namespace in which the port was opened.
     control: Control,
     ring: FairRing,
     /// Memory for frames longer than a slot.
@@ -408,7 +408,7 @@ fn open_ring(
     })
 }
 
-/// Converts a VLAN tag that the kernel removed from the frame.
+/// Converts the description of a VLAN tag that the kernel removed from the frame.
 fn beside(tag: packet::VlanTag) -> VlanTag {
     VlanTag { protocol: tag.protocol, tci: tag.control }
 }

@@ -67,7 +67,7 @@ impl LiveStats {
         self.events[event as usize]
     }
 
-    /// Returns the number of frames dropped because of this error in their virtio header.
+    /// Returns the number of frames that were dropped because their virtio header had this error.
     #[must_use]
     pub fn refused(&self, error: VnetError) -> u64 {
         self.refused[error as usize]

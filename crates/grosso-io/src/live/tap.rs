@@ -36,10 +36,10 @@ pub struct TapOptions {
     /// Longest virtio header to use. If the kernel does not support it, the longest header that it does support is
     /// used.
     pub header: Form,
-    /// Offloads of frames written to the device, except those that the kernel does not support.
+    /// Offloads that frames written to the device may use. Offloads that the kernel does not support are ignored.
     pub transmit: Features,
-    /// Offloads of frames received from the stack, except those that the kernel does not support. They correspond to
-    /// `ethtool -K` on the device.
+    /// Offloads that frames received from the stack may use. Offloads that the kernel does not support are ignored. The
+    /// option corresponds to `ethtool -K` on the device.
     pub receive: Features,
     /// Whether other queues of the same device will be opened.
     pub multi_queue: bool,
@@ -178,7 +178,7 @@ impl TapPort {
         self.reader.form()
     }
 
-    /// Returns the offloads of frames received from the stack, as `ethtool -k` on the device reports them.
+    /// Returns the offloads that frames from the stack may use. `ethtool -k` on the device reports the same offloads.
     #[must_use]
     pub fn receive_features(&self) -> Features {
         self.reader.features()
@@ -210,7 +210,7 @@ impl TapReader {
         self.receiver.incoming.form
     }
 
-    /// Returns the offloads of received frames; see [`TapPort::receive_features`].
+    /// Returns the offloads that received frames may use; see [`TapPort::receive_features`].
     #[must_use]
     pub fn features(&self) -> Features {
         self.receive
@@ -392,8 +392,8 @@ fn probe(tun: &Tun, form: Form) -> io::Result<Offloads> {
     Ok(kernel)
 }
 
-/// Returns the features for writing. They do not depend on the features that the reader enabled (rule V30): every
-/// kernel that supports these offloads accepts such frames.
+/// Returns the features that written frames may use. The features that the reader enabled do not matter (rule V30):
+/// every kernel that supports an offload accepts frames that use it.
 fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     if form.is_none() {
         return Features::SCATTER_GATHER;
@@ -419,7 +419,8 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// Returns the features and offloads to request from the stack: those that are both wanted and supported by the kernel.
+/// Returns the features and offloads to request from the stack. The kernel supports all of them, and the options want
+/// all of them.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;

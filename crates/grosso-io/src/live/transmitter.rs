@@ -1,5 +1,5 @@
-//! Transmission to an interface: packets are sent in batches through a mapped ring, frames longer than the MTU through
-//! a socket.
+//! Transmits to an interface. Packets are sent in batches through a mapped ring, and frames longer than the MTU are
+//! sent through a socket.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use super::{
     tx_offload::{Queued, Wire},
 };
 
-/// Passes each frame to the ring or to the socket, and keeps the order of the frames.
+/// Transmitter of an interface. It passes each frame to the ring or to the socket, and keeps the order of the frames.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     ring: Option<TransmitRing>,

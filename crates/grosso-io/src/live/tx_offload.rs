@@ -1,4 +1,4 @@
-//! Transmission to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
+//! Transmits to a device: writes virtio headers, queues frames for which the kernel has no room, and handles frames
 //! that the kernel refuses.
 
 use std::{
@@ -57,7 +57,8 @@ pub(crate) struct TxOffload {
     ports: Ports,
     form: Option<Form>,
     features: Features,
-    /// Features to give up when the packets of a refused superframe are accepted.
+    /// Features that the kernel may have refused a superframe for. They are disabled if the kernel then accepts the
+    /// packets of this superframe.
     suspect: Features,
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,
@@ -69,7 +70,7 @@ pub(crate) struct TxOffload {
     pub(crate) stats: LiveStats,
 }
 
-/// A frame whose first bytes are in [`TxOffload::head`].
+/// A frame that is ready to be sent, and whose first bytes are in [`TxOffload::head`].
 struct Prepared {
     /// Number of bytes of the first slice that were copied to `head`.
     copied: usize,
@@ -99,7 +100,8 @@ impl TxOffload {
         }
     }
 
-    /// Prepares for a device with other features and another header. Frames for the previous device are dropped.
+    /// Prepares for another device, with its own features and header format. Frames that are queued for the previous
+    /// device are dropped.
     #[cfg(feature = "vhost")]
     pub(crate) fn renew(&mut self, form: Option<Form>, features: Features) {
         self.stats.count(LiveEvent::TransmitDown, self.queue.len() as u64);
@@ -242,8 +244,8 @@ impl TxOffload {
         rarest.unwrap_or(Features::NONE)
     }
 
-    /// Gives up the suspected feature: the packets of a refused superframe were accepted, so the superframe's type was
-    /// the reason.
+    /// Disables the suspected feature. The kernel refused a superframe but accepted its packets, so it does not support
+    /// this type of superframe.
     fn give_up_suspect(&mut self) {
         let suspect = core::mem::take(&mut self.suspect);
         if self.features & suspect != Features::NONE {
@@ -380,7 +382,7 @@ pub(super) fn reused<'a>(mut list: Vec<IoSlice<'_>>) -> Vec<IoSlice<'a>> {
     list.into_iter().map(|_| IoSlice::new(&[])).collect()
 }
 
-/// Features in the order in which they are given up.
+/// Features in the order in which they are disabled.
 const BY_RARITY: [Features; 5] = [
     Features::UDP_TUNNEL_SEGMENTATION,
     Features::UDP_TUNNEL_CHECKSUM_SEGMENTATION,

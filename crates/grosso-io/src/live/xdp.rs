@@ -1,4 +1,4 @@
-//! A port that accesses an interface through an AF_XDP socket. It carries single packets in memory shared with the
+//! A port that accesses an interface through an AF_XDP socket. Each packet is in memory that the port shares with the
 //! kernel.
 
 use std::{

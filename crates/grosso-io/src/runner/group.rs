@@ -196,7 +196,7 @@ impl Common {
         self.handles.iter().for_each(Handle::stop);
     }
 
-    /// Keeps the first reason for the end of the paths.
+    /// Stores the reason why the paths ended, unless a reason is already stored.
     fn breaks(&self, broken: Broken) {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(broken);
     }
@@ -252,7 +252,7 @@ impl Drop for Queue {
     }
 }
 
-/// Guard that calls a function when it is dropped, that is, when the last owner of a shared value is gone.
+/// Guard that calls a function when it is dropped. In a shared value, this happens when the last owner is gone.
 struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for AtEnd<F> {

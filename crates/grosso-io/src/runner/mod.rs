@@ -90,8 +90,8 @@ pub struct Snapshot {
     pub coalesced_to_right: Option<CoalesceStats>,
     /// Coalescing counters of the direction to the left port, or `None` if that port does not accept superframes.
     pub coalesced_to_left: Option<CoalesceStats>,
-    /// Number of trains held for the right port, and number held for the left port, or `None` for a port that does not
-    /// accept superframes.
+    /// Number of trains that are held for the right port, and for the left port. `None` for a port that does not accept
+    /// superframes.
     pub trains_held: [Option<u64>; 2],
     /// Counters of the left port itself.
     pub left: Vec<(PortCounter, u64)>,

@@ -1,4 +1,4 @@
-//! Requests to the thread of a data path, and its answers.
+//! Requests to the thread of a data path, and the answers of that thread.
 //!
 //! A thread can be stuck in a system call, or stopped by a debugger. A caller that makes a request therefore waits only
 //! for a limited time, and then gets the last counters. Neither side ever waits for the other to release a lock,
@@ -19,7 +19,7 @@ use grosso_sys::wait::Event;
 
 use super::{Snapshot, nanoseconds, now_ns};
 
-/// Control of a data path from other threads.
+/// Handle with which other threads stop a data path and read its counters.
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Exchange>,
@@ -65,7 +65,7 @@ pub(super) struct Exchange {
 struct Answers {
     /// The last counters, and the time at which the thread reported them.
     last: Option<(Arc<Snapshot>, u64)>,
-    /// Number of the last request that these counters answer.
+    /// Number of the last request that was answered with these counters.
     answered: u64,
     /// Whether the path has ended, so that no further answers follow.
     is_over: bool,
@@ -169,13 +169,13 @@ impl Exchange {
     }
 }
 
-/// The part of the requests that belongs to the path. Dropping it releases callers that wait for an answer, even if the
+/// The path's end of the exchange with its handles. Dropping it releases callers that wait for an answer, even if the
 /// path never ran or its thread panics.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Exchange>);
 
 impl Answering {
-    /// Creates the part that belongs to the path. There are no requests yet.
+    /// Creates the path's end of the exchange. There are no requests yet.
     ///
     /// # Errors
     ///

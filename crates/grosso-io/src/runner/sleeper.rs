@@ -12,19 +12,19 @@ use grosso_sys::wait::{Event, Interest, SOURCES_MAX, wait_for};
 use super::{FULL_PORT_RETRY_NS, now_ns};
 use crate::port::Port;
 
-/// Events to wait for at a port.
+/// Events at a port for which the thread waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
-    /// Arrival of frames.
+    /// Whether to wait for the arrival of frames.
     pub(super) frames: bool,
-    /// Room for waiting frames.
+    /// Whether to wait for room for queued frames.
     pub(super) room: bool,
 }
 
 /// Descriptors to wait for. Each port has at most four.
 type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
-/// State for waiting until the ports have events.
+/// Makes the thread wait until a port has an event.
 ///
 /// Descriptors are registered only during a sleep, so a frame that arrives while the thread works
 /// costs the kernel no wake-up.

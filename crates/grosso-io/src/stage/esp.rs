@@ -1,4 +1,4 @@
-//! ESP (IPsec encryption) as a port.
+//! A port that adds ESP (IPsec encryption) to another port.
 
 mod counters;
 mod options;
@@ -65,7 +65,7 @@ pub struct EspStage<P: Port> {
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,
-    /// Decrypted packets, in order of arrival, whose sequence numbers are not recorded yet.
+    /// Decrypted packets that wait until their sequence numbers are recorded, in order of arrival.
     held: VecDeque<(Frame<PortBuffer>, u64)>,
     /// Total length of the held packets in bytes.
     held_bytes: usize,
@@ -75,7 +75,7 @@ pub struct EspStage<P: Port> {
     now_ns: u64,
     /// Whether the port may have more frames, because it returned the requested number.
     more: bool,
-    /// Filter for the stage's own packets, in tunnel mode.
+    /// Filter that drops packets which this stage itself has encrypted; used in tunnel mode.
     own: Option<OwnPackets>,
     stats: EspStageStats,
 }
@@ -414,7 +414,7 @@ impl<P: Port> EspStage<P> {
         self.drop_unrecorded(recording);
     }
 
-    /// Drops the packets whose numbers could not be recorded.
+    /// Drops the held packets if recording their sequence numbers has failed.
     fn drop_unrecorded(&mut self, recording: RecordState) {
         if recording == RecordState::Failed {
             self.stats.in_unreserved += self.held.len() as u64;

@@ -32,9 +32,9 @@ pub struct FragmentationOptions {
     /// Whether to fragment IPv4 packets even if DF is set. Such packets get a new identification, and DF is clear in
     /// their fragments.
     pub ignore_df: bool,
-    /// Rules of reassembly; `None` lets fragments pass. With [`ReassemblyMode::KeepGeometry`], the port's buffers are
-    /// held until the datagram is complete. With [`ReassemblyMode::Coalesce`] each buffer returns to the port after the
-    /// call that received it.
+    /// Rules of reassembly; with `None`, fragments pass unchanged. With [`ReassemblyMode::KeepGeometry`], the port's
+    /// buffers are held until the datagram is complete. With [`ReassemblyMode::Coalesce`] each buffer returns to the
+    /// port after the call that received it.
     pub rules: Option<ReassemblyRules>,
     /// Whether reassembled datagrams record their fragment sizes ([`Meta::fragmented`]), so that the transmitting stage
     /// creates fragments of the same sizes again (rules S61, S62). Set this for a path that forwards packets.
@@ -78,7 +78,7 @@ pub struct Fragmentation<P: Port> {
     port: P,
     joining: Option<Joining>,
     segmenting: Segmenting,
-    /// The configured MTU, if the path MTU can reduce it.
+    /// The configured MTU, if packets must also fit into a smaller path MTU.
     path_from: Option<u16>,
 }
 

@@ -1,5 +1,5 @@
-//! Identifications of fragments. An identification is not soon repeated for the same pair of addresses, and outsiders
-//! cannot predict it.
+//! Chooses the identifications of fragments. The same pair of addresses does not soon get the same identification
+//! again, and outsiders cannot predict identifications.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! The receiving half of fragmentation: reassembly.
+//! The receiving half of the fragmentation stage, which reassembles fragments.
 
 use std::{collections::VecDeque, sync::LazyLock};
 

@@ -1,4 +1,4 @@
-//! Queue of the frames created from one frame, for a port that may not have room for all of them.
+//! Queue of the frames that a stage created from one frame. The port may not have room for all of them at once.
 
 use std::collections::VecDeque;
 

@@ -10,7 +10,7 @@ use crate::notice::Notice;
 #[derive(Debug)]
 pub(super) struct OwnPackets {
     guard: LoopGuard,
-    /// Notification of the first frame that is dropped.
+    /// Notice to send when the first frame is dropped.
     notice: Option<Notice>,
     /// Number of frames dropped.
     pub(super) dropped: u64,

@@ -1,4 +1,4 @@
-//! Recording of sequence numbers by the thread that uses them, or by another thread or process.
+//! Records sequence numbers in a file, in the thread that uses them, or in another thread or process.
 //!
 //! A file system can be frozen for a backup, or a disk can be slow; writing to a file then blocks. The thread of a path
 //! must not block, so another thread or process writes the file, and the path sends requests over a socket before it
@@ -29,14 +29,14 @@ pub struct SequenceRecorder {
 
 #[derive(Debug)]
 enum Writer {
-    /// The calling thread, which may block.
+    /// The calling thread writes the file, and may block.
     Here(SequenceFile),
-    /// Another thread or process.
+    /// Another thread or process writes the file.
     #[cfg(unix)]
     Apart { link: UnixStream, asked: Option<Numbers> },
 }
 
-/// State of a request.
+/// State of a request to record numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordState {
     /// There is no request.
@@ -95,7 +95,7 @@ impl SequenceRecorder {
         self.recorded
     }
 
-    /// Returns the last numbers that may have been used when the file was opened.
+    /// Returns the numbers in the file when it was opened. Higher numbers have not been used.
     pub(super) fn unused(&self) -> Numbers {
         self.unused
     }
@@ -114,7 +114,7 @@ impl SequenceRecorder {
         }
     }
 
-    /// Requests that these numbers are recorded, unless a request is still unanswered. Numbers up to the recorded ones
+    /// Requests that `numbers` are recorded, unless a request is still unanswered. Numbers that are already recorded
     /// are available immediately.
     pub(super) fn ask(&mut self, numbers: Numbers) -> RecordState {
         let is_ahead = numbers.sent > self.recorded.sent;

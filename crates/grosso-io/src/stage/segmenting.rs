@@ -1,4 +1,4 @@
-//! The transmitting half of fragmentation.
+//! The transmitting half of the fragmentation stage, which fragments packets.
 
 use core::{num::NonZeroU16, ops::Range};
 
@@ -33,7 +33,7 @@ pub(super) struct Segmenting {
     pub(super) stats: SegmentingStats,
 }
 
-/// Counters of fragmentation, and of packets that could not be fragmented.
+/// Counters of fragmented packets, and of packets that could not be fragmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentingStats {

@@ -1,4 +1,4 @@
-//! Sequence numbers that persist between runs.
+//! Stores sequence numbers in a file, so that they persist between runs.
 //!
 //! A peer rejects packets with old numbers, and a packet whose number has been received must never be accepted again.
 //! If a key is stored in a file, its sequence numbers must therefore be stored too. A number is recorded on disk as

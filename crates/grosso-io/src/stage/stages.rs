@@ -46,7 +46,7 @@ impl<P: Port> Stages<P> {
     }
 }
 
-/// Converts the error into one whose message says how to fix it.
+/// Adds a remedy to the message of an error from `mlock(2)`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn unlocked(error: io::Error) -> io::Error {
     let what = format!("cannot lock keys in memory (see ulimit -l, LimitMEMLOCK=): {error}");

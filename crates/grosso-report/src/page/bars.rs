@@ -46,7 +46,7 @@ pub struct Middle {
 pub struct Bar {
     /// CSS class, name and value of each part.
     parts: Vec<(&'static str, Option<&'static str>, f64)>,
-    /// Measurements whose median the bar shows, drawn as dots.
+    /// Measurements that are drawn as dots. The bar shows their median.
     dots: Vec<f64>,
     /// Value at which the bar ends and its label begins.
     end: f64,

@@ -1,4 +1,4 @@
-//! Drawings of test setups: a chain of hosts and devices, from the sender at the top to the receiver at the bottom.
+//! Draws test setups as a chain of hosts and devices, from the sender at the top to the receiver at the bottom.
 
 use core::fmt::Write;
 

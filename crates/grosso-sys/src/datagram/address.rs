@@ -1,8 +1,9 @@
-//! Datagram addresses in the kernel's format.
+//! Converts socket addresses to the kernel's format and back.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `struct sockaddr_in` or `struct sockaddr_in6`: family, port, then the fields that only this family has.
+/// Socket address in the layout of `struct sockaddr_in` or `struct sockaddr_in6`: family and port, followed by the
+/// fields of the family.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
@@ -12,9 +13,9 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Space for an address that the kernel writes.
+    /// Empty address, into which the kernel can write an address of any family.
     pub(super) const EMPTY: Self = Self { family: 0, port: [0; 2], rest: [0; 24] };
-    /// Length in bytes of the space for an address.
+    /// Number of bytes that the kernel may write.
     pub(super) const CAPACITY: usize = size_of::<Self>();
 
     /// Returns the number of bytes that the kernel reads from the address.

@@ -1,4 +1,4 @@
-//! Echo requests of a chosen length, and their replies.
+//! Sends echo requests of a chosen length, and receives the replies.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;

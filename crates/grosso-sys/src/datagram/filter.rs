@@ -1,4 +1,5 @@
-//! Filters for the datagrams of a socket: programs that the kernel runs on each datagram, starting at its UDP header.
+//! Filters that decide which datagrams a socket receives. The kernel runs a filter program on each datagram, starting
+//! at the UDP header.
 
 use crate::filter::{DROP, JUMP_IF_EQUAL, LOAD_HALF, RETURN, TAKE, instruction};
 

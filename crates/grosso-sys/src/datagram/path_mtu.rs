@@ -1,4 +1,4 @@
-//! Queries of the path MTU that the kernel knows for a remote host.
+//! Queries the path MTU that the kernel knows for a remote host.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;

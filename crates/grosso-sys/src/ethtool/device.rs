@@ -1,4 +1,4 @@
-//! Driver settings other than features: interrupt coalescing, rings, channels.
+//! Driver settings other than features: interrupt coalescing, ring sizes, and numbers of queues.
 
 use std::io;
 
@@ -223,8 +223,8 @@ pub fn driver(control: &Control, name: &InterfaceName) -> io::Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// Executes one of the ethtool commands in this file. The structure of each of these commands has a fixed number of
-/// words.
+/// Executes an ethtool command. Only commands of this file are permitted, because their structures have a fixed number
+/// of words.
 fn exchange<const WORDS: usize>(
     control: &Control,
     name: &InterfaceName,

@@ -1,5 +1,5 @@
-//! Device settings as in `ethtool`: interrupt coalescing, rings, channels, the driver, and features by their long
-//! names, for example `rx-gro-list`.
+//! Device settings that `ethtool` shows and changes: interrupt coalescing, rings, channels, the driver, and features.
+//! Features have their long names, for example `rx-gro-list`.
 
 use std::io;
 
@@ -38,7 +38,7 @@ pub struct Feature {
 pub struct FeatureChanges {
     /// Features that changed, including dependent ones.
     pub changed: Vec<Feature>,
-    /// Features whose state after the request is not the requested one.
+    /// Features that do not have the requested state after the request.
     pub refused: Vec<Feature>,
 }
 

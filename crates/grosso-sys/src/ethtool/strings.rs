@@ -68,7 +68,7 @@ fn count(control: &Control, name: &InterfaceName, set: u32) -> io::Result<usize>
     Ok(count)
 }
 
-/// Checks that the count written by the kernel equals the one it reported before.
+/// Checks that the kernel still reports the same count as in an earlier call.
 fn unchanged(answer: &Guarded, at: usize, count: usize) -> io::Result<()> {
     if answer.bytes(at..at + 4) == (count as u32).to_ne_bytes() {
         return Ok(());

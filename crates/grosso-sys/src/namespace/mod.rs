@@ -1,4 +1,4 @@
-//! Private namespaces for a thread or a process: a private network, with or without root.
+//! Gives a thread or a process its own namespaces, for example a private network. This works with and without root.
 //!
 //! A network namespace belongs to a *thread*; descriptors opened in it remain usable in every other thread.
 //! [`NetworkNamespace`] is a descriptor of an unnamed namespace, which exists as long as a descriptor, a thread or a

@@ -1,4 +1,4 @@
-//! User namespaces: root privileges over private namespaces, for an unprivileged process.
+//! User namespaces, in which an unprivileged process gets root privileges over its own private namespaces.
 
 use core::fmt;
 use std::io;

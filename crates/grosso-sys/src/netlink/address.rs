@@ -1,4 +1,4 @@
-//! Addresses, routes and neighbors of a link.
+//! Adds addresses, routes and neighbors to a link.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Generic netlink: only the calls for `ethtool` settings that no ioctl supports.
+//! Sends generic netlink requests, which read `ethtool` settings that no ioctl supports.
 
 use std::io;
 

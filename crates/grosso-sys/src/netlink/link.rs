@@ -1,4 +1,4 @@
-//! Links: creating, changing, listing and deleting network interfaces.
+//! Creates, changes, lists and deletes network interfaces, which netlink calls links.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -78,7 +78,8 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_TXQLEN, packets)
     }
 
-    /// Sets the maximum length in bytes of a superframe passed to the device, for IPv6 and, up to 65536, for IPv4.
+    /// Sets the maximum length in bytes of a superframe that is passed to the device. The limit applies to IPv6. It
+    /// also applies to IPv4 if it is at most 65536.
     pub fn gso_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GSO_MAX_SIZE, bytes)
     }
@@ -93,8 +94,8 @@ impl<'a> LinkChange<'a> {
         self.number(abi::IFLA_GSO_IPV4_MAX_SIZE, bytes)
     }
 
-    /// Sets the maximum length in bytes of a superframe that GRO builds, for IPv6 and, up to 65536, for IPv4 (rule G60,
-    /// Linux 5.19).
+    /// Sets the maximum length in bytes of a superframe that GRO builds (rule G60, Linux 5.19). The limit applies to
+    /// IPv6. It also applies to IPv4 if it is at most 65536.
     pub fn gro_max_size(self, bytes: u32) -> Self {
         self.number(abi::IFLA_GRO_MAX_SIZE, bytes)
     }
@@ -455,7 +456,8 @@ impl Link {
     }
 }
 
-/// Returns the remote address of a tunnel of type `kind` from the properties of its link.
+/// Returns the remote address of a tunnel. `kind` is the type of the tunnel, and `data` contains the attributes of its
+/// link.
 fn remote((kind, data): (&str, &[u8])) -> Option<IpAddr> {
     let wanted: &[u16] = match kind {
         "vxlan" => &[abi::IFLA_VXLAN_GROUP, abi::IFLA_VXLAN_GROUP6],

@@ -1,4 +1,4 @@
-//! Routes configured on this host, with their links and MTUs.
+//! Queries the routes that are configured on this host, with the link and the MTU of each.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::address::{family, octets};
 use super::message::{Attributes, Request, number};
 use crate::abi;
 
-/// Properties of a route that limit its packets.
+/// Output link and MTU of a route, as far as the kernel reported them.
 #[derive(Debug, Default)]
 struct Route {
     link: Option<u32>,
@@ -24,8 +24,8 @@ pub struct RouteFacts {
     pub mtu: usize,
 }
 
-/// Properties of the packets whose route is queried. With policy routing, packets to the same host may use different
-/// links.
+/// Query for the route of packets with these properties. With policy routing, packets to the same host may use
+/// different links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteQuery {
     /// Destination address.
@@ -54,7 +54,7 @@ impl Netlink {
         Ok(RouteFacts { link, mtu })
     }
 
-    /// Returns the index of the output link of these packets.
+    /// Returns the index of the link through which packets with the properties in `query` leave.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The kernel's list of Unix sockets.
+//! Queries the kernel's list of Unix sockets.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Packets received in blocks of mapped memory (`TPACKET_V3`), each with several packets, like the pages of a NIC.
+//! Receives packets in blocks of mapped memory (`TPACKET_V3`). Each block holds several packets, like a page into which
+//! a NIC writes.
 //!
 //! Only experiments use blocks: a block returns to the kernel as a whole, so a single held packet keeps the whole
 //! block.
@@ -137,7 +138,7 @@ impl AsFd for BlockRing {
     }
 }
 
-/// Numbers of blocks and packets of a [`BlockRing`].
+/// Numbers of blocks and packets that a [`BlockRing`] has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
     /// Number of blocks received with at least one packet.
@@ -160,7 +161,8 @@ struct BlockQueue {
     counts: BlockCounts,
 }
 
-/// The memory of a ring, shared with the blocks that are taken. The kernel keeps the memory until it is unmapped.
+/// The memory of a ring, which the ring shares with the blocks that it has handed out. The kernel keeps the memory
+/// until it is unmapped.
 #[derive(Debug)]
 struct BlockMemory {
     mapping: Mapping,

@@ -1,4 +1,4 @@
-//! Filter for the IP packets of a packet socket: a classic packet filter program.
+//! Classic BPF program that selects the IP packets that a packet socket receives.
 
 use core::net::IpAddr;
 use std::io;
@@ -71,7 +71,7 @@ pub(super) fn refuse_outgoing(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, &program)
 }
 
-/// Tests whether the value at an offset is one of a list.
+/// Test that checks whether the value at an offset is in a list.
 struct Test {
     load: u16,
     at: u32,

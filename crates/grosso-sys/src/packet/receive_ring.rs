@@ -1,4 +1,4 @@
-//! Packets received in mapped memory (`TPACKET_V2`), without a system call or a copy per packet.
+//! Receives packets in mapped memory (`TPACKET_V2`), without a system call or a copy per packet.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;

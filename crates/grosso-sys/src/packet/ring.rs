@@ -1,5 +1,5 @@
-//! Parts shared by the two mapped rings of a packet socket: slots of one size, each preceded by a header (`TPACKET_V2`)
-//! whose first word says who owns the slot.
+//! Code that the receive ring and the transmit ring of packet sockets share. A ring consists of slots of one size. Each
+//! slot starts with a header (`TPACKET_V2`), and the first word of the header says who owns the slot.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -91,7 +91,7 @@ impl RingLayout {
     }
 }
 
-/// Direction of one of a socket's two rings.
+/// Direction of a ring. A socket has at most one ring per direction.
 #[derive(Clone, Copy)]
 pub(super) enum Direction {
     Receive,
@@ -176,7 +176,7 @@ impl RingMemory {
         self.mapping.fetch::<HEADER_LINES>(slot.start());
     }
 
-    /// Returns bytes of a slot.
+    /// Returns a range of bytes of a slot.
     ///
     /// # Safety
     ///

@@ -21,7 +21,7 @@ const TAKEN: u32 = 1 << 27;
 /// frames are still held, plus the rings whose frames were dropped since a ring was last opened or dropped.
 static LEFT: Mutex<Vec<LeftMemory>> = Mutex::new(Vec::new());
 
-/// Memory of a ring, shared with the frames of the ring.
+/// Memory of a ring, which the ring shares with its frames.
 #[derive(Debug)]
 pub(super) struct FrameMemory(FrameSlot);
 
@@ -46,7 +46,7 @@ impl FrameMemory {
         Self(FrameSlot(NonNull::from(Box::leak(Box::new(memory)))))
     }
 
-    /// Takes a slot for a frame, which [returns it](FrameSlot::return_slot).
+    /// Marks a slot as taken by a frame, which later [returns the slot](FrameSlot::return_slot).
     #[inline(always)]
     pub(super) fn take_slot(&self, slot: SlotPlace) -> FrameSlot {
         self.release(slot, TAKEN);

@@ -1,4 +1,4 @@
-//! Packets sent from mapped memory (`TPACKET_V2`): they are written into slots, and one system call sends them.
+//! Sends packets from mapped memory (`TPACKET_V2`). Packets are written into slots, and one system call sends them all.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -220,7 +220,7 @@ impl TransmitRing {
         taken
     }
 
-    /// Takes the waiting packets out of their slots, because the kernel refused the first one.
+    /// Removes the waiting packets from their slots, because the kernel refused the first of them.
     fn reclaim(&mut self) {
         for distance in 0..core::mem::take(&mut self.waiting) {
             let slot = self.memory.after(self.next, distance);

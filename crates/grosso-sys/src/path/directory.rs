@@ -1,4 +1,4 @@
-//! Directories by name.
+//! Functions that list, create, change and remove directories.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! Files by name.
+//! Functions that open, create, replace and remove files.
 
 use std::{
     fs::{File, Metadata},

@@ -1,4 +1,4 @@
-//! Files of the kernel: names in `/proc`, `/sys` and `/dev` that Grosso chose.
+//! Accesses files of the kernel, in `/proc`, `/sys` and `/dev`. Grosso itself chooses the names of these files.
 //!
 //! Only root and the kernel create entries in these directories, so the files are opened by name without checks.
 

@@ -1,4 +1,4 @@
-//! Files by name on other systems: the standard library without checks.
+//! Functions for files on systems other than Linux. They use the standard library, without further checks.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},

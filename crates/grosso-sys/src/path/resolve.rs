@@ -1,4 +1,4 @@
-//! Resolution of a path to a directory's descriptor and a final name.
+//! Resolves a path to a descriptor of the last directory, and the final name in that directory.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,7 +28,7 @@ pub(super) struct Place {
     is_kernel_link: bool,
 }
 
-/// Treatment of a link at the end of a path.
+/// Rule for a link at the end of a path: whether it is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     /// A trusted link is followed.
@@ -37,7 +37,7 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Users other than root and the caller who can replace a name.
+/// Answer to the question whether users other than root and the caller can replace a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// No other user can replace the name.

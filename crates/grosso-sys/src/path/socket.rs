@@ -1,4 +1,4 @@
-//! Unix sockets by name.
+//! Functions that bind, find and connect Unix sockets by name.
 
 use std::{
     io,

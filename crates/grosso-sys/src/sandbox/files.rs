@@ -1,4 +1,4 @@
-//! Landlock restrictions on files, connections and signals that a role never needs.
+//! Uses Landlock to deny access to files, connections and signals that a role never needs.
 
 use std::{io, path::PathBuf};
 
@@ -37,7 +37,7 @@ pub(super) fn restrict(role: Role, directories: &[PathBuf]) -> io::Result<bool> 
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Returns the access rights to the files of a capture.
+/// Returns the access rights that are needed to create and write the files of a capture.
 fn made_and_written() -> BitFlags<AccessFs> {
     AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::Truncate
 }

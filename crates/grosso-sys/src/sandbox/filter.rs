@@ -1,4 +1,4 @@
-//! System call filters.
+//! Filters that restrict the system calls of a thread.
 
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 

@@ -44,11 +44,11 @@ pub(super) struct Limit {
     pub(super) values: Values,
 }
 
-/// Values of an argument.
+/// Rule for the values of an argument.
 pub(super) enum Values {
-    /// Exactly these values.
+    /// Only the values in this list.
     These(&'static [u64]),
-    /// Values in which all of these bits are clear.
+    /// Values in which none of these bits is set.
     Without(u64),
     /// ID of the calling process.
     OwnProcess,
@@ -184,7 +184,7 @@ const PINNING: &[Call] = calls! {
     SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid
 };
 
-/// Limit that refuses to open anything without `O_PATH`.
+/// Limit under which a file can only be opened with `O_PATH`.
 const OPENING_TO_READ: &[Limit] =
     &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
 
@@ -222,7 +222,7 @@ const NAMES: &[Call] = calls! {
 const READING_NAMES: &[Call] =
     calls! { SYS_statx SYS_faccessat SYS_faccessat2 SYS_getcwd SYS_fgetxattr };
 
-/// Older variants of calls in the lists for all CPUs, which exist only on x86.
+/// Older variants of calls in the other lists. They exist only on x86.
 #[cfg(target_arch = "x86_64")]
 const OLD_WAITING: &[Call] = calls! { SYS_poll };
 #[cfg(target_arch = "x86_64")]
@@ -263,8 +263,8 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`], with further ones: only requests that change no device or privilege, and only local sockets,
-/// are permitted.
+/// Limits of [`NO_CODE`] and further limits, which permit only local sockets, and only requests that change no device
+/// and no privilege.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },

@@ -1,4 +1,4 @@
-//! Sandbox state of threads, as reported by the kernel.
+//! Reads the sandbox state of threads from the kernel.
 
 use std::io;
 

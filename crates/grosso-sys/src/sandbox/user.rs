@@ -1,4 +1,4 @@
-//! Switch to another user while keeping capabilities.
+//! Switches to another user and keeps capabilities.
 
 use std::{io, path::Path};
 

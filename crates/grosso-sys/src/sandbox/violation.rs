@@ -1,4 +1,4 @@
-//! Termination of the program if one of its threads makes a system call outside its role.
+//! Ends the program if one of its threads makes a system call that its role does not permit.
 
 use core::{
     ffi::{c_int, c_uint, c_void},
@@ -77,7 +77,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Appends the bytes, or as many of them as fit.
+    /// Appends as many of the bytes as fit.
     fn put(&mut self, bytes: &[u8]) {
         for (place, byte) in self.bytes[self.len..].iter_mut().zip(bytes) {
             *place = *byte;

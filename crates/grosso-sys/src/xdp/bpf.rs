@@ -91,7 +91,7 @@ impl Redirect {
     }
 }
 
-/// Creates a map from queue to AF_XDP socket.
+/// Creates a BPF map that assigns an AF_XDP socket to each queue.
 fn socket_map() -> io::Result<OwnedFd> {
     let request = MapCreate {
         kind: abi::BPF_MAP_TYPE_XSKMAP,

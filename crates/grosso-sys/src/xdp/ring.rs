@@ -13,7 +13,7 @@ use rustix::net::xdp::XdpRingOffset;
 use crate::abi;
 use crate::mapping::Mapping;
 
-/// One ring, as this program sees it.
+/// One ring, with the indices that this program knows.
 #[derive(Debug)]
 struct Ring {
     mapping: Mapping,

@@ -21,7 +21,7 @@ use crate::mapping::Mapping;
 /// Placeholder for the number of a chunk that was given to the kernel.
 const GONE: u32 = u32::MAX;
 
-/// The chunks of one socket.
+/// The packet memory of one socket, divided into chunks.
 #[derive(Debug)]
 pub(super) struct Region {
     mapping: Mapping,
@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Maps the chunks, all of which are free.
+    /// Maps memory for the chunks. All chunks are free at first.
     pub(super) fn new(chunk_bytes: usize, chunks: u32) -> io::Result<Arc<Self>> {
         let bytes = chunk_bytes.checked_mul(chunks as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::anonymous(bytes)?;

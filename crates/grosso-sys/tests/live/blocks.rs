@@ -1,4 +1,4 @@
-//! Packets in blocks of a packet socket's ring.
+//! Tests packet sockets that receive packets in blocks.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Datagrams, and the links that they are sent over.
+//! Tests that send datagrams over links with a certain MTU.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;

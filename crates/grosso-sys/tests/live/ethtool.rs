@@ -1,4 +1,4 @@
-//! Settings of a device, verified by reading them back.
+//! Tests that change settings of a device, and read the settings back.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Network namespaces of threads and of programs, and user namespaces.
+//! Tests of network namespaces that threads and programs enter, and of user namespaces.
 
 use std::io;
 use std::os::fd::AsFd;

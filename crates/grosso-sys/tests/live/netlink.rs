@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbors, verified by the kernel's behavior.
+//! Tests that configure links, addresses, routes and neighbors, and check how the kernel then behaves.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! TUN and TAP devices: adoption, queues, offloads, and distinguishable errors.
+//! Tests of TUN and TAP devices: adopted queues, several queues, offloads, and errors that a caller can distinguish.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;

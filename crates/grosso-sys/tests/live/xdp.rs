@@ -1,4 +1,4 @@
-//! AF_XDP sockets on one end of a veth pair; the other end is a packet socket.
+//! Tests of AF_XDP sockets on one device of a veth pair. A packet socket uses the other device.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Cancellation at every await point, with a queue that is full after a few packets.
+//! Tests that cancel a call at every await point, with a queue that is full after a few packets.
 
 use std::{collections::BTreeSet, os::unix::net::UnixDatagram};
 

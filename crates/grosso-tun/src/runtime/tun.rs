@@ -1,4 +1,4 @@
-//! TUN or TAP device for tokio.
+//! A TUN or TAP device for use with tokio.
 
 use std::{
     future::poll_fn,

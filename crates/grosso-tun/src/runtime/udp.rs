@@ -1,4 +1,4 @@
-//! UDP socket for tokio.
+//! A UDP socket for use with tokio.
 
 use std::{
     future::poll_fn,

@@ -1,4 +1,4 @@
-//! Offloads that the kernel lacks.
+//! Describes the offloads that were requested but are not available.
 
 use grosso::{features::Features, reasons};
 
@@ -24,7 +24,7 @@ reasons! {
     }
 }
 
-/// Requested offloads that were missing from the moment the device was opened.
+/// Requested offloads that were already missing when the device was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     virtio_header: bool,

@@ -1,5 +1,4 @@
-//! TUN and TAP devices of Linux and Android: opening a device, with errors that name the cause, and its network
-//! interface.
+//! Opens TUN and TAP devices on Linux and Android, and configures their network interfaces. Errors name the cause.
 
 use std::{
     io,
@@ -26,9 +25,9 @@ use super::{
     options::{Layer, Persistence, Queues, TunOptions},
 };
 
-/// Receiving half of the port.
+/// Receiving half of a device on Linux.
 pub(super) type Reader = TapReader;
-/// Sending half of the port.
+/// Sending half of a device on Linux.
 pub(crate) type Writer = TapWriter;
 /// Network interface.
 pub(super) type Link = KernelLink;
@@ -87,7 +86,7 @@ pub(super) fn is_refused(writer: &Writer) -> bool {
     writer.stats().events(LiveEvent::TransmitNarrowed) > 0
 }
 
-/// Returns the error with its cause and remedy.
+/// Returns `error` with a message that names the cause and the remedy.
 fn explained(name: &str, options: &TunOptions, error: io::Error) -> io::Error {
     let why = match (ErrorClass::of(&error), error.kind()) {
         (_, io::ErrorKind::NotFound) => {
@@ -107,7 +106,7 @@ fn explained(name: &str, options: &TunOptions, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: cannot open the device: {why}"))
 }
 
-/// Returns the cause of `EINVAL` for an existing interface.
+/// Returns the reason why the kernel refused to open an existing interface with `EINVAL`.
 fn conflict(name: &InterfaceName, options: &TunOptions) -> String {
     let driver = Control::new().and_then(|control| ethtool::driver(&control, name));
     let Ok(driver) = driver else { return "the kernel rejects the options".to_owned() };

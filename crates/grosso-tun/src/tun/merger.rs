@@ -1,5 +1,5 @@
-//! Sending side, independent of the device: merges the packets of a batch and counts exactly how many of them a port
-//! accepted.
+//! The sending side, which works with any device. It merges the packets of a batch, and counts exactly how many of them
+//! the port accepted.
 
 use core::cell::Cell;
 use std::{

@@ -247,7 +247,7 @@ impl AsRawFd for TunReceiver {
     }
 }
 
-/// A transmit port that passes frames to the callback of a receive call.
+/// A port that passes each frame it gets to the callback of a receive call.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Receiving into the caller's buffers, with space for headers and tags.
+//! Receives packets into the caller's buffers, and leaves space for headers and tags around each packet.
 
 use core::ops::Range;
 use std::io;

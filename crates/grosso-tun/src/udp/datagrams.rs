@@ -1,4 +1,4 @@
-//! Datagrams to send, and their grouping for one system call: equal datagrams share a message, which the kernel
+//! Datagrams to send. Datagrams with the same length and destination are grouped into one message, which the kernel
 //! segments.
 
 use std::{

@@ -95,10 +95,10 @@ macro_rules! of {
     };
 }
 
-/// A current chain of descriptors.
+/// A chain of descriptors that holds the current frame, or a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// ID with which the chain is returned to the driver.
+    /// ID that identifies the chain when it is returned to the driver.
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
@@ -106,7 +106,7 @@ struct Chain {
     bytes: u32,
 }
 
-/// A chain, with its fault if it has one.
+/// A chain that was taken from the ring, with the fault that was found in it.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     chain: Chain,
@@ -149,7 +149,7 @@ impl Ring {
         of!(&self.form, ring => ring.is_broken())
     }
 
-    /// Returns the position of the next entry, encoded as in messages; see [`Base`].
+    /// Returns the position of the next entry in the encoding of vhost-user messages; see [`Base`].
     #[must_use]
     pub fn base(&self) -> u32 {
         of!(&self.form, ring => ring.base())
@@ -288,7 +288,7 @@ impl Ring {
 
 /// Distance in entries between the frame being read and the one being prefetched.
 pub(crate) const FETCHED_AHEAD: u16 = 4;
-/// Offset of the field for the number of buffers in a virtio header.
+/// Offset, in a virtio header, of the field that contains the number of buffers.
 const BUFFERS: usize = 10;
 /// Length of the longest virtio header in bytes, which is accessed with atomic words.
 pub(crate) const HEADER_BYTES_MAX: usize = 24;

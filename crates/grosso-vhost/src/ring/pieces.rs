@@ -1,4 +1,4 @@
-//! Buffers of the descriptors of a chain.
+//! The buffers that the descriptors of a chain point to.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     vring::{DESCRIPTOR_BYTES, Descriptor, IS_WRITTEN},
 };
 
-/// Buffer of a descriptor.
+/// A buffer that a descriptor points to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) address: u64,

@@ -51,7 +51,7 @@ impl Cursor {
         Self { index, is_odd: !is_odd }
     }
 
-    /// Returns the distance from another position in descriptors. The distance must be less than one lap.
+    /// Returns how many descriptors this position is after `other`. The distance must be less than one lap.
     fn behind(self, other: Self, size: u16) -> i32 {
         let lap = if self.is_odd == other.is_odd { 0 } else { size.into() };
         i32::from(self.index) - i32::from(other.index) + lap
@@ -66,7 +66,7 @@ pub(crate) struct PackedParts {
     /// Event suppression area of this side. The next field is the area of the other side.
     mine: Place,
     theirs: Place,
-    /// Whether notifications are requested by position.
+    /// Whether this side names the position at which it wants a notification.
     event_index: bool,
     /// Whether this side has disabled notifications.
     is_hushed: bool,
@@ -125,7 +125,7 @@ impl PackedParts {
         Descriptor::packed(self.descriptors.pair(at(index)))
     }
 
-    /// Marks the entry whose first descriptor is at `place` as used, with release ordering.
+    /// Marks an entry as used, with release ordering. The first descriptor of the entry is at `place`.
     #[inline]
     pub(crate) fn give_back(&self, place: Cursor, number: u16, written: u32) {
         let flags = used_flags(place, written > 0);
@@ -148,7 +148,7 @@ impl PackedParts {
         self.descriptors.store(at(place.index) + FLAGS, used_flags(place, is_written));
     }
 
-    /// Returns whether the other side requested a notification for the `count` descriptors before `end`.
+    /// Returns whether the other side requested a notification for one of the `count` descriptors before `end`.
     pub(crate) fn wants(&self, end: Cursor, count: u16) -> bool {
         // The request is read after the new entries became visible, because the other side looks for entries once more
         // after writing its request.
@@ -198,7 +198,7 @@ pub(crate) const IS_AVAILABLE: u16 = 1 << 7;
 /// VIRTQ_DESC_F_USED, which equals the available flag once the descriptor has been used in that lap.
 pub(crate) const IS_USED: u16 = 1 << 15;
 const LAPS: u16 = IS_AVAILABLE | IS_USED;
-/// Bit of the wrap counter next to an index.
+/// Bit that contains the wrap counter in a 16-bit position.
 const IS_ODD: u16 = 1 << 15;
 /// Offset of the length in a descriptor. The next constants are the offsets of the buffer ID and of the flags.
 const LENGTH: usize = 8;

@@ -12,7 +12,7 @@ use std::sync::{
 use super::{Addresses, DESCRIPTOR_BYTES, SIZE_MAX, Side};
 use crate::memory::{Memory, Place};
 
-/// A split virtqueue as one side uses it.
+/// A split virtqueue, as seen by one of its two sides.
 #[derive(Debug)]
 pub(crate) struct SplitParts {
     pub(crate) descriptors: Place,
@@ -20,7 +20,7 @@ pub(crate) struct SplitParts {
     pub(crate) mine: Entries,
     /// Entries that the other side writes.
     pub(crate) theirs: Entries,
-    /// Whether notifications are requested by event index.
+    /// Whether each side requests notifications by writing an event index.
     event_index: bool,
     /// Index of the first entry that the other side has not been notified of.
     notified: u16,
@@ -107,7 +107,7 @@ impl Entries {
         Some(Self { place, size, entry_bytes })
     }
 
-    /// Returns the ring index: which is the number of entries ever added, modulo 2^16.
+    /// Returns the ring index, which is the number of entries ever added, modulo 2^16.
     #[inline]
     pub(crate) fn count(&self) -> u16 {
         self.place.load(COUNT)

@@ -1,4 +1,4 @@
-//! Blocks of pcapng with the properties that all packets of an interface share.
+//! Writes pcapng blocks that describe an interface: its properties, and the counts of its packets.
 
 use grosso_capture::{
     Block, ByteOrder, Interface,
@@ -92,7 +92,7 @@ pub(super) fn statistics(counted: &Statistics, comment: Option<&str>) -> Vec<u8>
     block(INTERFACE_STATISTICS, &fixed, &options)
 }
 
-/// Returns a block in the form that the writer copies.
+/// Returns a block as if it had been read from a file, so that the writer can copy it.
 pub(super) fn copied(kind: u32, raw: &[u8], interface: Option<Interface>) -> Block<'_> {
     Block { kind, raw, order: ORDER, interface }
 }
@@ -104,7 +104,7 @@ fn block(kind: u32, fixed: &[u8], options: &[u8]) -> Vec<u8> {
 }
 
 const ORDER: ByteOrder = ByteOrder::NATIVE;
-/// The length of the fields around a block: type and length before it, and the length again after it.
+/// Length in bytes of the fields around the body of a block: type and length before it, and the length again after it.
 const AROUND_BYTES: usize = 12;
 
 // Types and options of draft-ietf-opsawg-pcapng sections 4.2 and 4.6.

@@ -1,4 +1,4 @@
-//! The clients of a listener, and the thread that serves all of them.
+//! The clients that connect to a listener, and the thread that serves all of them.
 //!
 //! No client delays another client or the capture: sockets never block, and each client has its own queue. When
 //! [`CLIENTS_MAX`] clients are connected, a new client replaces the oldest client that has stalled or shut down its
@@ -25,7 +25,7 @@ use crate::acceptor::{Acceptor, CLIENTS_MAX, is_soon};
 #[derive(Debug)]
 pub(super) struct PcapBatch {
     pub(super) bytes: Vec<u8>,
-    /// The end of each packet in `bytes`.
+    /// Offset in `bytes` at which each packet ends.
     pub(super) ends: Vec<usize>,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Clients {
     /// The event that signals new batches and the end of the capture.
     wake: Event,
     is_over: AtomicBool,
-    /// Clients that were accepted.
+    /// Number of clients that were accepted.
     pub(super) came: AtomicUsize,
     /// Clients that were rejected because the maximum number of clients was connected.
     pub(super) turned_away: AtomicUsize,
     /// Clients that were disconnected because they did not read their data.
     pub(super) cut_off: AtomicUsize,
-    /// Packets that did not fit into the queue of a client.
+    /// Number of packets that did not fit into the queue of a client.
     pub(super) full: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ struct Queue(Mutex<QueuedBatches>);
 #[derive(Debug, Default)]
 struct QueuedBatches {
     batches: VecDeque<Arc<PcapBatch>>,
-    /// Bytes of the first batch that the client's socket has taken.
+    /// Number of bytes of the first batch that the client's socket has accepted.
     sent: usize,
 }
 
@@ -130,7 +130,7 @@ impl Queue {
 /// The thread that serves the clients.
 pub(super) struct PcapService {
     listener: TcpListener,
-    /// The start of the capture, which every client receives first.
+    /// The file header of the capture, which every client receives first.
     header: Arc<PcapBatch>,
     shared: Arc<Clients>,
     acceptor: Acceptor,
@@ -247,7 +247,7 @@ impl PcapService {
     }
 }
 
-/// A client.
+/// A client that is connected to the listener.
 struct PcapClient {
     stream: TcpStream,
     queue: Arc<Queue>,
@@ -257,7 +257,7 @@ struct PcapClient {
     progressed: Instant,
     /// Whether the client shut down its side of the connection: it has gone, or it only reads.
     has_ended: bool,
-    /// Bytes received from the client.
+    /// Number of bytes that the client has sent. They are ignored.
     discarded: usize,
     is_gone: bool,
 }
@@ -341,13 +341,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maximum number of batches that wait for a client: 16 MB, plus one packet per batch.
+/// Maximum number of batches in the queue of a client. They contain at most 16 MB, plus one packet per batch.
 const BATCHES_WAITING: usize = 64;
 /// Maximum number of bytes that a client may send before it is disconnected.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
 /// The time after which a client that does not read its waiting bytes counts as stalled.
 const STALLED: Duration = Duration::from_secs(1);
-/// The time that clients have for reading the last bytes.
+/// Time in which clients must read the last bytes after the capture has ended.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

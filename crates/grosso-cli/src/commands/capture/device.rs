@@ -25,11 +25,12 @@ pub(super) struct CapturedDevice {
     pub(super) description: Vec<u8>,
     /// The filter for the packets of the interface.
     pub(super) wanted: LivePass,
-    /// Whether a socket on the interface receives each packet twice; only the incoming copy is captured.
+    /// Whether the interface is a loopback interface. A socket on it receives each packet twice, so only the incoming
+    /// copy is captured.
     pub(super) is_loopback: bool,
 }
 
-/// The packets of an interface that are captured.
+/// The rule that decides which packets of an interface are captured.
 #[derive(Clone)]
 pub(super) enum LivePass {
     /// All packets that reach the socket.
@@ -97,7 +98,7 @@ impl CapturedDevice {
     }
 }
 
-/// The format of the packets of an interface.
+/// The format in which packets of an interface are captured.
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
@@ -167,9 +168,9 @@ fn offloads(link: &Link, control: &Control) -> String {
     text
 }
 
-/// The name for all interfaces.
+/// The name that selects all interfaces.
 pub(super) const ANY: &str = "any";
-/// `ARPHRD_*` of linux/if_arp.h.
+/// Hardware types, which are called `ARPHRD_*` in linux/if_arp.h.
 const ETHERNET: u16 = 1;
 const PPP: u16 = 512;
 const RAW_IP: u16 = 519;

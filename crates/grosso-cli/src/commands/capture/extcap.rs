@@ -1,4 +1,5 @@
-//! `grosso extcap`: interfaces of this host as capture sources for Wireshark, in the format of its extcap interface.
+//! `grosso extcap`: offers the interfaces of this host to Wireshark as capture sources, through Wireshark's extcap
+//! interface.
 
 use std::{ffi::OsString, path::Path};
 
@@ -44,7 +45,7 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
     }
 }
 
-/// Returns the capability for recording.
+/// Returns the capabilities that capturing requires.
 pub(in crate::commands) fn needs(_: &Extcap) -> Needs {
     Needs::of(&["net_raw"])
 }

@@ -1,4 +1,4 @@
-//! The files of a capture: one file, or several in sequence.
+//! Writes the files of a capture: one file, or several files one after another.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,14 +32,14 @@ pub(super) struct CaptureFiles {
     pub(super) name: String,
     /// The interfaces of the current file, indexed by their positions among the devices.
     declared: Vec<Option<Declared>>,
-    /// The number of declared interfaces.
+    /// Number of interfaces that the current file describes so far.
     numbers: u32,
     began_ns: u64,
     /// Packet counts of the kernel at the start of the current file.
     counted: KernelCounts,
     /// Number of files that were started.
     pub(super) begun: u64,
-    /// Packets in all files.
+    /// Number of packets in all files.
     pub(super) packets: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct CaptureFiles {
 #[derive(Clone, Copy)]
 struct Declared {
     number: u32,
-    /// Packets of the interface in this file.
+    /// Number of packets of the interface in this file.
     packets: u64,
 }
 
@@ -180,7 +180,7 @@ impl CaptureFiles {
         Ok(number)
     }
 
-    /// Writes the counts of each interface in this file.
+    /// Writes the packet counts of each interface to this file.
     fn describe_counts(&mut self, source: &CapturedInterface) -> Result<(), Failure> {
         let between = [self.began_ns, now_ns()];
         let kernel = source.counted.since(self.counted);

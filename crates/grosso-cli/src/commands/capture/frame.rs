@@ -1,4 +1,4 @@
-//! The kernel's metadata of a frame, in the form of the output capture.
+//! Converts the metadata that the kernel reports for a frame to the metadata of a packet in a capture.
 
 use core::num::{NonZeroU16, NonZeroUsize};
 
@@ -21,12 +21,12 @@ use grosso_wire::{
 
 use super::report::FrameCounts;
 
-/// Converter of frames to packets of a capture.
+/// Converter that turns frames from the kernel into packets of a capture.
 pub(super) struct Recorder {
     /// The UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
-    /// Whether the flow hash is needed.
+    /// Whether several outputs share the flows, so that the flow hash of each packet is needed.
     spreads: bool,
     /// Buffer for a frame with its VLAN tag restored.
     tagged: Vec<u8>,
@@ -87,7 +87,7 @@ impl Recorder {
         Offload { tunnel_ports, ..self.recorded_offload(frame, bytes, link) }
     }
 
-    /// Returns the contents of the kernel's virtio header.
+    /// Returns the offload state that the kernel's virtio header describes.
     fn recorded_offload(&self, frame: &RingFrame, bytes: &[u8], link: LinkType) -> Offload {
         let Ok((header, _)) =
             VirtioHeader::parse(frame.virtio_header(), Form::Short, Order::NATIVE)
@@ -144,7 +144,8 @@ fn direction(kind: PacketKind) -> u32 {
     way | address << 2
 }
 
-/// Returns the contents of a virtio header without checking them; `original_len` is the frame's original length.
+/// Returns the offload state that a virtio header describes, without checking it against the frame. `original_len` is
+/// the frame's original length.
 fn claimed(header: &VirtioHeader, original_len: usize, stack: &Stack) -> Offload {
     let mut meta = Meta::default();
     if header.flags & FLAG_NEEDS_CHECKSUM != 0 {

@@ -61,7 +61,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// Returns the interface name for a name or a number in the list.
+/// Returns the name of the interface that the user named, or whose number in the list the user gave.
 pub(super) fn named(asked: &str) -> Result<String, Failure> {
     let Ok(number) = asked.parse::<usize>() else { return Ok(asked.into()) };
     let links = links()?;

@@ -1,4 +1,5 @@
-//! pcap over IP: a TCP listener; each client receives the capture from the time of its connection.
+//! pcap over IP: a TCP listener that sends the capture to its clients. Each client receives the packets that are
+//! captured after it has connected.
 //!
 //! A client that reads too slowly loses whole packets, which are counted; it never delays the capture.
 
@@ -24,15 +25,15 @@ pub(super) struct PcapServer {
     pub(super) address: SocketAddr,
     writer: CaptureWriter<SharedBytes>,
     bytes: SharedBytes,
-    /// The end of each packet in the bytes that are not flushed yet.
+    /// Offset at which each packet ends in the bytes that are not flushed yet.
     ends: Vec<usize>,
-    /// Bytes of the capture that have been flushed.
+    /// Number of bytes of the capture that have been flushed.
     flushed: u64,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
-    /// Packets that were offered to at least one client.
+    /// Number of packets that were offered to at least one client.
     pub(super) packets: u64,
-    /// Packets that arrived while no client was connected.
+    /// Number of packets that arrived while no client was connected.
     pub(super) unheard: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `grosso capture`: records interfaces in a capture that keeps the metadata that tcpdump loses.
+//! `grosso capture`: records the packets of interfaces, with metadata that tcpdump loses.
 
 mod blocks;
 mod clients;
@@ -51,7 +51,7 @@ use crate::{
     units,
 };
 
-/// The schemas of the reports: of a capture, and of the list of interfaces.
+/// The schemas of both reports: the report on a capture, and the list of interfaces.
 pub(super) const FORMS: [ReportForm; 2] = [CaptureReport::FORM, list::Listing::FORM];
 
 /// Runs the command.
@@ -90,7 +90,7 @@ pub(super) fn run(options: &Capture, session: &mut Session) -> Result<Exit, Fail
     capture.finish(ended, options, session)
 }
 
-/// Returns the capabilities for recording, and for a TAP device that receives the packets.
+/// Returns the capabilities that capturing requires, and those for creating a TAP device that receives the packets.
 pub(super) fn needs(options: &Capture) -> Needs {
     let makes_tap = options.to.iter().any(|device| device.starts_with("tap:"));
     let tap: &[&str] = if makes_tap { &["net_admin"] } else { &[] };

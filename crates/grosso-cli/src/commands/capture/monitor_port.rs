@@ -1,4 +1,5 @@
-//! A device that a monitor reads: an interface of this host, or a TAP device that Grosso creates.
+//! Sends captured packets to a device from which a monitoring program reads them. The device is an interface of this
+//! host, or a TAP device that Grosso creates.
 
 use std::io::{self, IoSlice};
 
@@ -15,15 +16,15 @@ use crate::{device, error::Failure};
 pub(super) struct MonitorPort {
     pub(super) name: String,
     far: Far,
-    /// Packets that are sent together.
+    /// Packets that will be sent with the next system call.
     waiting: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     pub(super) packets: u64,
-    /// Packets that were dropped because the device had no room.
+    /// Number of packets that were dropped because the device had no room.
     pub(super) full: u64,
-    /// Packets longer than the MTU of the device.
+    /// Number of packets that were longer than the MTU of the device.
     pub(super) too_long: u64,
-    /// Packets that arrived after the device had disappeared.
+    /// Number of packets that arrived after the device had disappeared.
     pub(super) gone: u64,
     /// Packets that the device refused for another reason, for example because it was down.
     pub(super) refused: u64,
@@ -127,5 +128,5 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// Number of packets that are sent with one system call.
 const BATCH: usize = 64;
-/// Maximum number of bytes in flight in the queue of an interface.
+/// Size in bytes of the send buffer, which limits how much waits in the queue of an interface.
 const SEND_BYTES: usize = 4 << 20;

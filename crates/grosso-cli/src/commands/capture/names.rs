@@ -10,7 +10,7 @@ use grosso_sys::calendar;
 
 use crate::{arguments::FileTurning, error::Failure};
 
-/// Generator of the file names, one after another.
+/// Generator that returns the names of the capture files in order.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     stem: OsString,
@@ -39,8 +39,9 @@ impl Names {
         Self { stem: stem.into(), turning, began: now_s, periods: 0, number: 0 }
     }
 
-    /// Returns the file for a packet, after this many bytes of the current file. Calls `now_s` for the time in seconds
-    /// since 1970 only if the time matters, because reading the clock costs 5 % of the time for a packet.
+    /// Returns the file for the next packet, if the current file has `bytes` bytes. Calls `now_s`, which returns the
+    /// time in seconds since 1970, only if the time matters, because reading the clock costs 5 % of the time for a
+    /// packet.
     pub(super) fn rotate(&mut self, now_s: impl Fn() -> u64, bytes: u64) -> FileRotation {
         let FileTurning { bytes: bytes_max, seconds, files } = self.turning;
         let due =

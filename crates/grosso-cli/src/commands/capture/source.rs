@@ -40,7 +40,7 @@ pub(super) struct CapturedInterface {
     wanted: Vec<(LinkType, LivePass)>,
     snaplen: u32,
     resolution: Resolution,
-    /// Packet counts that the kernel reported so far.
+    /// Packet counts that the kernel has reported so far.
     pub(super) counted: KernelCounts,
     /// Packets of interfaces with an unsupported link type.
     pub(super) unknown: u64,
@@ -218,7 +218,7 @@ impl CapturedInterface {
         }
     }
 
-    /// Adds the kernel's counts since the last call.
+    /// Adds the packets that the kernel has counted since the last call.
     pub(super) fn count(&mut self) {
         if let Ok(statistics) = self.ring.take_statistics() {
             self.counted.seen += u64::from(statistics.packets);
@@ -302,6 +302,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 const LINK_HEADER_BYTES: u32 = 22;
 /// Number of bytes of a slot that the kernel reserves.
 const SLOT_OVERHEAD_BYTES: usize = 128;
-/// Bounds of a ring in slots. A smaller ring loses packets in every burst; a larger one only costs memory.
+/// Minimum and maximum number of slots of a ring. A smaller ring loses packets in every burst; a larger one only costs
+/// memory.
 const SLOTS_MIN: u64 = 16;
 const SLOTS_MAX: u64 = 1 << 18;

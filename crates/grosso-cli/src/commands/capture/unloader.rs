@@ -1,5 +1,5 @@
-//! The work that a NIC does on the frames of a host: superframes are segmented and partial checksums completed,
-//! according to the kernel's metadata for each frame, without guesses.
+//! Does the work that a NIC does before it sends frames: it segments superframes and completes partial checksums. It
+//! follows the kernel's metadata for each frame, and never guesses.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};
@@ -16,7 +16,7 @@ use crate::{
     report::Counts,
 };
 
-/// Converter of captured frames to the packets on the wire.
+/// Converter that turns captured frames into the packets that a NIC would send.
 pub(super) struct Unloader {
     /// The UDP ports of tunnels.
     ports: Ports,

@@ -89,7 +89,7 @@ fn write_keys(path: &Path, pair: &EspEnd) -> Result<(), Failure> {
     })
 }
 
-/// Returns the table in the form that follows a `[[path]]`.
+/// Returns the table as TOML text that can follow a `[[path]]` line.
 fn toml(pair: &EspEnd, key_file: &Path) -> String {
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
     let mut text = "[path.left.esp]\n".to_owned();

@@ -81,7 +81,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Returns the features that this name stands for: all of a group, or a single one.
+/// Returns the features that a name selects: all features of a group, or a single feature.
 fn meant<'a>(
     name: &'a str,
     features: &'a [Feature],

@@ -1,4 +1,4 @@
-//! The confinement of running data paths, and this kernel's support for it.
+//! Reports whether running data paths are confined, and whether this kernel supports confinement.
 
 use grosso_sys::sandbox;
 

@@ -1,4 +1,4 @@
-//! The host, and the privileges of this process on it.
+//! Checks the host, and the privileges that this process has on it.
 
 use grosso_sys::packet::PacketSocket;
 use grosso_sys::userns::{self, Refusal, Surroundings};

@@ -1,4 +1,4 @@
-//! Features of the host's own interfaces that make captures misleading.
+//! Finds interfaces of this host whose features make captures misleading.
 
 use grosso_sys::{
     ethtool::{self, Feature},

@@ -1,8 +1,8 @@
-//! Features that the running kernel is too old for.
+//! Finds features that the running kernel lacks because it is too old.
 
 use super::finding::Finding;
 
-/// Returns the finding that depends only on the release, without a probe.
+/// Returns the finding about features that the kernel release is too old for. No probe is made.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
         return Finding::warn("kernel", format!("{release}: unknown version format"));

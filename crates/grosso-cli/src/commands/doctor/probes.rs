@@ -1,4 +1,4 @@
-//! Active probes: superframes through temporary devices, in a network namespace that ends with the process.
+//! Active probes: they send superframes through temporary devices, in a network namespace that ends with the process.
 
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -246,9 +246,9 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
     frame.len() == 254 && header.get(1) == Some(&1)
 }
 
-/// A ring with room for a few probe superframes.
+/// Layout of a receive ring that has room for a few superframes.
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
-/// Enough time for work that the kernel does at once.
+/// Maximum time to wait for work that the kernel does at once.
 const SOON: Duration = Duration::from_secs(1);
 /// Maximum number of superframes that are sent until one is received.
 const TRIES: usize = 3;

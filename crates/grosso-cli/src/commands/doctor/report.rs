@@ -1,4 +1,4 @@
-//! The report of the doctor.
+//! The report of `grosso doctor`.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::{
     style::Style,
 };
 
-/// The findings of the doctor.
+/// The findings of `grosso doctor`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Diagnosis {
     host: Host,

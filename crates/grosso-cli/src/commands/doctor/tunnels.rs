@@ -1,4 +1,4 @@
-//! Tunnel devices that the kernel supports.
+//! Finds out which kinds of tunnel devices the kernel supports.
 
 use std::io;
 

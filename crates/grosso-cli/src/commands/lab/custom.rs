@@ -1,4 +1,4 @@
-//! `grosso lab run --config FILE`: a custom experiment.
+//! `grosso lab run --config FILE`: runs the experiment that a file describes.
 
 use std::{io, path::Path, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
     session::Session,
 };
 
-/// The schema of this report.
+/// The schema of the report on a custom experiment.
 pub(super) const FORM: ReportForm = LabReport::<Report<CustomFindings>>::named("grosso.lab-own/2");
 
 /// Runs the experiment that a file describes.
@@ -64,7 +64,7 @@ fn is_tun(device: &Device) -> bool {
     device.port().created().is_some()
 }
 
-/// The paths of each setting.
+/// The data paths to start for each setting.
 struct Starts(Vec<Vec<PathSpec>>);
 
 impl StartPaths for Starts {

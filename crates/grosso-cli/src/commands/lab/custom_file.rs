@@ -42,7 +42,7 @@ pub(super) struct CustomPaths {
 }
 
 impl CustomFile {
-    /// Reads a file.
+    /// Reads the file of a custom experiment.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let name = shown(path);
         let unread =
@@ -69,7 +69,7 @@ impl CustomFile {
         Ok(file)
     }
 
-    /// Parses a text. Paths in it are relative to `folder`.
+    /// Parses the text of a custom experiment. File names in it are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
         // The first reading locates errors in a path; the second reading keeps the values that settings change.
         let typed: Experiment<PathTable> = of(text)?;
@@ -132,7 +132,7 @@ fn at(text: &str, span: Range<usize>, what: &str) -> Wrong {
     Wrong::at(text, span, what)
 }
 
-/// Returns the paths with the changes of a setting.
+/// Returns the data paths, changed as a setting requires.
 fn changed(
     base: &[PathSpec],
     tables: &[Spanned<Table>],

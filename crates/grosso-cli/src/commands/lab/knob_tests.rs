@@ -1,4 +1,4 @@
-//! The settings to try below the lab's tables: each is valid for the program that it names.
+//! Tests that each setting that the lab suggests below a table is valid for the program that it names.
 
 use std::{path::Path, process::Command as Program};
 
@@ -171,10 +171,10 @@ fn has(file: &str) -> Result<(), String> {
     if Path::new(file).exists() { Ok(()) } else { Err(format!("no {file}")) }
 }
 
-/// Prefixes of tunables: of Grosso, and of other programs.
+/// Texts with which tunables begin: for commands of Grosso, and for commands of other programs.
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
-/// A tunable that belongs to no program.
+/// Advice that names no program, and is therefore not tested.
 const ADVICE: &str = "count acknowledged bytes, not acknowledgments (RFC 3465)";
 /// Tunnels to which options are added, starting at the type.
 const TUNNELS: [&str; 3] = [

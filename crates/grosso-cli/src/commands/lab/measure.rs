@@ -1,4 +1,4 @@
-//! `grosso lab EXPERIMENT`: measurements and their report.
+//! `grosso lab EXPERIMENT`: runs a measurement, and prints the report.
 
 use std::{
     process::{Command, Stdio},

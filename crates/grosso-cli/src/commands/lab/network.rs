@@ -1,4 +1,4 @@
-//! `grosso lab run`: two hosts for the user's own commands, with an optionally impaired link between them.
+//! `grosso lab run`: runs the user's own commands on two hosts. The link between the hosts can be impaired.
 
 use std::{
     env,
@@ -88,7 +88,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
     }
 }
 
-/// Returns the commands of `--on`, with their hosts.
+/// Returns the commands that `--on` starts, each with the host on which it runs.
 fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     let mut servers = Vec::new();
     for pair in options.on.chunks(2) {
@@ -219,9 +219,9 @@ impl Report for RunReport {
     }
 }
 
-/// Length of the built-in stream.
+/// Duration of the built-in stream.
 const STREAM: Duration = Duration::from_secs(5);
 /// The interval at which the command is checked for its end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// The time that a command may take to end after Ctrl-C.
+/// Maximum time that a command may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);

@@ -1,4 +1,5 @@
-//! `grosso lab nic`: the gain of a device's own offloads; and `grosso lab sink`, its peer.
+//! `grosso lab nic`: measures the gain of a device's own offloads. `grosso lab sink`: runs on the host at the other end
+//! of the link.
 
 use std::{
     env,

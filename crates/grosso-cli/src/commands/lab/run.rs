@@ -1,4 +1,5 @@
-//! The common part of all experiments: the permission check, the run, the printed report and the page.
+//! The common part of all experiments: it checks permissions, runs the experiment, prints the report, and writes the
+//! page.
 
 use std::{
     io,
@@ -105,7 +106,7 @@ pub(super) fn processors<const COUNT: usize>(
     let allowed: Vec<String> = allowed.iter().map(|cpu| format!("CPU {cpu}")).collect();
     let message = format!("lab: {word}: the lab cannot run on CPU {missing}");
     let hint =
-        format!("the lab may run on {}; a CPU can be listed several times", allowed.join(", "));
+        format!("this process may use {}; a CPU can be listed more than once", allowed.join(", "));
     Err(Failure::usage("usage.cpus", message).hint(hint))
 }
 
@@ -195,7 +196,7 @@ impl<R: JsonSchema> LabReport<R> {
 }
 
 impl<R: Serialize> LabReport<R> {
-    /// Creates a report of these results; `table` is its text.
+    /// Creates a report with `results`; `table` contains the same results as text.
     pub(super) fn new(form: ReportForm, table: String, results: R) -> Self {
         Self { form, results, table, elapsed_s: 0.0, html: None }
     }

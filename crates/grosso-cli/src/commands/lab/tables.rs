@@ -1,4 +1,4 @@
-//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: experiments with their own settings.
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each runs one experiment, which has its own settings.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// The schema of table R3.
 pub(super) const ACKS: ReportForm = LabReport::<Report<AckFindings>>::named("grosso.lab-acks/4");
-/// The schema of the costs.
+/// The schema of the report on the cost of a packet.
 pub(super) const COST: ReportForm = LabReport::<Report<CostFindings>>::named("grosso.lab-cost/3");
 /// The schema of table R2.
 pub(super) const FRAGMENTS: ReportForm =

@@ -18,7 +18,7 @@ use crate::{
 /// The schema of this report.
 pub(super) const FORM: ReportForm = LabReport::<Report<VmFindings>>::named("grosso.lab-vm/2");
 
-/// Runs the experiment. The guest runs this program too.
+/// Runs the experiment. This program also runs inside the guests.
 pub(super) fn run(options: &LabVm, session: &mut Session) -> Result<Exit, Failure> {
     enter()?;
     let plan = plan(options.runs, options.time, LabDevice::Tap, VmParameters::default())?;

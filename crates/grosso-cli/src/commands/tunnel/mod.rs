@@ -1,4 +1,4 @@
-//! `grosso tunnel`: tunnels that run in their own processes.
+//! `grosso tunnel`: manages tunnels, each of which runs in its own process.
 
 mod add;
 mod process;
@@ -125,8 +125,8 @@ fn remove_device(command: &str, name: &str) -> Result<bool, Failure> {
 
 fn print_export(options: &TunnelExport, session: &mut Session) -> Result<Exit, Failure> {
     if session.talk.json {
-        let message = "tunnel export: --json does not apply, because the output is the \
-                       configuration of another program";
+        let message = "tunnel export: --json does not apply, because the output is a \
+                       configuration for another program";
         let hint = format!("omit --json, or use grosso tunnel show {} --json", options.name);
         return Err(Failure::usage("usage.json", message).hint(hint));
     }

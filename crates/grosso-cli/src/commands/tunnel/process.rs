@@ -1,4 +1,5 @@
-//! The process of a tunnel: `grosso run` with its definition, in the background.
+//! Manages the process of a tunnel, which is `grosso run` in the background, with the definition of the tunnel as its
+//! configuration file.
 
 use std::{
     fs::File,
@@ -287,9 +288,9 @@ const STATE: usize = 3;
 const START_TIME: usize = 22;
 /// The interval at which a silent process is checked for its end.
 const LOOK: Duration = Duration::from_millis(20);
-/// The maximum time for the start of a process, which opens two devices.
+/// Maximum time in which a started process must open its two devices.
 const START_MAX: Duration = Duration::from_secs(30);
-/// The maximum time for the end of a process, which delivers its held packets.
+/// Maximum time in which a stopped process must deliver its held packets and end.
 const STOP_MAX: Duration = Duration::from_secs(10);
 /// Maximum length of a message to a service manager, in bytes.
 const NOTICE_BYTES_MAX: usize = 4096;

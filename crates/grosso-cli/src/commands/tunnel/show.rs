@@ -61,7 +61,7 @@ pub(super) fn headline(
     report::print(&tunnels, &session.talk, report::Place::Standard)
 }
 
-/// Reports a stopped or removed tunnel to programs; without `--json`, success is silent.
+/// Prints a JSON report on a stopped or removed tunnel if `--json` is set. Otherwise, success is silent.
 pub(super) fn end(
     place: &TunnelFiles,
     told: Option<&Definition>,
@@ -125,7 +125,7 @@ fn path_hint(description: &Description) -> Option<usize> {
     description.remotes().filter_map(|remote| paths.to(remote).ok()).min()
 }
 
-/// Returns the MTU of a device, and its offloads that relieve the host's stack.
+/// Returns the MTU of a device, and the active offloads that relieve the host's network stack.
 fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     let name = InterfaceName::new(name)?;
     let mtu = Netlink::new()?.link(&name)?.mtu;
@@ -135,7 +135,7 @@ fn device(name: &str) -> io::Result<(u32, Vec<String>)> {
     Ok((mtu, told.collect()))
 }
 
-/// The features of a TUN or TAP device that show which work its owner does for the host's stack.
+/// Features of a TUN or TAP device. Each stands for work that Grosso does instead of the host's network stack.
 const OFFLOADS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-tcp-segmentation",

@@ -1,4 +1,4 @@
-//! The view of running data paths: rates from two readings, as a screen and as text.
+//! Shows running data paths on a screen or as text. Rates are computed from two readings of the counters.
 //!
 //! | module | job |
 //! |---|---|

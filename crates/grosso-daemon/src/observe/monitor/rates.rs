@@ -1,4 +1,4 @@
-//! The activity of one device between two readings.
+//! Computes the activity of a device from two readings of its counters.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,13 +21,13 @@ pub struct Rates {
     /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Received bits on the wire, in 10^9 per second.
+    /// Rate at which bits arrive from the wire, in Gbit/s.
     pub rx_gbit_per_s: f64,
-    /// Received packets, in thousands per second.
+    /// Rate at which packets arrive, in thousands per second.
     pub rx_kpackets_per_s: f64,
     /// Wire packets per frame that was passed on from the device.
     pub rx_packets_per_batch: f64,
-    /// Sent bits on the wire, in 10^9 per second.
+    /// Rate at which bits are sent to the wire, in Gbit/s.
     pub tx_gbit_per_s: f64,
     /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
@@ -267,7 +267,7 @@ fn short(count: u64) -> String {
     }
 }
 
-/// Returns a name shortened or padded to `columns` columns, followed by a space.
+/// Returns `name`, shortened or padded to `columns` columns, and a space.
 pub fn shortened(name: &str, columns: usize) -> String {
     if name.chars().count() < columns {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Drawing of the screen.
+//! Draws the screen.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ fn detail_rows(rows: u16, devices: usize) -> u16 {
     [DETAIL_ROWS, REASON_ROWS].into_iter().find(fits).unwrap_or(0)
 }
 
-/// Styles with or without color.
+/// Text styles, which use colors only if the terminal should show them.
 #[derive(Clone, Copy)]
 struct Paint {
     color: bool,
@@ -269,7 +269,7 @@ const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of an interface name, which has up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// Share of trains ended by gaps above which the path reorders or loses packets abnormally.
+/// Share of trains ended by gaps above which the screen warns that packets are lost or reordered.
 const REORDERING: f64 = 0.5;
 /// Indexes of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;

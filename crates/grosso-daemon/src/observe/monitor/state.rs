@@ -1,4 +1,4 @@
-//! The contents of the screen, and the effect of keys.
+//! Stores the contents of the screen, and changes them when a key is pressed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub struct MonitorState {
     pub chosen: usize,
     /// Column to sort by; `None` for the order of the replies.
     pub sorted_by: Option<usize>,
-    /// Whether the fault columns show the interval.
+    /// Whether the fault columns count only the faults in the last interval, not all faults so far.
     pub deltas: bool,
     /// Whether readings are ignored.
     pub paused: bool,
@@ -39,7 +39,7 @@ pub struct History {
     pub tx: VecDeque<u64>,
 }
 
-/// The effect of a key on the program.
+/// The reaction of the program to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterKey {
     /// The program continues.
@@ -84,7 +84,7 @@ impl MonitorState {
         self.sort(chosen);
     }
 
-    /// Records why there is nothing to read.
+    /// Records why no counters can be read.
     pub fn lose(&mut self, why: String) {
         if !self.paused {
             self.devices.clear();

@@ -1,4 +1,4 @@
-//! The appearance of the screen, and the effect of keys.
+//! Tests the appearance of the screen, and the effect of keys.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Counters for the fates of acknowledgments: dropped, sent together, or replaced by several.
+//! Counters of acknowledgments that the path dropped, sent together, or replaced by several.
 
 use grosso::{acknowledge::Kept, expand::Unexpanded};
 
@@ -10,7 +10,7 @@ pub(super) fn counters() -> Vec<Counter> {
     tables.into_iter().flatten().collect()
 }
 
-/// Returns the counters of acknowledgments that waited for each other in the coalescer.
+/// Returns the counters of acknowledgments that the coalescer held so that it could send them together.
 fn gathered() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         Counter::new(name, unit, help, CounterSource::Coalescer(read, 0)).alone()
@@ -37,7 +37,7 @@ fn gathered() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons why droppable acknowledgments were kept.
+/// Returns the counters of acknowledgments that could have been dropped but were kept, by reason.
 fn kept() -> Vec<Counter> {
     let all = "Acknowledgments that were held for the filter and kept, by reason.";
     let counter = |(index, reason): (usize, &Kept)| {
@@ -70,7 +70,7 @@ fn expanded() -> Vec<Counter> {
     ]
 }
 
-/// Returns the counters for the reasons why other acknowledgments were not expanded.
+/// Returns the counters of acknowledgments that were not expanded, by reason.
 fn unexpanded() -> Vec<Counter> {
     let all = "Acknowledgments of merged packets that were not expanded, by reason.";
     let counter = |(index, reason): (usize, &Unexpanded)| {

@@ -1,4 +1,4 @@
-//! Optional UDP encapsulation of the other tunnel types: FOU and GUE.
+//! Keywords for FOU and GUE, the optional UDP encapsulation of tunnel types that do not use UDP by themselves.
 
 use grosso::tunnel::Carrier;
 
@@ -11,7 +11,7 @@ use crate::tunnel::{
     kind::IN_UDP,
 };
 
-/// `encap` comes first: the other rows change the carrier that it sets.
+/// Rows of these keywords. `encap` is the first row, because the other rows change the carrier that `encap` sets.
 pub(super) const ROWS: &[Keyword] = &[
     Keyword::new(
         "encap",

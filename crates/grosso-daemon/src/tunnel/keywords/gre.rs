@@ -1,4 +1,4 @@
-//! The GRE header. Both directions share every setting, so keywords for one direction must agree.
+//! Keywords for the GRE header. Both directions share every setting, so keywords that set one direction must agree.
 
 use grosso::tunnel::Header;
 
@@ -73,7 +73,7 @@ fn check_sequence(_: &Description, _: &Value, words: &Words) -> Result<(), Strin
     check_both_ways(words, ["seq", "iseq", "oseq"])
 }
 
-/// Checks a switch that `ip` also has for each direction.
+/// Checks that a switch and its variants for each direction, which `ip` also has, agree.
 fn check_both_ways(words: &Words, [both, inward, outward]: [&str; 3]) -> Result<(), String> {
     let is_on = |name| words.switch(name).or_else(|| words.switch(both)).unwrap_or(false);
     if is_on(inward) == is_on(outward) {

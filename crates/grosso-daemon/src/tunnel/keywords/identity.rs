@@ -1,4 +1,4 @@
-//! The network identifier, and the mode.
+//! Keywords for the network identifier and the mode.
 
 use grosso::tunnel::Header;
 

@@ -1,4 +1,4 @@
-//! The outer IP header, and the path MTU.
+//! Keywords for the outer IP header and the path MTU.
 
 use grosso::tunnel::{Carrier, DontFragment, Dscp, TimeToLive};
 use grosso_io::stage::{MTU_MIN_IPV4, MTU_MIN_IPV6};
@@ -176,6 +176,6 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
 ];
 
-/// The kernel's value of `tos inherit`.
+/// The kernel encodes `tos inherit` as this value.
 const KERNEL_INHERIT: u8 = 1;
 const FLOW_LABEL_MAX: u64 = 0xf_ffff;

@@ -1,4 +1,4 @@
-//! Addresses, and forwarding among several peers.
+//! Keywords for addresses, and for forwarding among several peers.
 
 use std::net::IpAddr;
 

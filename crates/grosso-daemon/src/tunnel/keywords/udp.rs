@@ -1,4 +1,4 @@
-//! The UDP header of VXLAN and Geneve.
+//! Keywords for the UDP header of VXLAN and Geneve.
 
 use grosso::tunnel::Header;
 

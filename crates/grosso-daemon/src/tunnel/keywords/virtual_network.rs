@@ -1,4 +1,4 @@
-//! The VXLAN and Geneve headers.
+//! Keywords for the VXLAN and Geneve headers.
 
 use grosso::tunnel::Header;
 

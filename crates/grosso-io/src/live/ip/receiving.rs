@@ -1,4 +1,5 @@
-//! Receiving from a packet socket: packets that start with the IP header, with metadata from the kernel.
+//! Receives packets from a packet socket. The packets start with the IP header, and their metadata comes from the
+//! kernel.
 
 use std::{
     io,
@@ -139,8 +140,8 @@ fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta>
     meta.ok()
 }
 
-/// Decodes the metadata of a packet whose IP header is `start` bytes after the origin of the virtio header's offsets. A
-/// VLAN tag before the packet has no effect.
+/// Decodes the metadata of a packet. The offsets in the virtio header count from a point that is `start` bytes before
+/// the IP header. A VLAN tag before the packet has no effect.
 fn understand_at(
     start: usize,
     header: &[u8],

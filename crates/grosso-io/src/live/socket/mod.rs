@@ -17,8 +17,8 @@ pub(super) use self::{
 
 /// Maximum number of messages that are queued for a socket before one call sends them all.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
-/// Packet length in bytes that every IPv6 path supports (RFC 8200 section 5).
+/// Length in bytes of the longest packet that every IPv6 path carries (RFC 8200 section 5).
 const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
-/// Packet length in bytes that probing assumes every IPv4 path to support. Every host accepts packets of this length
-/// (RFC 791 section 3.1).
+/// Length in bytes of the longest packet that probes assume every IPv4 path to carry. Every host accepts packets of
+/// this length (RFC 791 section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -1,4 +1,4 @@
-//! Paths to the remote endpoints, and the packet length that fits on all of them.
+//! Paths to the remote endpoints of a port. Determines the length of packets that all paths can carry.
 
 use std::{io, net::IpAddr};
 
@@ -40,13 +40,13 @@ struct PathTo {
     address: IpAddr,
     /// Index of the link that the route uses, or `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that was set in the kernel, or `None` if none was set.
+    /// Path MTU that this port set in the kernel, or `None` if it set none.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
 }
 
-/// ICMPv6 messages about the paths.
+/// Receiver of ICMPv6 messages that report the path MTU.
 #[derive(Debug)]
 struct Messages {
     socket: TooBigMessages,
@@ -56,7 +56,8 @@ struct Messages {
 /// Information about a path from ICMP messages. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
-    /// Time until which long packets are recorded. Recording starts when a message quotes no recorded packet.
+    /// Time until which the port records the long packets that it sends. Recording starts when a message quotes a
+    /// packet that was not recorded.
     questioned_until_ns: u64,
     /// Path MTU from a message that quoted a sent packet, and the time at which it expires.
     proven: Option<(usize, u64)>,
@@ -323,8 +324,8 @@ impl Belief {
     }
 }
 
-/// Parses a message. Returns the destination of the quoted packet, the reported MTU, and the quoted packet, starting
-/// with its IP header.
+/// Parses a message. Returns the destination of the packet that the message quotes, the reported MTU, and the quoted
+/// packet itself, starting with the IP header.
 fn parse(message: &[u8]) -> Option<(IpAddr, usize, &[u8])> {
     let (destination, said, quoted) = path_mtu::read_v6(message)?;
     Some((destination.into(), usize::try_from(said).ok()?.max(CARRIED_IPV6), quoted))

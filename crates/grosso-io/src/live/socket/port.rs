@@ -1,4 +1,5 @@
-//! The common part of the ports for UDP and raw IP sockets: it adds paths, egress and counters to [`Sockets`].
+//! The common part of the ports that use UDP sockets and raw IP sockets. It adds path MTU discovery, sending and
+//! counters to [`Sockets`].
 
 use std::{
     fmt, io,
@@ -61,7 +62,7 @@ pub(in crate::live) trait Sockets: fmt::Debug {
     /// Returns mutable access to the sending socket with this index.
     fn sender_mut(&mut self, index: usize) -> &mut DatagramSocket;
 
-    /// Sets whether the sockets follow the kernel's path MTU.
+    /// Sets whether the sockets fragment packets to the path MTU that the kernel knows.
     fn heed_path(&mut self, _is_narrow: bool) -> io::Result<()> {
         Ok(())
     }
@@ -73,14 +74,14 @@ pub(in crate::live) struct DatagramPort<S> {
     name: String,
     is_ipv4: bool,
     pub(in crate::live) sockets: S,
-    /// Egress of each sending socket. There is at least one.
+    /// Message queue of each sending socket. There is at least one sending socket.
     pub(in crate::live) sending: Vec<SocketSender>,
     paths: Paths,
     stats: SocketStats,
 }
 
 impl<S: Sockets> DatagramPort<S> {
-    /// Creates a port that sends frames from the address `local` through the sockets, each of which has its egress.
+    /// Creates a port that sends frames from the address `local`. `sending` contains the state of each sending socket.
     pub(in crate::live) fn new(
         name: String,
         local: IpAddr,

@@ -1,5 +1,5 @@
-//! Record of the long packets sent recently, which makes it possible to distinguish a genuine ICMP message about such a
-//! packet from a forged one.
+//! Record of the long packets that were sent recently. An ICMP message that quotes one of these packets is genuine; any
+//! other message may be forged.
 
 use grosso_wire::{ipv6, udp};
 

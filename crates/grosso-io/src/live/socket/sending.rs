@@ -32,7 +32,8 @@ pub(in crate::live) struct SocketSender {
     ports: Ports,
     /// Whether the kernel segments messages.
     segments: bool,
-    /// Whether to give up segmentation when the datagrams of a refused message are accepted.
+    /// Whether the kernel refused a message of several datagrams. If it then accepts the datagrams one by one, messages
+    /// of several datagrams are no longer sent.
     suspects_segments: bool,
     queue: VecDeque<Message>,
     spare: Vec<Vec<u8>>,
@@ -424,7 +425,8 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether the group can take another datagram of `len` bytes, after which its parts would end at `end`.
+    /// Returns whether the group can take another datagram of `len` bytes. `end` is the index after the last part that
+    /// the group would then have.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

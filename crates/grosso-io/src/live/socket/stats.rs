@@ -1,4 +1,4 @@
-//! Counters of a port on sockets.
+//! Counters of a port that uses sockets.
 
 use grosso::reasons;
 
@@ -37,9 +37,10 @@ reasons! {
         /// An ICMP message reported a smaller path MTU and quoted a packet that was sent; the path MTU is updated.
         PathProven = "socket_path_proven",
         /// An ICMP message reported a smaller path MTU without quoting a recently sent packet, as a forged message
-        /// would; it is ignored.
+        /// would; the message is ignored.
         PathUnproven = "socket_path_unproven",
-        /// An ICMP message reported a smaller path MTU, but an echo request of full length was answered; it is ignored.
+        /// An ICMP message reported a smaller path MTU, but an echo request of full length was answered; the message is
+        /// ignored.
         PathRefuted = "socket_path_refuted",
         /// Echo requests of full length were lost and short ones answered; longer packets are now fragmented.
         PathNarrow = "socket_path_narrow",

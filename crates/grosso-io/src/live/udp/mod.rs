@@ -35,8 +35,8 @@ pub struct UdpOptions {
     /// Addresses of the remote endpoints. The smallest of their path MTUs applies.
     pub remotes: Vec<IpAddr>,
     /// Source ports of sent datagrams. The range is split among up to [`Self::senders_max`] sockets, and each socket
-    /// binds a free port in its part of the range, preferably the first one. If the range is only the receiving port,
-    /// the receiving socket sends.
+    /// binds a free port in its part of the range, preferably the first one. If the receiving port is the only port in
+    /// the range, the receiving socket also sends.
     pub source_ports: RangeInclusive<u16>,
     /// Maximum number of sending sockets, 1 to [`SOURCE_PORTS_MAX`]. Datagrams of different sockets may be reordered.
     pub senders_max: usize,
@@ -203,8 +203,9 @@ impl UdpPort {
         self.port.sockets.receiver.local()
     }
 
-    /// Returns the visibility of the UDP checksum of received datagrams: it is [`OuterChecksum::VerifiedBelow`] if the
-    /// kernel drops datagrams without a checksum and therefore has verified every received datagram.
+    /// Returns what is known about the UDP checksum of received datagrams. The result is
+    /// [`OuterChecksum::VerifiedBelow`] if the kernel drops datagrams without a checksum, because it has then verified
+    /// every received datagram.
     #[must_use]
     pub fn outer_checksum(&self) -> OuterChecksum {
         let is_verified = self.port.sockets.is_verified;
@@ -335,9 +336,9 @@ fn open_senders(options: &UdpOptions, local: SocketAddr) -> io::Result<Vec<Datag
     Ok(senders)
 }
 
-/// Returns the offsets of the ports to try: the first port, and then all ports starting with a random one. The ports
-/// that other queues of this host have bound are not free; a queue that tried all ports in order would try each of
-/// those first.
+/// Returns the offsets of the ports to try: first the first port, and then all ports, starting with a random one. Other
+/// queues of this host have bound some of the ports. A queue that tried all ports in order would try each of these
+/// ports before it found a free one.
 fn places(share: Range<usize>) -> impl Iterator<Item = usize> {
     let drawn = RandomState::new().hash_one(share.start) as usize % share.len().max(1);
     let from = share.start + drawn;

@@ -13,7 +13,7 @@ use grosso_wire::{Kind, LinkType};
 use super::*;
 use crate::port::Transmitted;
 
-/// Two ports on the loopback device, with frames from one to the other.
+/// Two ports on the loopback device. Frames are sent from one port to the other.
 struct Ends {
     near: UdpPort,
     far: UdpPort,

@@ -13,11 +13,12 @@ use grosso_sys::{
 
 use super::{TRY_AGAIN_NS, UnixRole};
 
-/// Origin of connections to the peer of a stream. A stream has one peer at a time.
+/// Connector of a stream port: it either accepts a connection from the peer, or connects to the peer. A stream has one
+/// peer at a time.
 #[derive(Debug)]
 pub(in crate::live) struct Acceptor {
     origin: Origin,
-    /// A socket that is never ready, used in place of a peer that is not connected.
+    /// A socket that is never ready. It takes the place of the peer's socket while no peer is connected.
     nobody: UnixSocket,
     /// Whether the peer may pass descriptors.
     passing: bool,
@@ -99,7 +100,8 @@ impl Acceptor {
         self.nobody.as_fd()
     }
 
-    /// Returns the time of the next attempt to connect, if no descriptor signals that it can succeed.
+    /// Returns the time of the next attempt to connect. Returns `None` if a descriptor becomes readable when a peer
+    /// connects.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.again_ns
     }

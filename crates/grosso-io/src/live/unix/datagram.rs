@@ -1,4 +1,4 @@
-//! Frames as datagrams between two programs.
+//! Exchange of frames between two programs, one frame per datagram.
 
 use std::{
     io::{self, IoSlice},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{buffer::Buffers, live::tx_offload::Wire};
 
-/// One endpoint of an exchange of datagrams.
+/// One endpoint of a datagram exchange.
 #[derive(Debug)]
 pub(super) struct DatagramEnd {
     socket: UnixSocket,

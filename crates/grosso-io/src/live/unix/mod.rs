@@ -1,4 +1,4 @@
-//! Ports that use Unix sockets, for the network device of a VM or of another program.
+//! Ports that use a Unix socket to exchange frames with a VM or another program.
 
 pub(super) mod acceptor;
 mod datagram;
@@ -87,7 +87,8 @@ impl UnixOptions {
     }
 }
 
-/// Returns the offloads that even old guests support with virtio headers: partial checksums and TCP superframes.
+/// Returns the offloads that every guest with virtio headers supports, even an old one: partial checksums and TCP
+/// superframes.
 #[must_use]
 pub fn usual_features() -> Features {
     Features::SCATTER_GATHER
@@ -295,8 +296,9 @@ pub(super) fn or_later(result: io::Result<()>) -> io::Result<()> {
 
 /// Default permissions of a socket file: access for its owner only.
 pub const MODE: u32 = 0o600;
-/// Number of packets after which a call returns no further frames. The limit is low because a guest could declare that
-/// each superframe has 60000 packets, all of which would be queued while the other port has no room.
+/// Number of packets after which a receive call returns no further frames. The limit is low because a guest could
+/// declare that each superframe consists of 60000 packets, and all of them would be queued while the other port has no
+/// room.
 pub(super) const PACKETS_MAX: usize = 4096;
 /// Maximum frame length in bytes without the virtio header.
 pub(super) const FRAME_BYTES_MAX: usize = 66 << 10;

@@ -1,4 +1,4 @@
-//! Frames in a stream between two programs, each preceded by its length.
+//! Exchange of frames between two programs through a stream, in which each frame follows its length.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// The rest of a frame of which the peer has received only a part.
+    /// Frame that the peer has received only partly.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,

@@ -1,4 +1,4 @@
-//! The connection of a port to its peer, which consists of a socket and shared rings.
+//! The connection between a port and its peer. It consists of a socket and shared rings.
 
 use std::{
     io::{self, IoSlice},
@@ -35,13 +35,14 @@ pub(super) struct VhostDevice {
     role: VhostRole,
     /// Current time, as set by the owner of the port.
     pub(super) now_ns: u64,
-    /// Time since which the guest has had too few buffers for a frame.
+    /// Time at which the guest first had too few buffers for the waiting frame.
     short_since: Option<u64>,
     /// Length of the header before each frame in bytes.
     pub(super) header_bytes: usize,
-    /// Number of frames in the shared memory that the peer has not been notified about.
+    /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// For frames and for room: whether notifications are enabled, so that the descriptor may be ready.
+    /// Whether notifications of frames and notifications of room are enabled. Only then may the descriptor become
+    /// ready.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,
@@ -57,7 +58,8 @@ struct VhostPeer {
 }
 
 impl VhostDevice {
-    /// Opens the connection of a port. A device offers these features; a driver requests them.
+    /// Opens the connection of a port. A device offers `features` to its driver; a driver requests them from its
+    /// device.
     pub(super) fn open(options: &VhostOptions, features: u64) -> io::Result<Self> {
         let mut device = Self {
             acceptor: Acceptor::open(UnixAddress::new(&options.path)?, &options.role, true)?,
@@ -252,7 +254,7 @@ impl VhostDevice {
     }
 }
 
-/// Reason to disconnect.
+/// Reason why the port disconnects from the peer.
 #[derive(Debug)]
 enum Ended {
     Refused(Refused),
@@ -391,7 +393,7 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: those of the longest ring, plus those of a frame.
+/// Maximum number of descriptors read for one frame: as many as the longest ring has, and as many as a frame may have.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
 /// driver needs to add buffers.

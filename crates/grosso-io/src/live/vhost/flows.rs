@@ -16,7 +16,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Creates the selection of flows for tunnels on these UDP ports.
+    /// Creates a selector that recognizes tunnels on the UDP ports `ports`.
     pub(super) fn new(ports: Ports) -> Self {
         Self { ports, stack: Stack::new(0) }
     }

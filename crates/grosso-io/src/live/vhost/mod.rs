@@ -259,12 +259,13 @@ impl Port for VhostPort {
     }
 }
 
-/// Returns the format of the virtio header that a guest with these features uses.
+/// Returns the format of the virtio header that a guest with the features `chosen` uses.
 fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port, each with the virtio feature bits for frames to the guest and for frames from the guest.
+/// Features of the port. Each comes with the virtio feature bits that permit it in frames to the guest and in frames
+/// from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
@@ -272,7 +273,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// Returns the feature bits that are offered to a guest, or requested from a device, for these features.
+/// Returns the virtio feature bits that stand for `features`. They are offered to a guest, or requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
@@ -288,7 +289,7 @@ fn offered_bits(features: Features, side: VhostSide) -> u64 {
     offered
 }
 
-/// Returns the features that frames from the port may use with these negotiated feature bits.
+/// Returns the features that frames from the port may use if the negotiated feature bits are `chosen`.
 fn device_features(chosen: u64, side: VhostSide) -> Features {
     let mut features = Features::SCATTER_GATHER | Features::GSO_ROBUST;
     let of_side = |to_guest, from_guest| match side {

@@ -13,7 +13,7 @@ use grosso_vhost::{
     ring::{ChainFault, Sent, Side},
 };
 
-/// One role, with the state negotiated with the peer.
+/// The role of a port, with the state that was negotiated with the peer.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a port has one of them, which never moves")]
 pub(super) enum VhostRole {
@@ -43,8 +43,8 @@ macro_rules! asked {
 }
 
 impl VhostRole {
-    /// Creates a role. A device offers these features; a driver requests them. A device maps at most `memory_bytes_max`
-    /// bytes.
+    /// Creates a role. A device offers `features`, and maps at most `memory_bytes_max` bytes of a guest's memory. A
+    /// driver requests `features`.
     pub(super) fn new(side: Side, features: u64, memory_bytes_max: u64) -> io::Result<Self> {
         Ok(match side {
             Side::Device => {
@@ -56,7 +56,7 @@ impl VhostRole {
         })
     }
 
-    /// Resets the state of a peer that has disconnected.
+    /// Resets the negotiated state after the peer has disconnected.
     pub(super) fn forget(&mut self) {
         with!(self, side => side.forget());
     }
@@ -174,7 +174,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the reason if a memory table was refused since the last call.
+    /// Returns the reason why a memory table was refused; `None` if none was refused since the last call.
     pub(super) fn refused_memory(&mut self) -> Option<io::Error> {
         match self {
             Self::Device(back) => back.refused_memory(),
@@ -182,7 +182,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the ring with frames for the port.
+    /// Returns the direction of the rings from which the port receives frames.
     pub(super) fn incoming(&self) -> Way {
         match self {
             Self::Device(_) => Way::FromGuest,
@@ -190,7 +190,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the direction of the ring for frames of the port.
+    /// Returns the direction of the rings to which the port sends frames.
     pub(super) fn outgoing(&self) -> Way {
         match self {
             Self::Device(_) => Way::ToGuest,
@@ -209,7 +209,7 @@ impl VhostRole {
         with!(self, side => side.ring(way).is_some_and(|ring| !ring.is_broken()))
     }
 
-    /// Returns whether the ring has room for a part of a frame of the port, but not for all of it.
+    /// Returns whether the ring has some room, but too little for the waiting frame of the port.
     pub(super) fn is_short(&mut self) -> bool {
         match self {
             Self::Device(back) => back.ring(Way::ToGuest).is_some_and(|ring| ring.offered() > 0),

@@ -8,28 +8,28 @@ use crate::port::PortCounter;
 reasons! {
     /// Event at a vhost-user port.
     VhostEvent {
-        /// The peer connected, or was connected to.
+        /// The peer connected to the port, or the port connected to the peer.
         PeerMet = "peer_met",
         /// The peer disconnected or disappeared.
         PeerGone = "peer_gone",
         /// The peer violated the protocol, corrupted a ring or removed memory, and was disconnected.
         PeerCutOff = "peer_cut_off",
-        /// A frame was dropped because no peer was connected, or its rings were not started.
+        /// A frame was dropped because no peer was connected, or the peer had not started its rings.
         TransmitNoPeer = "tx_no_peer",
-        /// A ring entry or a descriptor named an invalid descriptor, or one that the device did not own; its frame was
+        /// A ring entry or a descriptor named an invalid descriptor, or one that the device did not own; the frame was
         /// lost.
         RingIndex = "ring_index",
-        /// A descriptor chain was too long or endless; its frame was lost.
+        /// A descriptor chain was too long or endless; the frame was lost.
         RingEndless = "ring_endless",
-        /// A descriptor pointed outside the guest's memory; its frame was lost.
+        /// A descriptor pointed outside the guest's memory; the frame was lost.
         RingOutside = "ring_outside",
-        /// A readable descriptor was in a ring of writable buffers, or the reverse; its frame was lost.
+        /// A readable descriptor was in a ring of writable buffers, or the reverse; the frame was lost.
         RingDirection = "ring_direction",
-        /// An indirect descriptor table had a wrong length or position; its frame was lost.
+        /// An indirect descriptor table had a wrong length or position; the frame was lost.
         RingTable = "ring_table",
         /// A ring claimed more entries than it has, and is ignored until it restarts.
         RingOverrun = "ring_overrun",
-        /// A chain had 2^32 bytes or more, or a frame was longer than its buffer; its frame was lost.
+        /// A chain had 2^32 bytes or more, or a frame was longer than its buffer; the frame was lost.
         RingLength = "ring_length",
         /// A frame was lost because it exceeded the work limit per frame: all ring entries were invalid, or the driver
         /// kept adding and removing entries.

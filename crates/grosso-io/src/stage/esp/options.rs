@@ -9,7 +9,7 @@ use grosso_wire::Ports;
 use super::super::SequenceRecorder;
 use crate::notice::Notice;
 
-/// Treatment of unencrypted frames, named as in `ip xfrm policy`.
+/// Treatment of frames that are not encrypted. The names are the names of `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
@@ -42,11 +42,11 @@ pub struct EspOptions {
     pub claims: Vec<File>,
     /// Callback for the first packet that was encrypted here and arrives here again to be encrypted.
     pub loop_notice: Option<Notice>,
-    /// Callback for the events that sequence numbers become scarce and that none are left.
+    /// Callback that is called when few sequence numbers are left, and when none are left.
     pub scarcity: Option<ScarcityNotice>,
 }
 
-/// State of an association's remaining sequence numbers.
+/// Degree to which an association has used up its sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scarcity {
     /// At least 90 % of the numbers are used.

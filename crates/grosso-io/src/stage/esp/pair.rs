@@ -10,7 +10,7 @@ use super::{
     options::{EspOptions, Scarcity, ScarcityNotice},
 };
 
-/// The associations of both directions, and the recorder of their sequence numbers.
+/// The associations for both directions, and the recorder that stores their sequence numbers.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) encryptor: Encryptor,
@@ -23,7 +23,7 @@ pub(super) struct Pair {
     /// Maximum number of packets that have arrived while one request to the recorder was pending.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
-    /// State of the sequence numbers that was last reported.
+    /// Scarcity of sequence numbers that was last reported.
     reported: Option<Scarcity>,
     _claims: Vec<File>,
 }

@@ -1,4 +1,4 @@
-//! The receiving half of a tunnel.
+//! The receiving half of a tunnel, which decapsulates packets.
 
 use grosso::{
     Frame, Meta,

@@ -28,7 +28,7 @@ pub struct Forwarding {
     pub addresses_max: usize,
 }
 
-/// A further remote endpoint.
+/// A remote endpoint in addition to the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// IP address. It must have the same family as the address of the endpoint.
@@ -74,7 +74,7 @@ struct ForwardingEntry {
     seen_ns: Option<u64>,
 }
 
-/// Destination of a frame.
+/// The remote endpoints to which a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
     One(usize),

@@ -1,4 +1,4 @@
-//! A tunnel as a port. The frames of the port are the inner frames of the tunnel.
+//! A port that puts frames into a tunnel. The frames of this port are the inner frames of the tunnel.
 
 mod decap;
 mod forwarding;
@@ -49,7 +49,7 @@ pub struct TunnelOptions {
     /// Ethernet address of the tunnel's own device, if the tunnel carries Ethernet. Received frames with this source
     /// address are dropped (rule W30).
     pub address: Option<[u8; 6]>,
-    /// Visibility of the UDP checksum of received frames; see
+    /// Knowledge about the outer UDP checksum of received frames; see
     /// [`UdpPort::outer_checksum`](crate::live::UdpPort::outer_checksum).
     pub outer_checksum: OuterChecksum,
     /// Maximum packet length of the tunnel in bytes, starting with the inner IP header and not counting VLAN tags.
@@ -347,7 +347,7 @@ impl<P: Port> TunnelStage<P> {
     }
 }
 
-/// Returns the minimum path MTU of these options, if proven path MTUs have any effect.
+/// Returns the minimum path MTU, or `None` if the options say that only the routes of this host limit the tunnel.
 fn mtu_min(options: &TunnelOptions) -> Option<usize> {
     let is_ipv4 = options.endpoint.local.is_ipv4();
     let least = if is_ipv4 { MTU_MIN_IPV4 } else { MTU_MIN_IPV6 };

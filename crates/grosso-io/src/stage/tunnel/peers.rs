@@ -1,4 +1,4 @@
-//! The remote endpoints of a tunnel, and the state of each.
+//! The remote endpoints of a tunnel, with the encapsulation state of each.
 
 use std::net::IpAddr;
 
@@ -90,7 +90,7 @@ impl Peers {
     /// Checks that a packet arrived through this tunnel, and returns the number of the endpoint that sent it.
     pub(super) fn admit(&mut self, plan: &Decapsulation) -> Result<usize, NotAdmitted> {
         let is_from = |peer: &Peer| peer.encapsulator.endpoint().remote == plan.path.source;
-        // If the packet comes from none of the endpoints, it belongs to none of them, so any of them can refuse it.
+        // A packet from an unknown address belongs to no endpoint, so any endpoint can refuse it.
         let number = self.peers.iter().position(is_from).unwrap_or(0);
         let Peer { encapsulator, expected, .. } = &mut self.peers[number];
         encapsulator.endpoint().admit(plan, expected)?;

@@ -1,4 +1,4 @@
-//! ICMP messages to the senders of packets that are too long, with a rate limit.
+//! Creates ICMP messages for the senders of packets that are too long, up to a rate limit.
 
 use std::collections::VecDeque;
 

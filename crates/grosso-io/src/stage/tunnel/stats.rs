@@ -18,7 +18,7 @@ pub struct TunnelStageStats {
     pub put_in: EncapsulateStats,
     /// Counters of decapsulated packets, and of refusals by reason.
     pub taken_out: DecapsulateStats,
-    /// Number of packets of another tunnel, by reason.
+    /// Number of packets that belong to another tunnel, by reason.
     pub foreign: [u64; NotAdmitted::COUNT],
     /// Number of packets with the tunnel device's own Ethernet address as the source (rule W30).
     pub own_address: u64,
@@ -26,13 +26,14 @@ pub struct TunnelStageStats {
     pub cut_before: u64,
     /// Number of superframes segmented before decapsulation, because they were made of several outer datagrams.
     pub cut_inbound: u64,
-    /// Number of packets too long for the tunnel whose sender got an ICMP error.
+    /// Number of packets that were too long for the tunnel, and whose senders got an ICMP error.
     pub told: u64,
-    /// Number of packets too long for the tunnel whose sender got no ICMP error.
+    /// Number of packets that were too long for the tunnel, and whose senders got no ICMP error.
     pub untold: u64,
-    /// Number of outer packets of the tunnel itself, or fragments of them, that entered the tunnel again.
+    /// Number of packets that entered the tunnel although they were outer packets of this tunnel, or fragments of such
+    /// packets.
     pub looped: u64,
-    /// Number of frames sent to all remote endpoints of a tunnel with several of them.
+    /// Number of frames that were sent to all remote endpoints, because the destination was a group or was unknown.
     pub flooded: u64,
     /// Number of packets whose source was not learned because the table was full.
     pub unlearned: u64,
@@ -197,7 +198,7 @@ pub(super) fn add(total: &mut EncapsulateStats, more: &EncapsulateStats) {
     }
 }
 
-/// Counters of dropped packets, each with its reason.
+/// Lists of counters for dropped packets, each with the reason that it counts.
 struct DropCounters {
     put_in: Vec<(PortCounter, encapsulate::Refusal)>,
     taken_out: Vec<(PortCounter, decapsulate::Refusal)>,
