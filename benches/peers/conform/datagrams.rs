@@ -1,4 +1,4 @@
-//! Frames of datagrams, for reassemblers that return only a payload.
+//! Rebuilds the frame of a reassembled datagram, for reassemblers that return only the payload.
 
 use std::collections::HashMap;
 

@@ -53,7 +53,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Name that distinguishes two contenders of one peer, which may be empty.
+    /// Name that distinguishes the contenders of one peer. The name may be empty.
     pub(crate) variant: &'static str,
     /// The work that the timed part contains, such as parsing, verification, copying and sums.
     pub(crate) inside: &'static str,

@@ -208,8 +208,9 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
-    /// Creates a receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its
-    /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
+    /// Creates a receiver whose NIC is replaced by a data path. Returns the receiver, the data path's port, and the
+    /// Ethernet address of the receiver's device. The receiver expects the sender's address at [`STATION`], and its
+    /// kernel sends no superframes.
     ///
     /// # Errors
     /// The errors are those of [`Hosts::receiving`].

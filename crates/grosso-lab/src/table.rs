@@ -69,7 +69,7 @@ pub(crate) fn write_heading<R>(columns: &[Column<R>], text: &mut String) {
     }
 }
 
-/// Appends the line of a row. A text that fills its column moves the following ones to the right.
+/// Appends a row as one line. A cell that is as wide as its column moves the following cells to the right.
 pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     let mut line = String::new();
     for column in columns {

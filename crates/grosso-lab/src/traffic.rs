@@ -65,7 +65,7 @@ impl Traffic {
         !matches!(self, Self::UdpStream | Self::UdpSegments | Self::UdpRequests)
     }
 
-    /// Returns whether the traffic consists of requests and answers.
+    /// Returns whether the traffic consists of requests and responses.
     #[must_use]
     pub fn is_requests(self) -> bool {
         matches!(self, Self::TcpRequests | Self::UdpRequests)

@@ -329,7 +329,7 @@ impl Verdict {
         Self { needs_every_row: true, ..self }
     }
 
-    /// Returns the same verdict without a decision, because the figures do not meet the condition of the claim.
+    /// Returns the verdict as undecided, because the figures do not meet the condition `needed` of the claim.
     pub(crate) fn undecided(self, needed: &'static str) -> Self {
         match self.holds() || self.is_contradicted() {
             true => Self { answer: Answer::Undecided { needed }, ..self },

@@ -60,7 +60,7 @@ pub enum Why {
     Seed,
     /// The field is zero, and zero means that a device computes the checksum.
     Zero,
-    /// The capture reports the verdict.
+    /// The capture file states that the checksum is partial.
     Told,
     /// The packet is truncated in the capture.
     Truncated,

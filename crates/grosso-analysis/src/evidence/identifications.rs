@@ -42,8 +42,8 @@ pub(super) struct Told {
 }
 
 impl Identifications {
-    /// Records that the identification stepped by `step` after a frame of `payload` bytes whose flow continued without
-    /// a gap. Returns `false` if that contradicts earlier steps.
+    /// Records that the identification increased by `step` from a frame with `payload` bytes to the next frame. The
+    /// flow had no gap between the two frames. Returns `false` if the increase contradicts earlier ones.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
             if payload > self.high {

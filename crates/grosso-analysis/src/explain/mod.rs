@@ -125,7 +125,7 @@ struct Watcher {
     pushed: u64,
     /// Packets before the target in the train that the target joined.
     joined: Option<Held>,
-    /// Numbers of the packets in the coalescers.
+    /// Position in the capture of each packet that a coalescer holds.
     numbers: Records<u64>,
 }
 

@@ -106,7 +106,7 @@ impl Call {
             return Ok(());
         }
         Err(Failure::internal(format!(
-            "internal error: command {} was called for the table of {command}",
+            "internal error: command {} asked for the results of {command}",
             self.command
         )))
     }

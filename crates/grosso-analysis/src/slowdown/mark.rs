@@ -7,7 +7,7 @@ pub(super) struct SlotSide {
     pub(super) side: u8,
 }
 
-/// A direction of a flow that a table tracks, and the packets of one of its frames.
+/// Mark on a frame: the flow direction to which the frame belongs, and the number of wire packets in the frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMark {
     pub(super) place: SlotSide,

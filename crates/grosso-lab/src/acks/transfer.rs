@@ -367,8 +367,8 @@ const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
-on this machine, the CPU limits the rate, not the round trip, and merged acknowledgments save CPU time at the \
-    sender; a window of 100 KB is full before merging can slow the sender";
+the rate depends on the CPU of this machine instead of the round-trip time, and merging saves CPU time at the \
+    sender; the window of 100 KB is full before merging can slow the sender";
 const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start ends almost at once";
 const NO_HARM: &str = "a run in which merging slows the sender's transfers";

@@ -203,10 +203,10 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes of contradictions: in live figures, and in exact ones.
+/// Causes to report if measured figures contradict a claim, and if exact figures do.
 const UNLIMITED: &str = "\
-the kernel's TCP counts acknowledged bytes without a limit, so on a path without delay, the only cost of \
-    merging is the hold time of the acknowledgments";
+Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
+    acknowledgments are held";
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
 /// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
 const COSTS: f64 = 0.85;

@@ -61,7 +61,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     });
     let (evidence, wire) = Evidence::all_of(evidences)?;
     let verdict = evidence.verdict(
-        "offloads make both paths cheaper on every wire",
+        "offloads lower the cost of both paths on every wire",
         Unit::Times,
         "on this wire, most time is spent on system calls, not on packets",
     );

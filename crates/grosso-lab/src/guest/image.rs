@@ -1,4 +1,4 @@
-//! A kernel, and an initial file system with programs of the host.
+//! The boot image of a VM: a kernel, and an initial file system with programs that are copied from the host.
 
 use std::{
     env,

@@ -555,7 +555,7 @@ const SENDER_MTUS: [(u16, Published); 2] = [
     (65521, Published::new(1.1, "R5, in 2014 on loopback")),
 ];
 
-/// Numbers of connections, and hold times of their trains in microseconds.
+/// Numbers of connections to test. Each is tested with every hold time of [`HOLDS_US`], in microseconds.
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 

@@ -108,8 +108,8 @@ const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
-const UNLIMITED: &str = "the kernel's TCP counts acknowledged bytes without a limit; `grosso lab acks` \
-                         also tests senders with a limit, as in 2011";
+const UNLIMITED: &str = "Linux counts all acknowledged bytes; `grosso lab acks` also tests senders with a \
+                         limit per acknowledgment, which were usual in 2011";
 const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";

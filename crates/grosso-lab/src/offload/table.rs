@@ -252,7 +252,7 @@ impl OffloadGroup {
 
     /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
     fn write_receiver(&self, text: &mut String) {
-        let _ = writeln!(text, "Gb/s, and % of a CPU used on the receiver's host, as in R1:");
+        let _ = writeln!(text, "Gb/s, and CPU use of the receiver's host in %, as in table R1:");
         for pair in self.rows.chunks(2) {
             let columns = pair.iter().map(|row| {
                 let speed = digits(row.gigabits_a_second.median);

@@ -42,7 +42,7 @@ pub enum Departure {
 }
 
 impl Departure {
-    /// All departures.
+    /// All differences between an original and its profile.
     pub const ALL: &[Self] = &[
         Self::Order,
         Self::Headers,

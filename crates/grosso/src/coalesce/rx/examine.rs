@@ -37,8 +37,8 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Returns the reason why a packet cannot be merged. Its headers do not end in TCP or UDP, or contradict the length of
-/// the frame.
+/// Returns the reason why a packet cannot be merged. Call this only if the headers do not end in TCP or UDP, or
+/// contradict the length of the frame.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {

@@ -11,7 +11,7 @@ use crate::{
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The first packets wait, because earlier packets may still arrive.
+    /// The flow is new. Its packets wait, because packets that precede them may still arrive.
     Build,
     /// Packets wait for a hole to be filled.
     Active,
