@@ -4,8 +4,8 @@
 ///
 /// The heading and the lines are padded to the same widths, so a heading stays above its figures.
 pub(crate) struct Column<R> {
-    /// Lines of the heading, from the top; the last ones may be absent. A line that is wider than the column begins
-    /// with the column and continues above the following columns.
+    /// Lines of the heading, from the top. Missing lines are left empty. A line that is wider than the column starts at
+    /// the left edge of the column and continues above the following columns.
     title: &'static [&'static str],
     /// Width in characters, including the space that separates columns.
     width: usize,

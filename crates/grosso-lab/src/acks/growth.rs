@@ -75,7 +75,7 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     }
 }
 
-/// Both limits of RFC 3465, and the older method, which counts packets.
+/// Byte counting with both limits of RFC 3465, and the older method, which counts packets.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
 /// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the

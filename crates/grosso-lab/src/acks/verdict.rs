@@ -208,9 +208,11 @@ const UNLIMITED: &str = "\
 Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
     acknowledgments are held";
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
-/// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
+/// Share of the unmerged throughput from which a treatment counts as free. Two measurements of the same setting differ
+/// by less.
 const COSTS: f64 = 0.85;
-/// Merged acknowledgments at the sender: 4 to 5 Gb/s instead of 8.0.
+/// Published throughput with merged acknowledgments at the sender, divided by the throughput without merging: 4 to 5
+/// Gb/s and 8.0 Gb/s.
 pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
 
 #[cfg(test)]

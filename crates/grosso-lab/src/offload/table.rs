@@ -225,8 +225,7 @@ impl OffloadGroup {
         })
     }
 
-    /// Returns whether other programs used the CPU: if the test has the CPU to itself, it uses one CPU-second per
-    /// second.
+    /// Returns whether other programs used the CPU. A test without such programs uses one CPU-second per second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {
@@ -427,7 +426,7 @@ const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
     ),
 ];
 
-/// The test's share of the CPU below which other programs must have used the CPU.
+/// Share of the CPU that an undisturbed test uses at least.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]
