@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state that the first fragment gives the whole datagram. A partial checksum is dropped, because
-/// completing it over one fragment would be wrong for the whole datagram.
+/// Returns the checksum state of a datagram from which only one fragment has arrived. A partial checksum is dropped,
+/// because completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

@@ -229,7 +229,7 @@ impl FragmentHeader {
         self.len += ipv6_fragment::HEADER_LEN;
     }
 
-    /// Replaces the options that only the first fragment has with NOPs (rule S60, RFC 791).
+    /// Overwrites the options that belong only in the first fragment with NOPs (rule S60, RFC 791).
     fn blank_options(&mut self) {
         let mut at = usize::from(self.ip.offset) + ipv4::HEADER_LEN;
         let end = self.ip.end();
