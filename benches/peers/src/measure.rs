@@ -9,10 +9,10 @@ pub(crate) struct Figures {
     pub(crate) rounds: Vec<f64>,
     /// Median of the rounds.
     pub(crate) median: f64,
-    /// Median distance from the median.
+    /// Median of the absolute differences between the rounds and their median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time: the median over all rounds of the contender's time divided by the first
-    /// contender's time in the same round.
+    /// Ratio to the first contender's time. In each round, the contender's time is divided by the first contender's
+    /// time; the field is the median of these ratios.
     pub(crate) ratio: f64,
 }
 
