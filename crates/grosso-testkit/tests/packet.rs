@@ -1,4 +1,4 @@
-//! Frames of the kit compared with published frames, and deliberately wrong fields checked by the kit's own oracle.
+//! Compares frames of the kit with published frames, and checks deliberately wrong fields with the kit's own oracle.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};

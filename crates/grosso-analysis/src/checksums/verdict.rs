@@ -164,7 +164,7 @@ impl Levels {
     }
 }
 
-/// Information in the capture about a partial checksum of the packet.
+/// Statement of the capture about a partial checksum of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No information.
@@ -280,7 +280,7 @@ pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
-/// Returns whether the checksum of a GRE header is left for a device to compute, which offload metadata cannot express.
+/// Returns whether the checksum of a GRE header is left for a device to compute. Offload metadata cannot express this.
 pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;

@@ -100,7 +100,7 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Checks that the call is for `command`.
+    /// Checks that this call names `command`.
     fn only(&self, command: &str) -> Result<(), Failure> {
         if self.command == command {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Causes as text.
+//! Formats causes as text.
 
 use grosso_report::{report::wrap_at, style::Style, units};
 
@@ -60,7 +60,7 @@ fn row(label: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     lines.collect()
 }
 
-/// Returns the extent of a cause: packets, bytes and times.
+/// Formats how much a cause affects: packets, bytes and times.
 fn measure(finding: &Finding) -> String {
     let Finding { cause, packets, of_packets, bytes, time_ns, .. } = finding;
     let bytes = bytes.unwrap_or(0);

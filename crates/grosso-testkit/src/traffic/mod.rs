@@ -68,7 +68,7 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// Sets the percentage of packets that deviate.
+    /// Sets the percentage of packets that differ from the packet that their train expects.
     pub fn deviations_percent(mut self, percent: usize) -> Self {
         self.deviations_percent = percent;
         self

@@ -69,7 +69,7 @@ fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     outer.payload(frame).build()
 }
 
-/// Returns the tunnel endpoint and the next router to which each frame was sent.
+/// Returns the tunnel endpoint and the next hop to which each frame was sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));
