@@ -1,4 +1,4 @@
-//! Experiments: trials that answer a question, run in turn.
+//! Runs experiments. An experiment runs the trials of all settings in turn to answer a question.
 
 use std::{
     io,

@@ -67,7 +67,7 @@ struct FragmentLane {
     reassembler: Reassembler<Vec<u8>>,
 }
 
-/// Receiver that is told whether each datagram was completed or discarded.
+/// Receiver of datagrams. Each datagram is either complete, or discarded because it will never be complete.
 pub trait Visitor {
     /// Processes a complete datagram.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);
