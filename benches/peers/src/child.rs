@@ -1,4 +1,4 @@
-//! Peers in another language: a child process that runs rounds on request.
+//! Peers in another language. Each is a child process that runs rounds on request.
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`

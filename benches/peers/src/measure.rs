@@ -1,4 +1,4 @@
-//! Rounds in which the contenders of a row take turns, and the statistics of their times.
+//! Runs rounds in which the contenders of a row take turns, and computes statistics of their times.
 
 use crate::contender::{Boxed, Round};
 

@@ -1,4 +1,4 @@
-//! The first pass over a capture, in which the classifier (`Judge`) learns the flows.
+//! Makes the first pass over a capture, in which the classifier (`Judge`) learns the flows.
 
 use grosso_capture::Entry;
 use grosso_wire::dissect;

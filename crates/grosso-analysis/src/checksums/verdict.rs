@@ -1,4 +1,4 @@
-//! A verdict for every checksum of a packet: whether it is valid, and its expected value.
+//! Judges every checksum of a packet: whether it is valid, and which value is expected.
 //!
 //! The verdict depends on the bytes only. The innermost checksum is judged first, because outer ones cover it: with
 //! local checksum offload (rule C40) an outer checksum applies to the packet with the completed inner checksum, and is

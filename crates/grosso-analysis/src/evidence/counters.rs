@@ -1,4 +1,4 @@
-//! The IPv4 identifications that each address has used.
+//! Tracks the IPv4 identifications that each address has used.
 //!
 //! A host may use one counter for the identifications of all its packets, regardless of their flow and protocol. A step
 //! between two packets of a flow therefore counts packets of that flow only if the address sent no other packet in

@@ -1,4 +1,4 @@
-//! Classification of frames by weighing the evidence.
+//! Classifies frames by weighing the evidence.
 
 use grosso::{
     checksum::Checksum,

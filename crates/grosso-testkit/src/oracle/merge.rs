@@ -1,4 +1,4 @@
-//! Coalescing of packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
+//! Coalesces packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
 //! The rules follow Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be exactly
 //! the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC

@@ -1,4 +1,4 @@
-//! Random packets that exercise every decision of the originals.
+//! Generates random packets that exercise every decision of the originals.
 
 use crate::{
     Packet,

@@ -1,4 +1,4 @@
-//! Decapsulation of one packet.
+//! Decapsulates one packet.
 
 use std::{
     collections::BTreeMap,

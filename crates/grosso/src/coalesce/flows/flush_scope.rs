@@ -1,4 +1,4 @@
-//! Ordering flushes: which trains must be delivered before a packet that cannot be merged.
+//! Ordering flushes. A flush delivers the trains that a packet that cannot be merged must not overtake.
 
 use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 

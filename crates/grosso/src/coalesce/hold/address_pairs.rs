@@ -1,4 +1,4 @@
-//! The outermost addresses of held trains. Some packets must not overtake any train between the same addresses.
+//! Stores the outermost addresses of held trains. Some packets must not overtake any train between the same addresses.
 
 use alloc::{boxed::Box, vec};
 

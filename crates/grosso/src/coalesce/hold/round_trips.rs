@@ -1,4 +1,4 @@
-//! Round-trip times of TCP connections, measured between the endpoints.
+//! Measures round-trip times of TCP connections at a point between the endpoints.
 
 use core::hash::BuildHasher;
 

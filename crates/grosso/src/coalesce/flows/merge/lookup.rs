@@ -1,4 +1,4 @@
-//! Lookup of a packet's flow, and of the train of that flow.
+//! Looks up the flow of a packet, and the train of that flow.
 //!
 //! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. A packet
 //! gets the same result from every tier that can find its flow; earlier tiers are only faster:
