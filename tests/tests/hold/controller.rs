@@ -1,4 +1,4 @@
-//! Decisions of the hold controller: the trains that it holds, and for how long.
+//! Tests which trains the hold controller holds, and for how long.
 
 use grosso::{
     Profile,

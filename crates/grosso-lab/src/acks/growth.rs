@@ -1,4 +1,4 @@
-//! Growth of a modeled sender's window when acknowledgments arrive one by one, merged, or merged with a count.
+//! Models how the window of a sender grows when acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Verdicts: whether the figures support the experiment's claims.
+//! Judges whether the figures support the experiment's claims.
 
 use super::{Paired, TunnelCarrier, TunnelGroup, TunnelRow};
 use crate::{

@@ -1,4 +1,4 @@
-//! ESP as a stage.
+//! Tests the stage that encrypts and decrypts ESP.
 
 use std::{collections::BTreeSet, net::IpAddr, path::Path};
 

@@ -1,4 +1,4 @@
-//! A tunnel of Ethernet frames with several peers.
+//! Tests a tunnel that carries Ethernet frames to several peers.
 
 use std::net::IpAddr;
 
