@@ -1,5 +1,5 @@
-//! Bytes per second of the checksum as the engine calls it. `grosso-checksum` has a separate bench that compares its
-//! backends.
+//! Benchmarks of the checksum, in bytes per second, called as the engine calls it. A separate bench in
+//! `grosso-checksum` compares the backends.
 
 use std::hint::black_box;
 
@@ -7,8 +7,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use grosso_benches::{configuration, group};
 use grosso_checksum::{Sum, copy};
 
-/// Lengths of an IPv4 header, a small packet, the payload and the packet of an Ethernet MTU, a jumbo packet, and a
-/// superframe.
+/// Lengths to measure in bytes: an IPv4 header, a small packet, the payload of a full Ethernet packet, the packet
+/// itself, a jumbo packet, and a superframe.
 const LENGTHS: [usize; 6] = [20, 64, 1448, 1500, 9000, 65536];
 
 fn sum(criterion: &mut Criterion) {

@@ -1,10 +1,11 @@
-//! Nanoseconds per packet of coalescing in polls of 64 packets, including parsing.
+//! Benchmarks of coalescing in polls of 64 packets, in nanoseconds per packet. Parsing is included.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, COALESCED, Cache, Receiver, SEED, Trust, configuration, group};
 use grosso_testkit::workloads::workload;
 
-/// Workloads that are also measured cold, which means streamed from memory: one flow, a thousand flows, and a tunnel.
+/// Workloads that are also measured cold, with packets that must be fetched from memory: one flow, a thousand flows,
+/// and a tunnel.
 const COLD: &[&str] = &["tcp4_1", "tcp4_1000rr", "vxlan_tcp4"];
 
 fn hot(criterion: &mut Criterion) {

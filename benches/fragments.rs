@@ -1,4 +1,4 @@
-//! Nanoseconds per fragment of reassembly, including parsing, and of fragmentation.
+//! Benchmarks of reassembly and fragmentation, in nanoseconds per fragment. Reassembly includes parsing.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grosso_benches::{Bench, CUT, Cache, Cutter, JOINED, Join, Joiner, SEED, configuration, group};

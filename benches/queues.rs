@@ -1,4 +1,5 @@
-//! Nanoseconds per packet of coalescing on several CPUs at once, with one queue per CPU, and of choosing the queue.
+//! Benchmarks of coalescing on several CPUs at once with one queue per CPU, and of choosing the queue, in nanoseconds
+//! per packet.
 //!
 //! A thousand connections are distributed by their flow hash, and every thread coalesces the packets of its queue. If
 //! two CPUs take half the time, they share no data.
@@ -65,7 +66,7 @@ fn spread(queues: usize) -> Vec<Workload> {
     shares
 }
 
-/// Returns the time in which all queues, in parallel, coalesce their packets.
+/// Coalesces the packets of all queues in parallel, and returns the time that this takes.
 fn together(shares: &[Workload], trust: Trust, packets: u64) -> Duration {
     let all: usize = shares.iter().map(|share| share.frames.len()).sum();
     let start = Barrier::new(shares.len());

@@ -1,4 +1,4 @@
-//! Timing of a step of work by Criterion: nanoseconds per packet, hot or cold.
+//! Times a step of work with Criterion, hot or cold, in nanoseconds per packet.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Fragmentation of the datagrams of a workload.
+//! Benchmark step that fragments the datagrams of a workload.
 
 use grosso::{
     Frame, Meta,

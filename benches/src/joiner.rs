@@ -1,4 +1,4 @@
-//! Reassembly of the fragments of a workload.
+//! Benchmark step that reassembles the fragments of a workload.
 
 use grosso::{
     Frame,
@@ -9,7 +9,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::{SEED, step::Step};
 
-/// Form in which a reassembled datagram is delivered.
+/// Method of reassembly, which determines how a datagram is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// Fragments are copied into pages, which are delivered.
@@ -21,7 +21,7 @@ pub enum Join {
 }
 
 impl Join {
-    /// All forms.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Coalesce, Self::Verify, Self::KeepGeometry];
 
     /// Returns the name in reports.
@@ -46,7 +46,7 @@ impl Join {
     }
 }
 
-/// Reassembles the fragments of a workload in polls, repeatedly, with buffers that are slices of the trace.
+/// Reassembles the fragments of a workload in polls, repeatedly. The buffers are slices of the trace.
 #[derive(Debug)]
 pub struct Joiner<'a> {
     frames: &'a [Vec<u8>],

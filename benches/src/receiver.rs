@@ -1,4 +1,4 @@
-//! Coalescing of a workload.
+//! Benchmark step that coalesces a workload.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile,
@@ -12,7 +12,7 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// Verifier of the checksums.
+/// Party that verifies the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, which has verified the checksums of all levels.
@@ -44,8 +44,8 @@ impl Trust {
     }
 }
 
-/// Leaves the innermost checksum of each packet to a device, like a host whose device supports it. Returns the checksum
-/// state for every packet's metadata.
+/// Makes the innermost checksum of each packet partial, as a sending host does if its device completes checksums.
+/// Returns the checksum state for the metadata of every packet.
 #[must_use]
 pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     let mut left = Checksum::None;
@@ -56,7 +56,7 @@ pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     left
 }
 
-/// Coalesces the frames of a workload in polls, repeatedly, with buffers that are slices of the trace.
+/// Coalesces the frames of a workload in polls, repeatedly. The buffers are slices of the trace.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     frames: &'a [Vec<u8>],
@@ -145,5 +145,6 @@ impl<'a> Step for Receiver<'a> {
     }
 }
 
-/// Prefetching distance in packets. One packet is not enough if coalescing a packet takes less time than fetching one.
+/// Number of packets between the one that is coalesced and the one that is prefetched. One packet is not enough if
+/// coalescing a packet takes less time than fetching one.
 const AHEAD: usize = 2;

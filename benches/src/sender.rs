@@ -1,4 +1,4 @@
-//! Segmentation of the superframes of a workload.
+//! Benchmark steps that segment the superframes of a workload.
 
 use core::hint::black_box;
 
@@ -66,7 +66,7 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Segments superframes repeatedly, writing headers and computing checksums, with the payload left in place.
+/// Segments superframes repeatedly: writes headers and computes checksums, but leaves the payload in place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,

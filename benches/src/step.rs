@@ -1,4 +1,4 @@
-//! Work in steps, on bytes that are either in the cache or not.
+//! Defines work that runs in steps, on bytes that are either in the cache or not.
 
 use std::hint::black_box;
 

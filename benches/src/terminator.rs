@@ -1,4 +1,4 @@
-//! Coalescing of tunneled traffic.
+//! Benchmark step that decapsulates and coalesces tunneled traffic.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta,

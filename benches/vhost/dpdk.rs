@@ -10,7 +10,7 @@ use std::{
 
 use crate::ends::Arrived;
 
-/// A program with one port, which reads commands line by line.
+/// A running `testpmd` with one port. It reads commands line by line.
 pub(super) struct Tester {
     child: Child,
     input: ChildStdin,

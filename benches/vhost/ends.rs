@@ -1,4 +1,4 @@
-//! One of two endpoints, each in a separate process on a separate CPU.
+//! One endpoint of a benchmark. Each of the two endpoints is a separate process on its own CPU.
 
 use std::{
     path::PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct Arrived {
     pub(super) seconds: f64,
 }
 
-/// Kind of a port, and its location.
+/// Port of an endpoint: its kind, and its socket or device.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Device(PathBuf),

@@ -1,4 +1,4 @@
-//! Two VMs without CPUs, connected by a path: superframes and short packets per second.
+//! Measures a path that connects two VMs without CPUs, in superframes and short packets per second.
 //!
 //! The slower of two threads determines the figure: the path, or the drivers. Frames are copied out of one guest's
 //! memory and into the other's.

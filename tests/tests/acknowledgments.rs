@@ -1,4 +1,4 @@
-//! Batches of acknowledgments: complete, in order, bounded, and filtered by the rules of CAKE.
+//! Tests that batches of acknowledgments are complete, in order and bounded, and are filtered by the rules of CAKE.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink, Verdict,

@@ -128,7 +128,7 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// Tests the one packet in 65536 whose complete checksum equals its pseudo-header sum.
+/// Tests a packet whose complete checksum happens to equal its pseudo-header sum, as in one packet of 65536.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -148,7 +148,7 @@ fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// Tests that an absent checksum does not count as one of those that a device verified (rule C20).
+/// Tests that an absent checksum is not counted among the checksums that a device verified (rule C20).
 // Rules: C20
 #[test]
 fn c01_absent_outer_checksum_counts_for_no_level() {

@@ -1,5 +1,5 @@
-//! Expansion of an acknowledgment into acknowledgments of the delivered packets: never more than there were packets,
-//! and never across a gap, for any input.
+//! Tests that an acknowledgment is expanded into at most as many acknowledgments as packets were delivered, and never
+//! across a gap, for any input.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Profile, Sink,
@@ -18,7 +18,7 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 9];
 /// Number of payload bytes in most packets.
 const LEN: u32 = 1000;
-/// The first sequence number, close to wrapping around.
+/// The first sequence number. It is close to the maximum, so that the numbers wrap.
 const FIRST: u32 = 0xffff_c000;
 
 /// A host that receives packets through a coalescer, with a connection on these ports.

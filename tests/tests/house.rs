@@ -1,4 +1,4 @@
-//! The house style, where programs can check it, and generated documents.
+//! Checks the parts of the house style that a program can check, and the generated documents.
 
 mod decisions;
 mod examples;

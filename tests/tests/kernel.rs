@@ -1,4 +1,4 @@
-//! The engine compared with the running kernel.
+//! Tests that compare the engine with the running kernel.
 
 mod kernel_coalesce;
 mod kernel_delivery;

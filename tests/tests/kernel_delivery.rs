@@ -1,4 +1,4 @@
-//! Superframes from the engine that a real host receives. The host's sockets must read the payload of the original
+//! Tests that a real host accepts superframes from the engine: its sockets must read the payload of the original
 //! packets.
 
 #![cfg(target_os = "linux")]

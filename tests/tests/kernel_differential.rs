@@ -1,4 +1,4 @@
-//! The slow oracle of the testkit compared with the running kernel, on the same random traffic.
+//! Compares the test kit's slow oracle with the running kernel on the same random traffic.
 //!
 //! The oracle that checks the engine must itself be tested: on these vectors, the results of the kernel and of the
 //! oracle must be equal, byte for byte.
@@ -31,7 +31,7 @@ const TUNNELS: &[Tunnel] = &[
     Tunnel::VxlanPolicy,
 ];
 
-/// Reasons why the slow oracle keeps packets separate that the kernel may merge. The oracle deliberately does not
+/// Reasons for which the slow oracle does not merge packets that the kernel may merge. The oracle deliberately does not
 /// ignore a different urgent pointer or a checksum in its other form. A packet that can never merge ends the train of
 /// its flow in the oracle, but overtakes the train in the kernel (rule G75, B55). The kernel does not compare the outer
 /// UDP length of a tunnel with the packet. A different MAC address, flow label or extension header identifies another

@@ -1,4 +1,5 @@
-//! Fragmentation as in Linux, byte for byte: by a router for IPv4, by a host for IPv6 (rules S60 to S62).
+//! Tests that fragments equal those of Linux, byte for byte. For IPv4, a router fragments; for IPv6, a host does (rules
+//! S60 to S62).
 
 #![cfg(target_os = "linux")]
 
@@ -113,7 +114,7 @@ fn route(ip: grosso_testkit::headers::Ipv4) -> grosso_testkit::headers::Ipv4 {
     ip.source(Router::SOURCE).destination(Router::DESTINATION).ttl(9)
 }
 
-/// Returns the packet after one hop.
+/// Returns the packet as a router forwards it.
 fn hop(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[8] -= 1;

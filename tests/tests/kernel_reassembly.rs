@@ -1,5 +1,5 @@
-//! Fragments sent to a host with the running kernel and to the engine. A socket reads the same datagrams from both, and
-//! both report the same errors.
+//! Sends the same fragments to the running kernel and to the engine. Tests that a socket reads the same datagrams from
+//! both, and that both report the same errors.
 
 #![cfg(target_os = "linux")]
 
@@ -140,7 +140,7 @@ fn the_kernel_answers_a_synchronization_in_tiny_fragments() {
     }
 }
 
-/// Encodes type, code, pointer and quote of an ICMPv6 error.
+/// Encodes an ICMPv6 error with its type, code, pointer and quoted packet.
 fn message(error: IcmpError, quote: &[u8]) -> Vec<u8> {
     let (kind, code) = error.type_and_code(true);
     let pointer = match error {

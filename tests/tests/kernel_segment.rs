@@ -1,4 +1,4 @@
-//! The engine compared with the running kernel: the packets into which both segment the same superframe.
+//! Compares the engine with the running kernel: both segment the same superframe, and must create the same packets.
 //!
 //! The packets must be equal, byte for byte, or differ for a named reason ([`Known`]). `docs/kernel-differences.md` has
 //! the table. `GROSSO_SEED=7` tests other superframes.
@@ -46,9 +46,9 @@ enum Path {
     Ipv4,
     Ipv6,
     Ipv6Extensions,
-    /// In transit: a routing header of this type still has segments left.
+    /// IPv6 with a routing header of this type that still has segments left, as in a packet in transit.
     Ipv6Routed(u8),
-    /// Between mobile nodes: the pseudo-header's source also differs.
+    /// IPv6 between mobile nodes. The source in the pseudo-header also differs from the IP header.
     Ipv6Mobile,
     Vlan,
     DoubleVlan,

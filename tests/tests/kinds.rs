@@ -1,4 +1,4 @@
-//! Files outside the registry that name kinds of headers.
+//! Checks which files outside the registry name kinds of headers.
 //!
 //! The specification of a header (`HeaderSpec`) contains everything that depends on its kind, so a new header needs one
 //! file and one line. The files below need more than a specification contains, each for the stated reason. The two IP

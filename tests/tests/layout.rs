@@ -1,10 +1,10 @@
-//! Memory layout: the data of queues that run in parallel is never in the same cache line, or in two adjacent lines
-//! that a CPU fetches together.
+//! Tests the memory layout: queues that run in parallel never share a cache line, or two adjacent lines that a CPU
+//! fetches together.
 
 use grosso::{Coalescer, reassemble::Reassembler};
 use grosso_io::path::Direction;
 
-/// Two cache lines of 64 bytes, or one of 128.
+/// Minimum distance in bytes between the data of two queues: two cache lines of 64 bytes, or one of 128 bytes.
 const APART_BYTES: usize = 128;
 
 #[test]

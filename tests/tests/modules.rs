@@ -1,4 +1,4 @@
-//! The structure of each crate: imports between modules form no cycle, and each name means only one type.
+//! Checks the structure of each crate: imports between modules form no cycle, and each name means only one type.
 //!
 //! A directory is a level. Each module in it, a file or a directory, may import modules below it, but none that imports
 //! it. This test ignores references between a module and its own directory. The directories of the engine's `coalesce`

@@ -17,7 +17,7 @@ const TEXT: &str = "docs/rules";
 const TESTED: &[&str] = &["tests/tests", "crates"];
 /// The crates whose test names contain numbers from other lists, so that only the comments of these tests are used.
 const NUMBERED_OTHERWISE: &[&str] = &["crates/grosso-analysis", "crates/grosso-cli"];
-/// Tests of an implementation other than the engine, and its name in the rows.
+/// Tests of implementations other than the engine: the path, and the name that the rows show.
 const OTHERS: &[(&str, &str)] =
     &[("tests/tests/kernel_gro.rs", "Linux"), ("crates/grosso-testkit", "test kit")];
 

@@ -1,5 +1,5 @@
-//! Queue selection by the hash that devices use: both directions of a flow get the same queue, and many flows are
-//! distributed evenly.
+//! Tests how queues are selected by the hash that devices use: both directions of a flow get the same queue, and many
+//! flows are distributed evenly.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! Frames of datagrams, for reassemblers that return only a payload.
+//! Rebuilds the frame of a reassembled datagram, for reassemblers that return only the payload.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use crate::frames::link_bytes;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const FRAGMENT_HEADER_BYTES: usize = 8;
-/// Next headers of IPv6 before or at the fragment header.
+/// Next-header values of IPv6 for extension headers before the fragment header, and for the fragment header.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// First fragments by datagram.
+/// First fragment of each datagram, by addresses, identification and protocol.
 #[derive(Default)]
 pub(crate) struct Firsts(HashMap<Vec<u8>, Vec<u8>>);
 
@@ -39,7 +39,8 @@ impl Firsts {
         }
     }
 
-    /// Returns the frame of the datagram of a fragment: the headers of its first fragment, and the payload.
+    /// Returns the frame of the datagram to which `fragment` belongs. The frame consists of the headers of the
+    /// datagram's first fragment, and the payload.
     pub(crate) fn datagram(&self, fragment: &[u8], payload: &[u8]) -> Option<Vec<u8>> {
         let first = self.0.get(&parts(fragment)?.key)?;
         let Parts { ip, payload: end, next_header, .. } = parts(first)?;

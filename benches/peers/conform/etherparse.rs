@@ -1,4 +1,4 @@
-//! etherparse's pool of fragments as a reassembler for `grosso conform`.
+//! Reassembler for `grosso conform` that uses etherparse's pool of fragments.
 
 mod datagrams;
 #[allow(dead_code, reason = "each program has one of the tasks")]

@@ -1,4 +1,4 @@
-//! The coalescer of mycelium as a program for `grosso conform`, or its segmenter if the argument is `segment`. The
+//! Program for `grosso conform` that runs mycelium's coalescer, or its segmenter if the argument is `segment`. The
 //! modules are private, so conform.sh copies them next to this file.
 #![allow(dead_code, reason = "the modules have more than the program uses")]
 

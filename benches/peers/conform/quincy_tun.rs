@@ -1,4 +1,4 @@
-//! The coalescer and the segmenter of quincy-tun, a fork of tun-rs, as a program for `grosso conform`.
+//! Program for `grosso conform` that runs the coalescer and the segmenter of quincy-tun, a fork of tun-rs.
 
 #[allow(dead_code, reason = "each program has one of the tasks")]
 mod frames;

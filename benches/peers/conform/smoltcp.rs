@@ -1,4 +1,4 @@
-//! smoltcp's interface as a reassembler for `grosso conform`. A raw socket receives the datagrams without headers.
+//! Reassembler for `grosso conform` that uses smoltcp's interface. A raw socket receives the datagrams without headers.
 
 mod datagrams;
 #[allow(dead_code, reason = "each program has one of the tasks")]

@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::{frame::ETHERNET_BYTES, work::Work};
 
-/// Returns the faults of a contender's output, as sentences. The list is empty if the output is correct.
+/// Checks a contender's output and describes each fault in a sentence. The list is empty if the output is correct.
 pub(crate) fn complaints(work: Work, workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     match work {
         Work::CoalesceTrusted | Work::CoalesceVerified => {
@@ -120,7 +120,7 @@ fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }
 
-/// Returns the IPv4 datagrams of fragments, reassembled in the simplest way, in the order of their first fragments.
+/// Reassembles IPv4 fragments in the simplest way. Returns the datagrams in the order of their first fragments.
 fn datagrams(fragments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut pieces: BTreeMap<Vec<u8>, BTreeMap<u16, &[u8]>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Peers in another language: a child process that runs rounds on request.
+//! Peers in another language. Each is a child process that runs rounds on request.
 //!
 //! `peer WORK FILE PACKETS SIZE START OFFSET` reads the frames of a workload from a file, prints `ready`, and then
 //! answers each line of its input with one line: `round` with nanoseconds and packets, and `output FILE` with `written`
@@ -21,7 +21,7 @@ use crate::contender::{About, Boxed, Contender, Round};
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    /// Directory in which the frames are written.
+    /// Directory for the files that contain the frames.
     pub(crate) folder: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl Program {
     }
 }
 
-/// A child process, or the reason for its absence.
+/// A child process, or the reason why it does not run.
 struct Peer {
     about: About,
     child: Result<Child, String>,

@@ -16,7 +16,7 @@ pub(crate) enum Peer {
     Smoltcp,
     Etherparse,
     InternetChecksum,
-    /// The machine itself. It only reads the bytes.
+    /// No program: the machine only reads the bytes.
     Machine,
 }
 
@@ -53,7 +53,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) peer: Peer,
-    /// Name that distinguishes two contenders of one peer, which may be empty.
+    /// Name that distinguishes the contenders of one peer. The name may be empty.
     pub(crate) variant: &'static str,
     /// The work that the timed part contains, such as parsing, verification, copying and sums.
     pub(crate) inside: &'static str,
@@ -108,7 +108,7 @@ pub(crate) trait Contender {
 /// A contender of any kind.
 pub(crate) type Boxed<'a> = Box<dyn Contender + 'a>;
 
-/// Work in timed parts, each after an untimed preparation.
+/// Work that runs in parts. Each part is timed, and an untimed preparation precedes it.
 pub(crate) trait Turns {
     /// Prepares the input of the next part.
     fn prepare(&mut self);
@@ -117,7 +117,7 @@ pub(crate) trait Turns {
     fn turn(&mut self) -> usize;
 }
 
-/// A step of the benches, optionally with its frames read into the cache beforehand.
+/// A step of the benches. If requested, its frames are read into the cache before the step is timed.
 pub(crate) struct Stepped<S> {
     pub(crate) step: S,
     pub(crate) cache: Cache,

@@ -1,4 +1,4 @@
-//! DPDK's libraries gro, gso, ip_frag and net, in a program written in C.
+//! Peers in a program written in C, which calls DPDK's libraries gro, gso, ip_frag and net.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! The participants of a run, and the reasons why other peers are missing.
+//! Determines which peers take part in a run, and why other peers are missing.
 
 use std::path::{Path, PathBuf};
 

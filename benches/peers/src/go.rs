@@ -1,5 +1,5 @@
-//! wireguard-go's coalescing and segmentation, those of Tailscale's fork, and gVisor's coalescing, in a program written
-//! in Go.
+//! Peers in a program written in Go: coalescing and segmentation of wireguard-go and of Tailscale's fork, and
+//! coalescing of gVisor.
 
 use std::{
     path::{Path, PathBuf},

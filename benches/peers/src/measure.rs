@@ -1,4 +1,4 @@
-//! Rounds in which the contenders of a row take turns, and the statistics of their times.
+//! Runs rounds in which the contenders of a row take turns, and computes statistics of their times.
 
 use crate::contender::{Boxed, Round};
 
@@ -9,10 +9,10 @@ pub(crate) struct Figures {
     pub(crate) rounds: Vec<f64>,
     /// Median of the rounds.
     pub(crate) median: f64,
-    /// Median distance from the median.
+    /// Median of the absolute differences between the rounds and their median.
     pub(crate) spread: f64,
-    /// Ratio to the first contender's time: the median over all rounds of the contender's time divided by the first
-    /// contender's time in the same round.
+    /// Ratio to the first contender's time. In each round, the contender's time is divided by the first contender's
+    /// time; the field is the median of these ratios.
     pub(crate) ratio: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Grosso, as the benches run it, and the cost of only reading the bytes.
+//! Grosso's contenders, which run as in the benches, and a contender that only reads the bytes.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
-//! The polls of a trace.
+//! Iteration over the polls of a trace.
 
 use grosso_testkit::workloads::{POLL, Workload};
 
-/// The polls of a trace, repeated.
+/// The polls of a trace, in order. After the last poll, the first one follows again.
 #[derive(Debug)]
 pub(crate) struct Polls<'a> {
     frames: &'a [Vec<u8>],

@@ -1,4 +1,4 @@
-//! The findings of a run, from which text, JSON and the page are generated.
+//! The findings of a run. The text, the JSON and the page are generated from them.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl Report {
     /// Schema identifier of the JSON.
     pub(crate) const SCHEMA: &'static str = "grosso.peers/1";
 
-    /// Returns the faults in Grosso's own output; there must be none.
+    /// Returns the faults found in Grosso's own output. A correct run has none.
     pub(crate) fn own_faults(&self) -> Vec<String> {
         let lines = self.rows.iter().flat_map(|row| row.contenders.iter().map(move |l| (row, l)));
         let faults = lines.filter(|(_, line)| line.is_grosso()).flat_map(|(row, line)| {

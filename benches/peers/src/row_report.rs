@@ -29,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) does_less: bool,
     /// Median nanoseconds per packet.
     pub(crate) ns: f64,
-    /// Median distance from the median.
+    /// Median of the absolute differences between the rounds and their median.
     pub(crate) spread_ns: f64,
     /// Ratio of the contender's time to Grosso's.
     pub(crate) ratio: f64,
@@ -82,7 +82,7 @@ impl Line {
     }
 }
 
-/// Returns whether a contender of this name is Grosso's.
+/// Returns whether this name belongs to one of Grosso's contenders.
 pub(crate) fn is_grosso(contender: &str) -> bool {
     contender.split(", ").next() == Some(Peer::Grosso.name())
 }

@@ -1,5 +1,5 @@
-//! Correctness cases, and the result of each contender. The cases are packets that must not be merged or reordered, and
-//! superframes that must be split with care.
+//! Tests each contender with correctness cases: packets that must not be merged or reordered, and superframes that must
+//! be split with care.
 
 use grosso_benches::Cache;
 use grosso_testkit::{
@@ -245,7 +245,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// Returns the verdict of the case on a coalescer that merges everything into one frame.
+    /// Returns what the case reports about a coalescer that merges everything into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

@@ -102,7 +102,7 @@ fn complaints(out: &mut String, lines: &[Line]) {
     }
 }
 
-/// Writes one goal, the figure measured for it, and the contender that decides.
+/// Writes one goal, the measured figure, and the contender with which Grosso was compared.
 fn goal(out: &mut String, verdict: &Verdict) {
     let (paint, met) = if verdict.met { (GOOD, "met") } else { (BAD, "missed") };
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! Compilers of peers in other languages, and their error messages.
+//! Runs the compilers for peers in other languages, and reads their error messages.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The same sockets on quinn-udp, for comparison.
+//! boringtun's UDP sockets on quinn-udp, for comparison with `udp_grosso.rs`.
 
 use parking_lot::Mutex;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};

@@ -21,7 +21,7 @@ type Row = (u64, String);
 #[derive(Clone, Copy, Debug)]
 struct Figure {
     median_ns: f64,
-    /// Median distance from the median.
+    /// Median of the absolute differences between the samples and their median.
     spread_ns: f64,
     /// Number of bytes processed in that time, if the benchmark measures bytes.
     bytes: Option<f64>,

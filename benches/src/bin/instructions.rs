@@ -1,4 +1,4 @@
-//! Instructions per packet, counted by callgrind and compared with `benches/instructions.toml`.
+//! Counts instructions per packet with callgrind, and compares them with `benches/instructions.toml`.
 //!
 //! The counts do not depend on the load, and hardly on the machine: valgrind offers AVX2 to the program if the CPU has
 //! it, but never AVX-512. The program starts itself under valgrind for each count, which covers only the

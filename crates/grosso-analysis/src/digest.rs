@@ -1,4 +1,4 @@
-//! SHA-256 of the input, computed in parallel with the other work.
+//! Computes the SHA-256 of the input in parallel with the other work.
 
 use std::{
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},

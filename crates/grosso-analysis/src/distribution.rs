@@ -1,4 +1,4 @@
-//! The distribution of values, in bounded memory.
+//! Counts values in bounded memory, and computes their percentiles.
 
 use schemars::JsonSchema;
 use serde::Serialize;

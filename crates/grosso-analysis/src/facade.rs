@@ -1,4 +1,4 @@
-//! A capture, and the questions that programs ask about it.
+//! Interface for programs that analyze captures.
 
 use core::time::Duration;
 use std::{cell::RefCell, path::Path, rc::Rc, sync::Arc, time::Instant};
@@ -34,7 +34,7 @@ pub struct Capture {
     pub(crate) notes: Rc<Notes>,
 }
 
-/// Notes of a reading, which become the warnings of its report.
+/// Notes that were made while a capture was read. They become the warnings of the report.
 pub(crate) struct Notes {
     texts: RefCell<Vec<String>>,
     /// Start of the command; `None` on a target without a clock.
@@ -164,7 +164,7 @@ impl Capture {
     }
 }
 
-/// Returns the settings of a reading whose notes are kept.
+/// Returns settings that keep all notes, and the list in which the notes are kept.
 pub(crate) fn observed(session: Session) -> (Session, Rc<Notes>) {
     // WebAssembly has no clock: reading the time panics.
     let started = (!cfg!(target_family = "wasm")).then(Instant::now);

@@ -1,4 +1,4 @@
-//! Offsets and fields of packets that several commands need.
+//! Reads offsets and fields of packets, for several commands.
 
 use core::{
     fmt,

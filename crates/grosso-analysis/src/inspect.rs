@@ -112,7 +112,7 @@ struct CaptureFacts {
     verified: u64,
 }
 
-/// Flows with one segment size, and the number of identifications that agree with it.
+/// Number of flows that have the same segment size, and of identifications that agree with this size.
 #[derive(Default)]
 struct SizeFlows {
     flows: HashSet<Endpoints>,

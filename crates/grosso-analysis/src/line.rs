@@ -1,4 +1,4 @@
-//! Departure times of packets on a link of a given rate.
+//! Computes when packets leave on a link of a given rate.
 //!
 //! Each device has one link per direction, which transmits one packet at a time. A segment of a superframe starts when
 //! the previous packet has ended, but not before the time of its superframe. Recorded times are kept, unless an earlier

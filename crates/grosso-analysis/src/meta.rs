@@ -1,4 +1,4 @@
-//! Conversion of packet metadata between captures and the engine.
+//! Converts packet metadata between captures and the engine.
 
 use grosso::{Meta, checksum::Checksum, meta::Gso};
 use grosso_capture::{Offload, PacketMeta, TunnelPort, flag};

@@ -1,4 +1,4 @@
-//! Distribution of flows over several runs; each run writes the rows of its flows.
+//! Distributes flows over several runs. Each run writes only the rows of its flows.
 
 use core::{fmt, net::IpAddr};
 
@@ -28,7 +28,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// The only shard, as users write it.
+    /// Default value of the option: one shard that contains all flows.
     pub const ONLY: &str = "1/1";
 
     /// Parses `I/N`.

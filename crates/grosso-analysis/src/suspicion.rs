@@ -1,4 +1,4 @@
-//! Detection of UDP datagrams on an unknown port that may carry a tunnel; used for hints only.
+//! Detects UDP datagrams on an unknown port that may carry a tunnel. The result is used only for hints.
 //!
 //! A tunnel hint never changes a packet. A suspected tunnel must agree with every length and with all present
 //! checksums, because a wrong hint is worse than none.
@@ -13,7 +13,7 @@ use grosso_wire::{
 
 use crate::headers::u16_at;
 
-/// Tunnels that packets of a capture may be in, with packet counts.
+/// Tunnels that the capture may contain, each with the number of packets that look like it.
 #[derive(Debug, Default)]
 pub struct Suspicions(Vec<(TunnelPort, u64)>);
 
@@ -227,7 +227,7 @@ const GROUP_BIT_AT: usize = ethernet::field::SOURCE.start;
 const FRAME_BYTES_MIN: usize = 60;
 /// EtherType of ARP (RFC 826).
 const ETHERTYPE_ARP: u16 = 0x0806;
-/// Length of the types, lengths and operation of ARP.
+/// Length in bytes of the fields before the addresses in ARP: types, lengths and operation.
 const ARP_FIXED_BYTES: usize = 8;
 /// Length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;

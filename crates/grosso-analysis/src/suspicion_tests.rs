@@ -1,4 +1,4 @@
-//! Tests of tunnel hints: with datagrams that look like a tunnel, and with datagrams that must not be mistaken for one.
+//! Tests tunnel hints with datagrams that contain a tunnel, and with datagrams that must not be mistaken for one.
 
 use grosso_testkit::{
     Packet,

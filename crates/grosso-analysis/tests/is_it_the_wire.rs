@@ -1,4 +1,4 @@
-//! The example of the crate's main type, run on the captures of the repository.
+//! Runs the example of the crate's main type on the captures of the repository.
 
 use std::{env, path::PathBuf, process::Command};
 

@@ -1,4 +1,5 @@
-//! Published figures next to the figures of this machine: tables R1 to R5, as ratios of two settings.
+//! Table that shows published figures next to the figures of this machine. The figures of tables R1 to R5 are ratios of
+//! two settings.
 
 use crate::{
     table::{self, Column},

@@ -1,4 +1,4 @@
-//! CPU time by role, and TCP's counters.
+//! Reads the CPU time of each role in a trial, and the counters of TCP.
 
 use std::{io, time::Duration};
 

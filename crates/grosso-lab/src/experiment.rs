@@ -1,4 +1,4 @@
-//! Experiments: trials that answer a question, run in turn.
+//! Runs experiments. An experiment runs the trials of all settings in turn to answer a question.
 
 use std::{
     io,
@@ -102,7 +102,7 @@ pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
 /// Experiment: settings to measure, and functions that interpret their runs.
 pub trait Experiment {
-    /// Parameters in addition to the ones that every plan has.
+    /// Parameters that only this experiment has.
     type Parameters: Clone;
     /// One setting to measure.
     type Setting: Clone;
@@ -266,7 +266,7 @@ pub trait Experiment {
 pub enum Step<'a> {
     /// Number of trials that have succeeded so far.
     Trials(usize),
-    /// A complete row: the name of its setting with the most important figure, or with the error of its trial.
+    /// A finished row: the name of the setting, with its most important figure or the error of its trial.
     Row(&'a str),
 }
 

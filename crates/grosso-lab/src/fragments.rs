@@ -1,4 +1,4 @@
-//! Table R2: ESP packets of many fragments, sent to a NIC with few receive buffers.
+//! Table R2: a host sends ESP packets in many fragments to a NIC with few receive buffers.
 //!
 //! ```text
 //!  a (kernel)    data path of a                  data path of b    b (kernel)

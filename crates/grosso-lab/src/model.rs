@@ -122,7 +122,7 @@ impl Sender {
         self.acknowledge_as(packet, 1);
     }
 
-    /// Processes one acknowledgment that stands for `packets` packets.
+    /// Processes one acknowledgment that replaces `packets` acknowledgments.
     pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);

@@ -81,7 +81,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// The ports of the data path between the hosts.
+/// The two ports of a data path that connects the hosts.
 #[derive(Debug)]
 pub struct Ends {
     /// End of the wire between the hosts.
@@ -208,8 +208,9 @@ impl Hosts {
         Ok((hosts, ends))
     }
 
-    /// Creates a receiver with a data path in place of its NIC, the port for it, and the Ethernet address of its
-    /// device. The receiver expects the sender's address at [`STATION`], and its kernel sends no superframes.
+    /// Creates a receiver whose NIC is replaced by a data path. Returns the receiver, the data path's port, and the
+    /// Ethernet address of the receiver's device. The receiver expects the sender's address at [`STATION`], and its
+    /// kernel sends no superframes.
     ///
     /// # Errors
     /// The errors are those of [`Hosts::receiving`].
@@ -268,8 +269,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Pins the work of the sender's end of the wire to one CPU. Otherwise its TCP would process an acknowledgment on
-    /// the CPU that sent it, and the CPU time would be accounted there. Needs root; returns whether it succeeded.
+    /// Makes the sender's kernel process arriving packets on one CPU. Otherwise it would process an acknowledgment on
+    /// the CPU that sent it, and that CPU would be charged for the time. Needs root; returns whether it succeeded.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -403,7 +404,7 @@ impl Hosts {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
-    /// Makes the sender's TCP patient: see [`Layout::patient`].
+    /// Configures the sender's TCP so that it tolerates pauses: see [`Layout::patient`].
     fn be_patient(&self) -> io::Result<()> {
         self.sender.run(|| {
             kernel::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
@@ -586,7 +587,7 @@ fn name(name: &str) -> io::Result<InterfaceName> {
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
 /// Time without a byte after which a stream counts as stalled.
 pub const STALLED: Duration = Duration::from_secs(10);
-/// The devices of the hosts, and the engine's end of a wire.
+/// Names of the hosts' devices, and of the device at the engine's end of a wire.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";

@@ -1,5 +1,5 @@
-//! A NIC with its own receive buffers: every packet is copied into one, as by DMA or by a driver that receives straight
-//! into the packet buffers of its stack.
+//! Model of a NIC with its own receive buffers. Every packet is copied into a buffer, as by DMA or by a driver that
+//! receives straight into the packet buffers of its stack.
 
 use grosso::Frame;
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};

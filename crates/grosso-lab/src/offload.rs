@@ -1,5 +1,5 @@
-//! Experiments with coalescing and superframes on and off: tables R1 and R5, and measurements of other traffic and
-//! other paths.
+//! Experiments that measure with and without coalescing or superframes: tables R1 and R5, other traffic, and other
+//! paths.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -105,7 +105,7 @@ struct RowGroup {
     comparisons: Vec<Comparison>,
 }
 
-/// A setting, and the property in which it differs from the other settings of its group.
+/// A setting, and the name of the property that distinguishes it from the other settings of its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     name: String,

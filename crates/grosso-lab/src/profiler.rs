@@ -1,4 +1,4 @@
-//! Wall-clock profile of a data path's thread, by part of its work.
+//! Profiler that measures how a data path's thread divides its time between the parts of its work.
 //!
 //! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. When one part
 //! ends and another begins, the thread reads a fast clock, which also runs while the thread is off the CPU. Once per
@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// Sides of the data path that a port can be on.
+/// Side of the data path at which a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The wire, or the port in its place. An iteration of the path's loop begins when it polls the wire.
@@ -101,7 +101,7 @@ pub(crate) struct Profiler {
     total_ns: AtomicU64,
 }
 
-/// Time that a thread spent, and the number of times each part began.
+/// Time that a thread spent in each part of its work, and the number of times that each part began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
     parts_ns: [u64; PARTS],
@@ -303,7 +303,7 @@ fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     before.map(|before| with_watch(|watch| watch.switch(before)));
 }
 
-/// Guard during whose lifetime the threads' clocks measure checksums.
+/// Guard. While it exists, the threads' clocks also measure the time of checksums.
 #[derive(Debug)]
 pub(crate) struct Observing;
 

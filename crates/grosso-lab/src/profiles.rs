@@ -1,5 +1,5 @@
-//! One trace through every profile: how many packets each profile merges, how many of them irreversibly, and how long
-//! it takes.
+//! Runs one trace through every profile, and reports how many packets each profile merges, how many of them
+//! irreversibly, and how long this takes.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! The publications whose claims the lab judges, and the date and the build of a page.
+//! Text for pages: the publications whose claims the lab judges, and the date and the build of the page.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -250,7 +250,7 @@ impl<P> Environment<P> {
         format!("Linux {kernel}\n{what} of {runs} run{s} of {seconds} s")
     }
 
-    /// Returns the last lines of a heading for a table of medians with minimum and maximum.
+    /// Returns the last lines of the heading above a table. The table shows medians, each with its minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (min-max)")
     }

@@ -1,4 +1,4 @@
-//! A data path on a scoped thread.
+//! Runs a data path on a scoped thread.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Setups of the publications, and of the lab's repetitions.
+//! Drawings of the setups: of each publication, and of the lab's repetition of its experiment.
 
 use grosso_report::page::setup::{SetupDrawing, Station, StationLink};
 

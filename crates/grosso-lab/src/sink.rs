@@ -1,4 +1,4 @@
-//! The peer of the measured traffic: a listener that receives or sends streams.
+//! Peer of a measured stream. It listens for connections, and receives or sends a stream on each.
 
 use std::{
     io::{self, Read, Write},
@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// Serves connections one after the other while the listener works. `served` receives the number of bytes of each
+/// Serves one connection after the other until the listener fails. `served` receives the number of bytes of each
 /// connection, or its error.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Statistics of repeated measurements, and the formatting of numbers in tables.
+//! Computes statistics of repeated measurements, and formats numbers for tables.
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 ///
 /// The heading and the lines are padded to the same widths, so a heading stays above its figures.
 pub(crate) struct Column<R> {
-    /// Lines of the heading, from the top; the last ones may be absent. A line that is wider than the column begins
-    /// with the column and continues above the following columns.
+    /// Lines of the heading, from the top. Missing lines are left empty. A line that is wider than the column starts at
+    /// the left edge of the column and continues above the following columns.
     title: &'static [&'static str],
     /// Width in characters, including the space that separates columns.
     width: usize,
@@ -69,7 +69,7 @@ pub(crate) fn write_heading<R>(columns: &[Column<R>], text: &mut String) {
     }
 }
 
-/// Appends the line of a row. A text that fills its column moves the following ones to the right.
+/// Appends a row as one line. A cell that is as wide as its column moves the following cells to the right.
 pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     let mut line = String::new();
     for column in columns {

@@ -1,4 +1,4 @@
-//! Traffic between the sockets of the hosts, in netperf's terms.
+//! Traffic between the sockets of the hosts, with the names that netperf uses.
 
 use core::fmt;
 use std::{
@@ -65,7 +65,7 @@ impl Traffic {
         !matches!(self, Self::UdpStream | Self::UdpSegments | Self::UdpRequests)
     }
 
-    /// Returns whether the traffic consists of requests and answers.
+    /// Returns whether the traffic consists of requests and responses.
     #[must_use]
     pub fn is_requests(self) -> bool {
         matches!(self, Self::TcpRequests | Self::UdpRequests)
@@ -81,7 +81,7 @@ pub struct Progress {
     pub bytes: AtomicU64,
     /// Datagrams that arrived, requests that were answered, or calls that read a stream.
     pub units: AtomicU64,
-    /// Datagrams or requests that were lost, or whose answer was lost.
+    /// Datagrams that were lost, and requests that were lost or whose response was lost.
     pub lost: AtomicU64,
 }
 

@@ -419,7 +419,7 @@ pub(crate) fn observe_gauged<Gauged>(
 }
 
 impl Trial<'_> {
-    /// Measures packets that a receiver gets from the wire, either in their receive buffers, copied, or impaired.
+    /// Measures a receiver whose packets stay in their receive buffers, are copied, or pass an impaired wire.
     fn received(
         &self,
         wire: NicWire,

@@ -1,4 +1,4 @@
-//! Claims of a publication, and the verdict on each.
+//! Compares measured figures with the claims of a publication, and reaches a verdict on each claim.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -151,7 +151,8 @@ impl Bound {
         }
     }
 
-    /// Returns the margin by which a figure satisfies the bound: a smaller margin is worse for the claim.
+    /// Returns the margin by which a figure satisfies the bound. The smaller the margin, the weaker the support for the
+    /// claim.
     fn margin(self, figure: f64) -> f64 {
         match self {
             Self::AtLeast(bound) => figure / bound,
@@ -193,7 +194,7 @@ impl Unit {
     }
 }
 
-/// The evidence for a claim in the figures. A verdict shows the figure that decided it.
+/// Evidence that the figures give for or against a claim. A verdict shows the figure that decided it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evidence {
     figure: f64,
@@ -229,7 +230,7 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence that the maximum of repeated measurements gives. A pause of the machine may lengthen any
+    /// Creates the evidence from the maximum of repeated measurements. A pause of the machine may lengthen any
     /// measurement, so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
@@ -315,7 +316,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// Returns the verdict that this machine cannot test a claim, with the means that a test needs.
+    /// Returns the verdict that this machine cannot test a claim. `needed` names what such a test requires.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -323,13 +324,13 @@ impl Verdict {
         Self { claim, answer, measured, published: None, needs_every_row: false, judged: None }
     }
 
-    /// Returns the same verdict for a claim about every row. If a trial failed, the remaining rows cannot support such
-    /// a claim.
+    /// Marks the claim as one about every row, and returns the verdict. If a trial fails, the remaining rows cannot
+    /// support such a claim.
     pub(crate) fn for_every_row(self) -> Self {
         Self { needs_every_row: true, ..self }
     }
 
-    /// Returns the same verdict without a decision, because the figures do not meet the condition of the claim.
+    /// Returns the verdict as undecided, because the figures do not meet the condition `needed` of the claim.
     pub(crate) fn undecided(self, needed: &'static str) -> Self {
         match self.holds() || self.is_contradicted() {
             true => Self { answer: Answer::Undecided { needed }, ..self },

@@ -1,4 +1,4 @@
-//! Almost valid frames with possibly wrong metadata: strategies for proptest.
+//! Strategies for proptest that generate almost valid frames with possibly wrong metadata.
 
 use grosso::checksum::Checksum;
 use grosso_testkit::{

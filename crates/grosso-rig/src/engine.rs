@@ -1,4 +1,4 @@
-//! The engine as a function from frames to frames, for tests.
+//! Runs the engine in tests: takes frames, and returns the frames that the engine delivers.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,

@@ -1,4 +1,5 @@
-//! The work of a test in instructions, counted by valgrind. Other programs on the same host do not affect this number.
+//! Counts the instructions that a test executes, with valgrind. Other programs on the same host do not affect the
+//! number.
 //!
 //! For each case, a test starts itself once under valgrind; the process started that way runs only that case
 //! ([`case`]). Only the instructions of its function named `measured` are counted.

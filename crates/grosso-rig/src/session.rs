@@ -1,4 +1,4 @@
-//! One run of the engine with numbered buffers and a clock that the test sets.
+//! Runs the engine with numbered buffers and a clock that the test sets.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than a few flows do.
+//! Tests the use of memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than
+//! a few flows do.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,5 @@
-//! Measured bounds of memory and work. This package is optimized, unlike the package of the other tests (ADR 0196).
+//! Tests that measure memory and work. This package is compiled with optimization, unlike the package of the other
+//! tests (ADR 0196).
 
 mod allocation;
 mod reassembly_allocation;

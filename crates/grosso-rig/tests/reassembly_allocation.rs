@@ -1,5 +1,5 @@
-//! Memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs no more memory than the
-//! limits allow.
+//! Tests the memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs no more memory
+//! than the limits allow.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! The work of reordering repair, in instructions counted by valgrind: bounds that no input exceeds.
+//! Tests that no input makes reordering repair exceed a number of instructions per packet. Valgrind counts the
+//! instructions.
 //!
 //! A packet out of order costs much less than one in order that is dissected and compared law by law, regardless of its
 //! size, of its position among the waiting packets, and of the number of flows (SegmentSmack). Ordinary packets in

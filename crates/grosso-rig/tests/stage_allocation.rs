@@ -1,4 +1,5 @@
-//! Memory of a port's stages: warm stages allocate nothing per frame, in either direction, with or without room.
+//! Tests the memory of a port's stages: warm stages allocate nothing per frame, in either direction, whether or not the
+//! wire has room.
 
 use grosso::{
     Meta,

@@ -1,4 +1,5 @@
-//! The fast tiers of the merge path only save time: with and without them, deliveries, verdicts and counters are equal.
+//! Tests that the fast tiers of the merge path only save time: with and without them, deliveries, verdicts and counters
+//! are equal.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the random frames: a factor of 50 makes a million.
 

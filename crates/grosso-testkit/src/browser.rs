@@ -1,4 +1,4 @@
-//! A page as displayed by a real browser: headless Chromium, if it is installed.
+//! Checks how a real browser displays a page. The browser is headless Chromium, if it is installed.
 
 use std::{
     env, fs,
@@ -43,7 +43,7 @@ fn find() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// Returns the result of the probe in a page of this width, after the console output.
+/// Displays the page at this width, and returns the console output followed by the result of the probe.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
     // The page is embedded in another page, because a window cannot be that narrow.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));

@@ -1,4 +1,4 @@
-//! Invariants between input and output packets.
+//! Checks of invariants between input and output packets.
 
 use std::collections::BTreeMap;
 

@@ -35,7 +35,7 @@ pub struct Packet {
     truncate: Option<usize>,
 }
 
-/// The innermost bytes.
+/// The payload: given bytes, or a part of a pseudo-random stream.
 #[derive(Clone, Debug)]
 enum Payload {
     /// These bytes.
@@ -131,8 +131,8 @@ impl Packet {
         self
     }
 
-    /// Returns the packet in the opposite direction: the addresses of every Ethernet and IP header and the ports of
-    /// every TCP header are swapped.
+    /// Reverses the direction of the packet: swaps the addresses of every Ethernet and IP header and the ports of every
+    /// TCP header.
     pub fn answer(mut self) -> Self {
         for header in &mut self.headers {
             match header {

@@ -1,10 +1,11 @@
-//! CPUs for tests that measure: each test has a CPU to itself, so as many tests run at once as there are CPUs.
+//! Assigns CPUs to tests that measure. Each test has a CPU to itself, so at most as many tests run at once as there are
+//! CPUs.
 
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs of this process, and which of them are unused.
+/// The CPUs that this process may use, and the ones that no test uses at the moment.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,

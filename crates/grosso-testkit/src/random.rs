@@ -44,7 +44,7 @@ impl Random {
         &choices[self.below(choices.len())]
     }
 
-    /// Returns a geometric number with this mean, at least 1.
+    /// Returns a random number from a geometric distribution with this mean. The number is at least 1.
     pub fn geometric(&mut self, mean: usize) -> usize {
         let mut count = 1;
         while !self.one_in(mean) {
@@ -74,7 +74,7 @@ impl Random {
 /// The increment of SplitMix64, odd and close to 2^64 over the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the output function of SplitMix64 applied to the state after `state`.
+/// Advances `state` by one step of SplitMix64, and returns the output for the new state.
 pub(crate) const fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Bound for tests that wait.
+//! Time limit for tests that wait.
 
 use std::{
     io::Write,
@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-/// Longest duration of a test that waits.
+/// Time limit of a test that waits.
 pub const STUCK: Duration = Duration::from_secs(120);
 
 /// Turns a test that waits forever into a failure: ends the test program if the value outlives [`STUCK`].
 ///
-/// A test with calls that block holds one, so that a call that no longer returns cannot stop the run. The bound is far
-/// above the duration of every test, and says nothing about speed.
+/// A test that makes blocking calls creates a watchdog, so that a call that never returns cannot stop the run. The
+/// limit is far above the duration of every test, and says nothing about speed.
 ///
 /// ```
 /// let _watchdog = grosso_testkit::Watchdog::new();

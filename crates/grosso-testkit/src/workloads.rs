@@ -53,7 +53,7 @@ pub struct Workload {
     pub packets: usize,
     /// Number of bytes of transport payload in all frames; for fragments, the payload of the datagrams.
     pub payload_bytes: usize,
-    /// Metadata of every frame, if the frames are superframes.
+    /// Metadata that applies to every frame, if the frames are superframes.
     pub gso: Option<Gso>,
 }
 

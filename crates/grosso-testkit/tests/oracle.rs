@@ -1,4 +1,4 @@
-//! The oracles compared with the kernel's own cases (K1 to K33), with rules observed on a live kernel, and with each
+//! Compares the oracles with the kernel's own cases (K1 to K33), with rules observed on a live kernel, and with each
 //! other.
 
 use grosso_testkit::headers::{Geneve, Gre, Gue, Ipv4, Tcp, Udp};

@@ -1,4 +1,4 @@
-//! Frames of the kit compared with published frames, and deliberately wrong fields checked by the kit's own oracle.
+//! Compares frames of the kit with published frames, and checks deliberately wrong fields with the kit's own oracle.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
@@ -155,7 +155,8 @@ fn overrides_are_written() {
     assert_eq!(tcp4().payload_len(100).truncate(37).build().len(), 37);
 }
 
-/// Tests rule C50: Ethernet, IPv4 and TCP inside give the low byte 0x11 and the first word 0x08200000.
+/// Tests rule C50: if the tunnel carries Ethernet, IPv4 and TCP, the VXLAN header starts with the word 0x08200000 and
+/// ends with the byte 0x11.
 #[test]
 fn c50_vxlan_remote_checksum_bits() {
     let vxlan = |packet: Packet| packet.udp(|u| u).vxlan(|v| v.remote_checksum());

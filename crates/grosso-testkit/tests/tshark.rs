@@ -1,4 +1,5 @@
-//! The kit's frames as tshark parses them: every checksum that it can verify is correct, and a wrong one is reported.
+//! Tests the kit's frames with tshark: every checksum that tshark can verify is correct, and tshark reports a wrong
+//! one.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 

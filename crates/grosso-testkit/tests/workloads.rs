@@ -1,4 +1,4 @@
-//! Every workload compared with its row of the table.
+//! Compares every workload with its row of the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 

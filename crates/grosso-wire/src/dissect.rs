@@ -1,4 +1,4 @@
-//! One bounded pass over the headers of a frame.
+//! Dissects the headers of a frame in one bounded pass.
 //!
 //! The dissector is a loop over the next header: it neither recurses nor allocates, and every iteration either appends
 //! a layer or is the last. Therefore, [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared

@@ -32,7 +32,8 @@ pub(crate) fn clip(bytes: &[u8], len: usize) -> &[u8] {
     bytes.get(..len).unwrap_or(bytes)
 }
 
-/// Writes a header with its tail and returns the rest of the buffer. A buffer that is too short is left unchanged.
+/// Writes the fixed part of a header and the bytes after it, such as options. Returns the rest of the buffer. A buffer
+/// that is too short is left unchanged.
 #[inline]
 pub(crate) fn emit<'a, T>(
     name: &'static str,

@@ -165,7 +165,7 @@ impl Slot {
 /// Number of kinds that a UDP port can announce.
 const SLOTS: usize = announced_before(Kind::ALL.len());
 
-/// Number of port-announced kinds before each kind.
+/// For each kind, the number of earlier kinds in the registry that a UDP port can announce.
 const SLOT_OF: [u8; Kind::ALL.len()] = {
     let mut slots = [0; Kind::ALL.len()];
     let mut index = 0;
@@ -176,7 +176,7 @@ const SLOT_OF: [u8; Kind::ALL.len()] = {
     slots
 };
 
-/// Kind of each slot.
+/// Kind of header for each slot.
 const KIND_OF: [Kind; SLOTS] = {
     let mut kinds = [Kind::Udp; SLOTS];
     let mut index = 0;
@@ -189,7 +189,7 @@ const KIND_OF: [Kind; SLOTS] = {
     kinds
 };
 
-/// Returns the number of port-announced kinds among the first `count` of the registry.
+/// Returns how many of the first `count` kinds in the registry a UDP port can announce.
 const fn announced_before(count: usize) -> usize {
     let mut announced = 0;
     let mut index = 0;

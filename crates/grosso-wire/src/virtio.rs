@@ -269,7 +269,7 @@ impl fmt::Display for VirtioHeader {
     }
 }
 
-/// The longest format, as in memory; the other formats are prefixes of it.
+/// The bytes of the longest format. The shorter formats are prefixes of it.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 struct Wire {

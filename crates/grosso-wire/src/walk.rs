@@ -1,4 +1,4 @@
-//! Position of the dissector in a frame, which each header's reader advances.
+//! Position of the dissector in a frame. The reader of each header advances it.
 
 use crate::kind::Kind;
 use crate::ports::Ports;

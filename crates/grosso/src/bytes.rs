@@ -1,4 +1,4 @@
-//! Big-endian words at an offset in a packet.
+//! Reads and writes big-endian words at an offset in a packet.
 //!
 //! Reads beyond the end of the packet return zero, and writes beyond it have no effect. Every caller has already
 //! checked the length, so this only ensures that no hostile length can cause a panic.

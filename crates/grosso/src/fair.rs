@@ -33,7 +33,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::flow::{FlowHasher, Keys};
 
-/// The frames of one queue by flow, in queue order.
+/// Record of the frames in one queue: the flow of each frame, and the number of frames that each flow has there.
 #[derive(Debug)]
 pub struct FairShare {
     link: LinkType,
@@ -159,9 +159,8 @@ impl FairShare {
 
 /// Number of buckets. Two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a single flow must still leave room for others after several flows have shared the
-/// queue. A flow with few packets seldom has one in the queue, so the queue may only appear to be used by a single
-/// flow.
+/// Time in nanoseconds for which a queue counts as shared after several flows have used it. During this time, a single
+/// flow must leave room for others: a flow with few packets seldom has one in the queue, although it uses the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -44,13 +44,14 @@ features! {
     CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
     /// TCP and UDP checksums directly after the fixed IPv6 header.
     CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
-    /// Software segmentation after the caller has sent a superframe; needs scatter-gather.
+    /// Segmentation in software of superframes that the caller sends. This feature needs scatter-gather.
     GENERIC_SEGMENTATION = 4, "tx-generic-segmentation";
     /// TCP segmentation over IPv4.
     TCP_SEGMENTATION = 5, "tx-tcp-segmentation";
     /// TCP segmentation that keeps CWR on the first packet only (RFC 3168).
     TCP_ECN_SEGMENTATION = 6, "tx-tcp-ecn-segmentation";
-    /// TCP segmentation that may change IPv4 identifications; here also UDP segmentation.
+    /// TCP segmentation that may change IPv4 identifications. In this crate, the feature also applies to UDP
+    /// segmentation.
     TCP_MANGLEID_SEGMENTATION = 7, "tx-tcp-mangleid-segmentation";
     /// TCP segmentation over IPv6.
     TCP6_SEGMENTATION = 8, "tx-tcp6-segmentation";
@@ -151,7 +152,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header for which there is no ethtool feature. No device supports it.
+    /// Segmentation inside a header for which ethtool has no feature. No device supports it.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -213,9 +214,9 @@ impl Device {
 pub enum Work {
     /// No work: the device accepts the frame.
     Nothing,
-    /// Completion of the partial checksum.
+    /// The caller must complete the partial checksum.
     Complete,
-    /// Segmentation into packets.
+    /// The caller must segment the frame into packets.
     Segment(Outgoing),
 }
 

@@ -1,4 +1,4 @@
-//! Flows: their identity, and the bounded table that finds the held train of a flow.
+//! Identity of a flow, and the bounded table that finds the held train of a flow.
 //!
 //! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
 //! MPLS label, PPPoE session, VNI. Only a seeded hash of these fields is kept. Two flows with the same hash end each
@@ -25,7 +25,7 @@ pub(crate) struct Keys {
 struct KeyWord {
     at: u16,
     mask: u64,
-    /// Kind of the header, in bits that the mask leaves free.
+    /// Kind of the header. It is stored in bits that the mask clears.
     kind: u64,
 }
 
@@ -200,7 +200,7 @@ pub(crate) struct Table<H, I> {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket<I> {
-    /// One byte of each flow's tag. Its highest bit is set; zero marks a free way.
+    /// First part of the tag of the flow in each way: one byte whose highest bit is set. Zero marks a free way.
     fingerprints: [u8; WAYS],
     /// The other bits of the tags.
     remainders: [u16; WAYS],
@@ -258,7 +258,7 @@ impl<I: Copy + Default> Bucket<I> {
     }
 }
 
-/// Returns the first way in a set that is not empty.
+/// Returns the first of the ways in `ways`, which must not be empty.
 #[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS

@@ -41,7 +41,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         self.ways.iter().flatten().map(|way| &way.value)
     }
 
-    /// Returns the state of the flow that inserting this one would evict.
+    /// Returns the state of the flow that would be evicted if `flow` were inserted.
     pub(crate) fn victim(&self, flow: H) -> Option<&T> {
         let set = self.ways.get(set(flow.into()))?;
         if set.iter().flatten().any(|way| way.flow == flow) {

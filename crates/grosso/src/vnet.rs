@@ -219,9 +219,8 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
     Ok(())
 }
 
-/// Returns the checksum start, the checksum offset and the pseudo-header sum of the innermost checksum. Returns `None`
-/// if this checksum or one around it is not verified, or if its field already holds the pseudo-header sum for a later
-/// step to complete.
+/// Returns the start, the offset and the pseudo-header sum of the innermost checksum. Returns `None` if this checksum
+/// or an outer one is not verified, or if the field already holds the pseudo-header sum, which a later step completes.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
@@ -475,7 +474,7 @@ fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
 }
 
-/// Returns the minimum offset at which a transport checksum may start, given the headers present.
+/// Returns the minimum offset at which a transport checksum may start in a frame with these headers.
 fn minimum_start(stack: &Stack) -> usize {
     let first = ip_layers(stack).next();
     first.map_or(IPV4_LEN, |ip| {

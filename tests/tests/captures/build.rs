@@ -1,4 +1,4 @@
-//! Capture files encoded field by field, independently of the tested code.
+//! Builds capture files field by field, without using the tested code.
 
 use grosso_capture::ByteOrder;
 

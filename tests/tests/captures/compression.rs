@@ -1,4 +1,4 @@
-//! Compressed input: concatenated, truncated and damaged members and frames.
+//! Tests compressed input with concatenated, truncated and damaged members and frames.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Invalid input: every way in which a file can end or be wrong, with the error message for each.
+//! Tests the error message for each way in which a capture file can be truncated or damaged.
 
 use std::io::{self, Read, Write};
 
@@ -317,7 +317,7 @@ fn damaged_options_are_written_as_far_as_they_are_sound() {
     }
 }
 
-/// Reads and examines everything, within the memory limit.
+/// Reads and examines all entries, and checks that the memory limit is not exceeded.
 fn survive(bytes: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(bytes) else { return };
     let mut entries = 0;

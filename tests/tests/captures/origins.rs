@@ -1,4 +1,4 @@
-//! The position of each packet in its original file.
+//! Tests that the reader reports the position of each packet in its original file.
 
 use grosso_capture::{
     CaptureReader, CaptureWriter, Entry, Format, Merge, Origin, PacketMeta, WriterOptions,

@@ -1,4 +1,4 @@
-//! Reading: the fields of packets, in every format, byte order and unit.
+//! Tests that the reader returns the fields of packets in every format, byte order and time unit.
 
 use grosso::meta::Gso;
 use grosso_capture::{ByteOrder, CaptureReader, Compression, Entry, Format, SegmentTransport};

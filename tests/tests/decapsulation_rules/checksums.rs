@@ -1,4 +1,4 @@
-//! Outer checksums, and the state of the inner ones after decapsulation.
+//! Tests how decapsulation treats outer checksums, and which state it gives the inner ones.
 
 use grosso::{
     Meta,

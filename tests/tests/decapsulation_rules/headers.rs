@@ -1,4 +1,4 @@
-//! Headers of each tunnel: those that a receiver accepts, and those that it must refuse.
+//! Tests which tunnel headers a receiver accepts, and which it must refuse.
 
 use grosso::tunnel::{Tunnel, decapsulate::Refusal};
 use grosso_testkit::{

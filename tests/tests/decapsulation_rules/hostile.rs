@@ -1,4 +1,4 @@
-//! Hostile input: nothing panics, nothing outside the packet is written, and a refusal changes nothing.
+//! Tests hostile input: nothing panics, nothing outside the packet is written, and a refused frame is unchanged.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! The format of the inner packet on each link type.
+//! Tests the format in which the inner packet is presented on each link type.
 
 use grosso::{
     Meta,

@@ -66,7 +66,7 @@ fn is_remote_right(stack: &Stack) -> bool {
     }
 }
 
-/// Returns whether decapsulation supports all tunnels of the stack: L2TPv3 has no endpoint here.
+/// Returns whether decapsulation supports all tunnels of the stack. It does not support L2TPv3.
 fn has_ends(stack: &Stack) -> bool {
     stack.tunnels.iter().all(|(_, tunnel)| *tunnel != Tunnel::L2tp)
 }

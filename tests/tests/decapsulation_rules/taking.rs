@@ -1,4 +1,4 @@
-//! Decapsulation of a packet, for these tests.
+//! Helpers that decapsulate a packet for these tests.
 
 use grosso::{
     Meta,

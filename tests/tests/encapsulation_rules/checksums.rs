@@ -1,4 +1,4 @@
-//! Local and remote checksum offload.
+//! Tests local and remote checksum offload.
 
 use grosso::{
     Meta,

@@ -1,4 +1,4 @@
-//! Fields of the outer IP and UDP headers.
+//! Tests the fields of the outer IP and UDP headers.
 
 use std::collections::BTreeMap;
 

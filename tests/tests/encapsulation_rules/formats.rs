@@ -1,4 +1,4 @@
-//! Every format that an endpoint can have, and the kit's literal headers for it.
+//! Every format that an endpoint can have, and the outer headers that the test kit writes for it.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Packets that exceed the path MTU of a tunnel.
+//! Tests packets that exceed the path MTU of a tunnel.
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! Encapsulation of a packet, for these tests.
+//! Helpers that encapsulate a packet for these tests.
 
 use grosso::{
     Meta,

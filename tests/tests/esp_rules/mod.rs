@@ -1,4 +1,4 @@
-//! ESP compared with the RFCs, with published packets, and with tshark.
+//! Tests ESP against the RFCs, published packets, and tshark.
 
 mod association;
 mod headers;

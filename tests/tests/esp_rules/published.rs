@@ -1,4 +1,4 @@
-//! Decryption of published packets.
+//! Tests that published packets are decrypted correctly.
 
 use grosso::tunnel::esp::{Decryptor, EspMode, KeyMaterial, Refusal, SecurityAssociation};
 use grosso_testkit::{

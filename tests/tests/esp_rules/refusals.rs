@@ -1,4 +1,4 @@
-//! Every reason to refuse a packet. Packets that were changed in transit are never accepted.
+//! Tests every reason to refuse a packet, and that packets changed in transit are never accepted.
 
 use std::collections::BTreeSet;
 

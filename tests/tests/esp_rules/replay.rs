@@ -1,4 +1,4 @@
-//! The replay window and extended sequence numbers, compared with an oracle that keeps a list.
+//! Tests the replay window and extended sequence numbers against an oracle that keeps a list of accepted numbers.
 
 use std::collections::BTreeSet;
 
@@ -117,7 +117,8 @@ fn recipe(window: u32, extended: bool) -> Recipe {
     Recipe { window, extended, ..Recipe::new(EspMode::Transport) }
 }
 
-/// Tests five of eight packets around both edges of the smallest window, in all 32768 sequences, including repetitions.
+/// Tests all 32768 sequences of five packets, chosen with repetition from eight packets around both edges of the
+/// smallest window.
 #[test]
 fn every_order_and_every_replay_around_the_edges() {
     for (extended, middle) in [(false, 32), (true, (1 << 32) - 12)] {

@@ -1,4 +1,4 @@
-//! Decryption by tshark of packets that Grosso encrypted.
+//! Tests that tshark can decrypt the packets that Grosso encrypts.
 
 use std::{fmt::Write, fs, process::Command};
 

@@ -1,4 +1,4 @@
-//! Limits on memory, number and time.
+//! Tests the limits on memory, on the number of datagrams and fragments, and on time.
 
 use grosso::reassemble::{
     IcmpError, ReassemblyMode, ReassemblyRules, ReassemblyVerdict, Returned, reason::Discard,

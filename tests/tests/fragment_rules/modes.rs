@@ -1,4 +1,4 @@
-//! The modes for fragments: copied into one datagram, kept in their buffers, or forwarded.
+//! Tests the modes of reassembly: fragments are copied into one datagram, kept in their buffers, or forwarded.
 
 use grosso::{
     Frame, Meta,

@@ -1,4 +1,4 @@
-//! Offsets and orders: overlaps, duplicates, and comparison with a byte map.
+//! Tests fragments at all offsets and in all orders, with overlaps and duplicates, against a byte map.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyVerdict, reason::Discard};
 use grosso_rig::fragments::{Fate, Oracle, Piece, Rig, Version, cut, random_pieces};

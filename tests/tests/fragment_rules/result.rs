@@ -1,4 +1,4 @@
-//! Form and metadata of a complete datagram.
+//! Tests the headers and the metadata of a complete datagram.
 
 use grosso::{
     Meta,

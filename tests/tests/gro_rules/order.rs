@@ -1,4 +1,4 @@
-//! G75 to G77: the order of deliveries, and superframes between packets.
+//! Tests of rules G75 to G77: the order of deliveries, and superframes that arrive between packets.
 
 use core::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! An example for every reason that the engine can report.
+//! Tests an example of every reason that the engine can report.
 
 use std::collections::BTreeSet;
 

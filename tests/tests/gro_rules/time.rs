@@ -1,4 +1,4 @@
-//! G70 to G74: the times at which trains are delivered.
+//! Tests of rules G70 to G74: when trains are delivered.
 
 use grosso::{Frame, Profile, coalesce::reason::Close};
 use grosso_rig::{

@@ -1,4 +1,4 @@
-//! Bounds on the hold time, whether or not more packets arrive.
+//! Tests that no train is held too long, whether or not more packets arrive.
 
 use grosso::coalesce::{Hold, reason::Close};
 
@@ -29,8 +29,8 @@ fn p22_a_trickle_is_released_at_the_time_of_its_first_packet() {
     }
 }
 
-/// Tests a receiver that is always behind: its polls of 64 packets follow each other, no timer ever expires, and every
-/// poll continues each train.
+/// Tests a receiver that cannot keep up: polls of 64 packets follow each other without a pause, so no timer expires,
+/// and every poll continues each train.
 #[test]
 fn p23_polls_without_end_hold_nothing_beyond_the_poll_in_which_its_time_is_over() {
     const POLL_NS: u64 = 6_000;

@@ -1,4 +1,4 @@
-//! Bypass of flows that are not worth coalescing (P48).
+//! Tests the bypass of flows for which coalescing does not pay (P48).
 
 use grosso::{
     Meta, Profile, Verdict,

@@ -1,4 +1,4 @@
-//! Decisions of the hold controller: the trains that it holds, and for how long.
+//! Tests which trains the hold controller holds, and for how long.
 
 use grosso::{
     Profile,
@@ -8,7 +8,7 @@ use grosso_testkit::{headers::Tcp, random::Random};
 
 use super::{HOLD_NS, MSS, SHORT_PATH_NS, World, holding};
 
-/// 10 Gb/s of full packets.
+/// Time in nanoseconds that a full packet takes at 10 Gb/s.
 const PACKET_NS: u64 = 1_230;
 
 fn controlled(hold_ns: u64) -> World {
@@ -147,7 +147,8 @@ fn longest(trains: &[u32]) -> u32 {
     trains.iter().copied().max().unwrap_or(0)
 }
 
-/// Tests a long path, on which each round trip has sixteen acknowledgments if each train causes one.
+/// Tests that on a long path, at least sixteen trains are delivered per round trip, so that the sender gets sixteen
+/// acknowledgments.
 #[test]
 fn a_long_path_keeps_sixteen_trains_a_round_trip() {
     let trains = rounds(&[320, 320, 320, 320]);

@@ -1,4 +1,4 @@
-//! Lengths of trains when many connections share a link.
+//! Tests how long trains become when many connections share a link.
 //!
 //! A full packet takes 1.23 us at 10 Gb/s, so 16 packets take 20 us and 44 packets take 54 us, regardless of the
 //! sender. A train of 15 packets within 20 us, or any train of 40 packets, is possible only if the packets of a sender

@@ -15,7 +15,7 @@ use grosso_wire::LinkType;
 /// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
 
-/// Layout of the superframe in memory: the linear part after the headers, and the following pieces.
+/// Layout of a superframe in memory: the length of the linear part after the headers, and of the pieces that follow it.
 struct Geometry {
     linear: usize,
     pieces: &'static [usize],

@@ -1,4 +1,4 @@
-//! The kernel and the engine, and their deliveries for the same frames.
+//! Passes the same frames to the kernel and to the engine, and compares their deliveries.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Explanation of differences: each is attributed to suspect frames, or reported with the smallest vector that shows
-//! it.
+//! Explains differences between the kernel and the engine. Each difference is attributed to suspect frames, or reported
+//! with the smallest vector that shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -142,7 +142,7 @@ impl Known {
     }
 }
 
-/// Header types, and whether the running kernel parses each of them.
+/// For each header type, whether the running kernel parses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach(BTreeMap<&'static str, bool>);
 
@@ -265,7 +265,7 @@ fn alone(frame: &[u8], parsed: &Parsed, reach: &Reach) -> Vec<Known> {
     conditions.into_iter().filter_map(|(known, holds)| holds.then_some(known)).collect()
 }
 
-/// Returns whether any pseudo-header has addresses that are not the addresses in its IP header.
+/// Returns whether some pseudo-header contains an address that differs from the address in the IP header.
 fn has_final_address(parsed: &Parsed) -> bool {
     (0..parsed.layers.len()).any(|index| {
         let shown =

@@ -1,4 +1,4 @@
-//! The engine compared with the running kernel: their deliveries for the same frames.
+//! Compares the engine with the running kernel: both get the same frames, and their deliveries must be equal.
 //!
 //! The frames, the bytes and metadata of superframes, and the order within each flow must be equal, or differ for a
 //! named reason ([`known::Known`]). A reason is accepted only if the difference disappears when the packets that it

@@ -1,4 +1,4 @@
-//! The driver of a device as a port, with the device port and with a malicious device as its peer.
+//! Tests the port that acts as a virtio driver. Its peer is Grosso's device port or a malicious device.
 
 #![cfg(target_os = "linux")]
 
@@ -119,7 +119,7 @@ fn transmit(port: &mut VhostPort, frame: &[u8], meta: &Meta) -> Transmitted {
     sent
 }
 
-/// Returns the number of losses at a port, by its counters.
+/// Returns the number of frames that a port lost, according to its counters.
 fn lost(port: &VhostPort) -> u64 {
     let lost = port.machine_stats().counters().filter(|(counter, _)| counter.is_loss);
     lost.map(|(_, count)| count).sum()

@@ -1,4 +1,4 @@
-//! The device of a VM whose front end or driver is malicious: only its own frames are lost.
+//! Tests the device of a VM whose front end or driver is malicious. Only frames of this VM may be lost.
 
 #![cfg(target_os = "linux")]
 

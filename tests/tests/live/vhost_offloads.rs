@@ -33,8 +33,8 @@ struct Kind {
     is_ipv4: bool,
 }
 
-/// Returns the features that a guest chooses, for rings of this form. Each clear bit of `number` removes a group of
-/// features.
+/// Returns the features that guest `number` chooses, including the ring format `form`. Each bit that is clear in
+/// `number` removes one group of features.
 fn machine(form: u64, number: u32) -> u64 {
     let without = (0..4).filter(|word| number & 1 << word == 0).map(|word| WORDS[word]);
     let chosen = form & !without.sum::<u64>();

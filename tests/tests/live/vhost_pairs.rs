@@ -1,4 +1,4 @@
-//! The device of a VM with several pairs of rings.
+//! Tests the device of a VM that has several pairs of rings.
 
 #![cfg(target_os = "linux")]
 

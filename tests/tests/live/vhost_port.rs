@@ -1,5 +1,5 @@
-//! The device of a VM as a port. The front end and the driver are implemented here, from the descriptions of the
-//! formats.
+//! Tests the port that acts as a VM's device. The front end and the driver are implemented here, from the descriptions
+//! of the formats.
 //!
 //! Longer than 600 lines: all cases share one front end and its driver.
 

@@ -1,4 +1,5 @@
-//! Ports that wrap another port: they pass on its answers, except for the queries that they answer themselves.
+//! Tests ports that wrap another port. They must pass on the inner port's answers, except for queries that they answer
+//! themselves.
 
 #![cfg(unix)]
 

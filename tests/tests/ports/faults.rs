@@ -1,4 +1,5 @@
-//! An impaired wire in memory: damaged packets are never merged with undamaged ones, and never marked as verified.
+//! Tests an impaired wire in memory: damaged packets are never merged with undamaged ones, and never marked as
+//! verified.
 
 use std::collections::HashSet;
 

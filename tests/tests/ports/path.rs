@@ -1,4 +1,4 @@
-//! The data path between ports in memory: it does exactly the work that the features require, and loses no packet.
+//! Tests a data path between ports in memory: it does exactly the work that the features require, and loses no packet.
 
 use grosso::{
     Frame, Meta,

@@ -1,4 +1,4 @@
-//! Frames that wait for a guest while it reboots with fewer features.
+//! Tests frames that wait for a guest while the guest reboots with fewer features.
 
 use grosso::{
     Meta,

@@ -1,5 +1,5 @@
-//! Arbitrary user profiles: no packet is lost, no packet overtakes another of its connection, and no input causes a
-//! panic.
+//! Tests arbitrary user profiles: no packet is lost, no packet overtakes another of its connection, and no input causes
+//! a panic.
 
 use grosso::coalesce::{
     Acknowledgments, AtLimit, FixedIdentification, Options, Padding, Push, Refused, Sizes,

@@ -1,4 +1,4 @@
-//! The decisions of FreeBSD's tcp_lro, in order.
+//! Tests the decisions of FreeBSD's tcp_lro, in order.
 
 use grosso::coalesce::reason::NoMerge;
 

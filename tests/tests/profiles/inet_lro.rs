@@ -1,4 +1,4 @@
-//! The rules of inet_lro.
+//! Tests the rules of inet_lro.
 
 use grosso::coalesce::{
     FullTable,

@@ -1,4 +1,4 @@
-//! The rules of NDIS receive segment coalescing (RSC).
+//! Tests the rules of NDIS receive segment coalescing (RSC).
 
 use grosso::coalesce::reason::{Close, NoMerge};
 

@@ -1,4 +1,4 @@
-//! Profiles compared with literal models of their originals: all trains and delivered packets are equal, except for
+//! Compares each profile with a literal model of the original: trains and delivered packets must be equal, except for
 //! documented departures.
 //!
 //! `GROSSO_CASES_FACTOR` multiplies the packets; a factor of 10 makes 100,000 per profile.

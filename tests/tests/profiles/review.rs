@@ -1,4 +1,4 @@
-//! The six points of the 2007 review of inet_lro, tested on its first and its final version.
+//! Tests the six points of the 2007 review of inet_lro on the first and the final version of inet_lro.
 
 use grosso::{CoalesceOptions, Coalescer, Delivery, Frame, Meta, Sink};
 use grosso_testkit::oracle::sum;

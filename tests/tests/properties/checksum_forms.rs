@@ -1,5 +1,5 @@
-//! The two forms of zero in the sums of RFC 1071. A packet whose checksum has the form that segmentation would not
-//! write is delivered unchanged, for any checksum state.
+//! Tests checksums of zero, which RFC 1071 can write in two forms. If segmentation would write the other form, the
+//! packet is delivered unchanged, for any checksum state.
 
 use grosso::{Meta, Profile, checksum::Checksum};
 use grosso_rig::session::Session;

@@ -1,5 +1,5 @@
-//! Time: no packet is held longer than allowed, the deadline is correct, and the oldest train is delivered first (P19,
-//! P22, P24).
+//! Tests that no packet is held longer than allowed, that the deadline is correct, and that the oldest train is
+//! delivered first (P19, P22, P24).
 
 use grosso::{
     Meta, Profile,

@@ -1,4 +1,4 @@
-//! Equality of the engine's trains and the trains of the slow literal merger, packet by packet.
+//! Tests that the engine builds the same trains, packet by packet, as the test kit's slow reference implementation.
 
 use grosso::{Meta, Profile, coalesce::reason::Close};
 use grosso_rig::{engine::PORTS, session::Session};

@@ -1,5 +1,5 @@
-//! Order within a flow: no packet overtakes another with the same addresses and ports, for any two kinds of packets
-//! (rule G75).
+//! Tests the order within a flow: no packet overtakes another with the same addresses and ports, for any two kinds of
+//! packets (rule G75).
 
 use grosso::{Meta, Profile};
 use grosso_rig::session::Session;

@@ -1,4 +1,4 @@
-//! Equality of the packets on the wire for all ways of segmenting a superframe.
+//! Tests that all ways of segmenting a superframe give the same packets on the wire.
 
 use grosso::{
     Meta,

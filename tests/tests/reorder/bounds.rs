@@ -1,5 +1,5 @@
-//! Bounds of memory and time for any sender: tiny segments out of order (SegmentSmack), a million flows, and wasteful
-//! buffers.
+//! Tests that memory and time stay bounded for any sender: tiny segments out of order (SegmentSmack), a million flows,
+//! and wasteful buffers.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink,

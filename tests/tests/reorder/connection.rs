@@ -1,4 +1,4 @@
-//! A connection for these tests, in which a packet is identified by its position.
+//! Connection for these tests. Each packet is identified by its position in the connection.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};

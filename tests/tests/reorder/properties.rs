@@ -1,4 +1,4 @@
-//! Any order, any loss and any duplicates, in several flows at once.
+//! Tests packets in any order, with any loss and any duplicates, in several flows at once.
 
 use grosso::{
     Meta, Profile,

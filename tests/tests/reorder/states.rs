@@ -1,4 +1,4 @@
-//! Every row of the state machine.
+//! Tests every row of the state machine for reordering repair.
 
 use grosso::{
     Verdict,

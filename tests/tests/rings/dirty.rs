@@ -1,4 +1,4 @@
-//! The log of dirty pages, in which a back end records its writes to a guest's memory, page by page.
+//! Tests the log of dirty pages, in which a back end records the pages of a guest's memory that it writes.
 
 use std::{
     fs::File,

@@ -1,4 +1,5 @@
-//! A front end and a back end in one process, and a front end with a device that writes arbitrary data into its memory.
+//! Tests a front end and a back end in one process, and a front end whose device writes arbitrary data into the shared
+//! memory.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Packed rings: the differences from split rings.
+//! Tests packed rings where they differ from split rings.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! Vectors of coalescing: packets of one poll, and the resulting superframes.
+//! Generates the conformance vectors for coalescing. A vector contains the packets of one poll, and the superframes
+//! that an implementation must build from them.
 //!
 //! Longer than 600 lines: the vectors are tables of packets, and share the builders of packets.
 

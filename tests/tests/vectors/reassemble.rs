@@ -1,4 +1,5 @@
-//! Vectors of reassembly: fragments in order of arrival, and the resulting datagrams.
+//! Generates the conformance vectors for reassembly. A vector contains fragments in order of arrival, and the datagrams
+//! that an implementation must build from them.
 
 use grosso::reassemble::{ReassemblyMode, ReassemblyRules, ReassemblyVerdict};
 use grosso_rig::fragments::{Piece, Rig, Version, cut};

@@ -1,4 +1,5 @@
-//! Vectors of segmentation: a superframe, and the packets into which it is segmented.
+//! Generates the conformance vectors for segmentation. A vector contains a superframe, and the packets into which an
+//! implementation must segment it.
 
 use grosso::{
     meta::{Cwr, IpLevels},

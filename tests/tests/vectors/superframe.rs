@@ -1,4 +1,4 @@
-//! The description of a superframe in JSON, converted from the engine's metadata and back.
+//! Converts the engine's metadata of a superframe to JSON and back.
 
 use core::num::NonZeroU16;
 

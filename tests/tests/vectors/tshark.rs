@@ -1,4 +1,4 @@
-//! The checksums in the files, as verified by tshark.
+//! Tests with tshark that the checksums in the files are as described.
 
 use std::process::Command;
 

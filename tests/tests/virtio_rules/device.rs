@@ -1,4 +1,4 @@
-//! Section 6.4: the operations on a TUN or TAP device.
+//! Tests of section 6.4: operations on a TUN or TAP device.
 
 use std::io::{self, IoSlice};
 

@@ -1,4 +1,4 @@
-//! Section 6.2: the headers that may be written, and those that are refused.
+//! Tests of section 6.2: which virtio headers may be written, and which are refused.
 
 use grosso::vnet::VnetError;
 use grosso::{checksum::Checksum, meta::Gso};

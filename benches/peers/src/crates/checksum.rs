@@ -1,4 +1,4 @@
-//! The Internet checksum of other crates.
+//! Peers that compute the Internet checksum with functions of other crates.
 
 use etherparse::checksum::Sum16BitWords;
 use grosso_testkit::workloads::Workload;

@@ -1,4 +1,5 @@
-//! etherparse's parser and its pool of datagrams, which has no limits, timeouts, checksums or overlap policy.
+//! Peers that use etherparse's parser and its pool of datagrams. The pool has no limits, timeouts, checksums or overlap
+//! policy.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
-//! smoltcp's interface. It reassembles only for a socket, so its figure includes the copy of each datagram into the
-//! buffer of that socket. It verifies IPv4 header checksums, as the engine does, and optionally the checksums of the
-//! datagrams.
+//! Peer that uses smoltcp's interface. The interface reassembles only for a socket, so the figure includes the copy of
+//! each datagram into the buffer of that socket. It verifies IPv4 header checksums, as the engine does, and optionally
+//! the checksums of the datagrams.
 
 use grosso_benches::{Cache, Step};
 use grosso_testkit::{Packet, workloads::Workload};

@@ -1,4 +1,5 @@
-//! tun-rs: a port of wireguard-go's coalescing and segmentation to Rust, for packets that start with an IP header.
+//! Peers that use tun-rs, which is a Rust port of wireguard-go's coalescing and segmentation. Packets start with an IP
+//! header.
 
 use grosso_benches::touch;
 use grosso_testkit::{

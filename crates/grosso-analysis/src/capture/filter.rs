@@ -9,7 +9,7 @@ use grosso_wire::LinkType;
 
 use crate::{error::Failure, name::harmless};
 
-/// An expression, compiled for each link type in the captures.
+/// Filter expression that is compiled once for each link type in the captures.
 pub(crate) struct Filter {
     text: String,
     command: String,
@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// Returns the failure that stopped the function of [`Self::select`].
+    /// Returns the cell in which the function from [`Self::select`] stores the failure that stops it.
     pub(crate) fn fault(&self) -> Rc<RefCell<Option<Failure>>> {
         Rc::clone(&self.fault)
     }
@@ -83,7 +83,7 @@ pub fn compile(text: &str, command: &str, link_type: u32) -> Result<Program, Fai
     })
 }
 
-/// Compiled filter on systems without libpcap. The type has no values, because nothing can be compiled.
+/// Stand-in for a compiled filter on systems without libpcap. The type has no values, because nothing can be compiled.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Program {}
 

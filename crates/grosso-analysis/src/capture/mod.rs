@@ -1,4 +1,4 @@
-//! Captures: reading several as one, writing, and the commands that work on them.
+//! Reads several captures as one, writes captures, and defines the trait of the commands that work on them.
 //!
 //! | module | job |
 //! |---|---|

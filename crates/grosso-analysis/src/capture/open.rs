@@ -1,4 +1,4 @@
-//! Captures that a command reads: files, directories and pipes, once or twice.
+//! Opens the captures that a command reads once or twice: files, directories and pipes.
 
 use std::{
     cell::Cell,
@@ -35,7 +35,7 @@ struct OneSource {
     held: Option<HeldBytes>,
 }
 
-/// Bytes of a capture that is not a file.
+/// Bytes that are read in place of a file: a copied pipe, or memory.
 enum HeldBytes {
     /// Copy of a pipe, in an unnamed temporary file (ADR 0045).
     Spool(File),
@@ -304,8 +304,8 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// Converts the result of opening a capture. After Ctrl-C, missing bytes are reported as an interruption, not as a
-/// fault of the capture.
+/// Converts the result of opening a capture. If bytes are missing after Ctrl-C, the error reports the interruption and
+/// does not call the capture damaged.
 fn opened<T>(
     path: &Path,
     reader: Result<T, CaptureError>,

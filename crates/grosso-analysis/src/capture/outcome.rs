@@ -1,4 +1,4 @@
-//! Commands on captures, and their results.
+//! Defines the trait of commands that read captures, and the result of a command.
 
 use grosso_capture::Format;
 
@@ -13,7 +13,7 @@ use crate::{
     report::{Place, Report},
 };
 
-/// A command on captures: its options, and `run`, which returns a report.
+/// Command that reads captures. The implementing type holds the options, and `run` returns a report.
 pub trait CaptureCommand {
     /// Report of the command.
     type Report: Report;
@@ -91,7 +91,7 @@ pub struct End {
     failure: Option<Failure>,
 }
 
-/// Phrases for the messages about damage and about packets that cannot be parsed.
+/// Phrases that a command uses in its messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWording {
     /// Work done on the packets before the damage.
@@ -127,7 +127,7 @@ impl End {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// Sets the answer to no if `is_no`, unless the reading fails.
+    /// Sets the exit status to [`Exit::No`] if `is_no` is set and reading did not fail.
     pub(crate) fn no_if(self, is_no: bool) -> Self {
         Self { is_no, ..self }
     }

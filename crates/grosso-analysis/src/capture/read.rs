@@ -1,4 +1,4 @@
-//! Reading of captures, with progress, interruption, hash and provenance.
+//! Reads captures. Shows progress, stops on Ctrl-C, and records the hash and the origin of each capture.
 
 use std::{
     cell::RefCell,
@@ -34,7 +34,7 @@ pub(crate) struct Input {
     pub(crate) links: Links,
     pub(crate) devices: Devices,
     origins: Vec<Origin>,
-    /// State of the merge; present when packets are merged or filtered.
+    /// State that is shared with the merging of captures. Present if packets are merged or filtered.
     merged: Option<Merged>,
     /// Filter expression that selects the packets.
     filter: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Merged {
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
 }
 
-/// The devices to which the interfaces of the captures belong.
+/// Mapping from the interfaces of the captures to devices. One device may be an interface of several captures.
 #[derive(Clone)]
 pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
 
@@ -119,7 +119,7 @@ pub(crate) enum Pass {
     Second,
 }
 
-/// The end of a reading.
+/// Reason why reading ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The end of the file.
@@ -354,8 +354,8 @@ pub(crate) enum Next {
 }
 
 impl Ending {
-    /// Converts the end of a reading to the exit of the command. `done` is the phrase for the work done on the packets
-    /// before damage, for example "processed and written".
+    /// Converts the reason why reading ended to the exit status of the command. `done` is the phrase for the work done
+    /// on the packets before damage, for example "processed and written".
     pub(crate) fn conclude(
         self,
         input: &Input,
@@ -441,7 +441,7 @@ fn format_name<R: Read>(reader: &CaptureReader<R>) -> String {
     }
 }
 
-/// Facts about the file that are collected while its packets are read.
+/// State that is updated while the capture is read: the hash, the number of bytes, and the output to flush.
 #[derive(Debug)]
 struct ReadRecord {
     /// Digest in progress, if any.

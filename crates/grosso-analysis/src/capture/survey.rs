@@ -1,4 +1,4 @@
-//! The first pass over a capture, in which the classifier (`Judge`) learns the flows.
+//! Makes the first pass over a capture, in which the classifier (`Judge`) learns the flows.
 
 use grosso_capture::Entry;
 use grosso_wire::dissect;
@@ -27,7 +27,7 @@ pub(crate) fn survey(
     survey_of(&mut input, given)
 }
 
-/// Does the same as [`survey`] for an input that is at its start.
+/// Works like [`survey`], for an input that is already open and at its start.
 pub(crate) fn survey_of(input: &mut Input, given: Given) -> Result<Judge, Failure> {
     let mut judge = Judge::new(given);
     let links = input.links;

@@ -1,4 +1,4 @@
-//! The common part of all commands that read one capture and write another, packet by packet.
+//! Runs the loop that all commands share which read one capture and write another, packet by packet.
 
 use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
@@ -19,7 +19,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) link: LinkType,
 }
 
-/// The work of a command on packets.
+/// Command that converts a capture packet by packet.
 pub(crate) trait Transform {
     /// Returns the output capture.
     fn output(&mut self) -> &mut Output;
@@ -86,7 +86,7 @@ pub(crate) fn transform(
 }
 
 impl Transformed {
-    /// Returns the result of the command. The answer is no if `is_no` is set, unless the reading failed.
+    /// Returns the result of the command. The exit status is "no" if `is_no` is set and reading did not fail.
     pub(crate) fn outcome<R>(
         self,
         (report, place): (R, Place),

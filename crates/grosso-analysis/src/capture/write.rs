@@ -1,4 +1,4 @@
-//! Writing of captures, with provenance. The input is never overwritten, and nothing is written to a terminal.
+//! Writes captures and records their origin in them. Never overwrites the input, and writes nothing to a terminal.
 
 use std::{
     borrow::Cow,
@@ -238,7 +238,8 @@ impl Output {
         Ok((facts, place))
     }
 
-    /// Returns the metadata of a packet of `len` bytes, with the time at which its link is free.
+    /// Returns the metadata of a packet of `len` bytes. If the link is still busy, the timestamp is the time at which
+    /// the link becomes free.
     #[inline]
     fn spaced<'a>(
         &mut self,

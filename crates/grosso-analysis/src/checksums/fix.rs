@@ -1,4 +1,4 @@
-//! Correction of checksums.
+//! Corrects checksums.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, Stack, ipv4};

@@ -1,4 +1,4 @@
-//! A verdict for every checksum of a packet, and the correction of invalid ones.
+//! Judges every checksum of a packet, and corrects invalid ones.
 
 mod crc32c;
 mod fix;

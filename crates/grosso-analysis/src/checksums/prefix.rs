@@ -1,4 +1,5 @@
-//! First-packet checksums, which a frame keeps if its packets were merged by reference.
+//! Checksums that are valid only over the first packet of a frame. Linux keeps such a checksum if it merges packets by
+//! reference.
 //!
 //! Fraglist GRO (`rx-gro-list`, the default on OpenWrt) merges packets for forwarding. A capture shows such a frame
 //! with the headers of its first packet. The length fields count the whole frame, but the checksum is still that of the

@@ -1,4 +1,4 @@
-//! Coverage of a transport checksum: its pseudo-header and the end of the covered bytes.
+//! Computes which bytes a transport checksum covers: the pseudo-header, and the payload up to its declared end.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};

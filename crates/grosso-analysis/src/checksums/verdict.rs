@@ -1,4 +1,4 @@
-//! A verdict for every checksum of a packet: whether it is valid, and its expected value.
+//! Judges every checksum of a packet: whether it is valid, and which value is expected.
 //!
 //! The verdict depends on the bytes only. The innermost checksum is judged first, because outer ones cover it: with
 //! local checksum offload (rule C40) an outer checksum applies to the packet with the completed inner checksum, and is
@@ -60,7 +60,7 @@ pub enum Why {
     Seed,
     /// The field is zero, and zero means that a device computes the checksum.
     Zero,
-    /// The capture reports the verdict.
+    /// The capture file states that the checksum is partial.
     Told,
     /// The packet is truncated in the capture.
     Truncated,
@@ -164,7 +164,7 @@ impl Levels {
     }
 }
 
-/// Information in the capture about a partial checksum of the packet.
+/// Statement of the capture about a partial checksum of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No information.
@@ -280,7 +280,7 @@ pub fn is_seeded_to_the_end(packet: &[u8], stack: &Stack) -> bool {
     holds_seed(packet, &layer, ip, packet.len())
 }
 
-/// Returns whether the checksum of a GRE header is left for a device to compute, which offload metadata cannot express.
+/// Returns whether the checksum of a GRE header is left for a device to compute. Offload metadata cannot express this.
 pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     stack.layers().iter().filter(|layer| layer.kind == Kind::Gre).any(|layer| {
         let start = layer.offset as usize;

@@ -88,7 +88,7 @@ struct CoalesceWork {
     purpose: Purpose,
     replay: Replay,
     writer: Writer,
-    /// Tracked flows, if the report lists them.
+    /// Flows that are tracked for the table in the report, if the table was requested.
     streams: Option<Streams>,
     cut_packets: u64,
 }
@@ -209,7 +209,7 @@ fn report(replay: &Replay, input: InputFacts, output: OutputFacts) -> CoalesceRe
     }
 }
 
-/// Metadata needed to write a packet.
+/// Capture metadata that is kept until the packet is written.
 #[derive(Debug, Default)]
 struct Record {
     timestamp_ns: u64,

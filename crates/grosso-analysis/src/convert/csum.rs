@@ -127,7 +127,7 @@ fn note_cut(found: &Found, session: &Session) {
     ));
 }
 
-/// The verdicts on the checksums of a capture.
+/// Verifier that counts the verdicts on the checksums of a capture.
 #[derive(Default)]
 struct Found {
     judge: Judge,
@@ -143,9 +143,9 @@ struct Found {
 }
 
 impl Found {
-    /// Verifies the checksums of a packet and counts them. Returns the headers, and whether the packet can be fixed. A
-    /// frame with the headers of its first segment represents several packets, and its checksum is not that of any of
-    /// them.
+    /// Verifies and counts the checksums of a packet. Returns the headers, and whether the packet can be fixed. A frame
+    /// that has the headers of its first segment cannot: it stands for several packets, and its checksum belongs to
+    /// none of them.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let (said, ports, stack) = self.judge.parse(packet, link);

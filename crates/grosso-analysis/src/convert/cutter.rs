@@ -1,4 +1,4 @@
-//! Segmentation of one superframe, and output of its packets.
+//! Segments a superframe and writes its packets.
 
 use grosso::{
     Meta,
@@ -167,7 +167,7 @@ fn slices<'a>(data: &'a [u8], header_len: usize, said: &PacketMeta) -> Option<Pi
     (end == data.len()).then_some(Pieces::Many(pieces))
 }
 
-/// Slices without an allocation in the common case.
+/// Slices of a frame. The common case of one slice needs no allocation.
 enum Pieces<'a> {
     One([&'a [u8]; 1]),
     Many(Vec<&'a [u8]>),

@@ -203,8 +203,8 @@ impl Transform for EncapWork {
 }
 
 impl EncapWork {
-    /// Returns the segmentation of a superframe whose segment size the user gave. Other frames are encapsulated as they
-    /// are, since a tunnel carries packets and superframes alike.
+    /// Returns the segmentation of a superframe if the user configured its segment size. Other frames are encapsulated
+    /// unchanged, because a tunnel carries packets and superframes alike.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };

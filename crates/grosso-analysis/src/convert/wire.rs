@@ -62,7 +62,7 @@ impl CaptureCommand for Wire {
     }
 }
 
-/// Emits the notes that the manual lists: one for each kind of packet that had another form on the wire.
+/// Prints a note for each kind of packet that looked different on the wire. The manual lists these notes.
 fn note(work: &WireWork, session: &Session) {
     for (note, hint) in work.suspicions.notes() {
         session.note(note);
@@ -202,7 +202,7 @@ impl Transform for WireWork {
 }
 
 impl WireWork {
-    /// Writes a packet unchanged, although it had another form on the wire.
+    /// Writes a packet unchanged, although the packet looked different on the wire.
     fn leave(&mut self, reason: &'static str, entry: &Entry<'_>) -> Result<(), Failure> {
         *self.left.entry(reason).or_default() += 1;
         self.output.copy(entry)

@@ -1,4 +1,4 @@
-//! Sizes announced by packets: the MSS of a SYN, and the MTU of an ICMP too-big message.
+//! Reads the sizes that packets announce: the MSS in a SYN, and the MTU in an ICMP message that a packet was too big.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 

@@ -1,4 +1,4 @@
-//! The IPv4 identifications that each address has used.
+//! Tracks the IPv4 identifications that each address has used.
 //!
 //! A host may use one counter for the identifications of all its packets, regardless of their flow and protocol. A step
 //! between two packets of a flow therefore counts packets of that flow only if the address sent no other packet in
@@ -30,9 +30,9 @@ struct AddressCounter {
     /// A ring of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
-    /// Number of steps within a flow that packets of other flows account for.
+    /// Number of times that the identifications skipped by a flow were used by packets of other flows.
     filled: u32,
-    /// Number of steps within a flow that no other packets account for.
+    /// Number of times that no packet of another flow used the identifications skipped by a flow.
     clean: u32,
 }
 
@@ -71,8 +71,8 @@ impl AddressCounters {
 }
 
 impl AddressCounter {
-    /// Returns whether the flows of the address share a counter, so that packets missing from the capture may account
-    /// for any step.
+    /// Returns whether the flows of the address share a counter. Packets that are missing from the capture may then
+    /// have used any skipped identification.
     const fn is_shared(&self) -> bool {
         self.filled >= FILLED_MIN && self.filled.saturating_mul(SHARED_RATIO) >= self.clean
     }

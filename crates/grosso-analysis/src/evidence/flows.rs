@@ -1,4 +1,4 @@
-//! Properties of flows and paths, learned frame by frame.
+//! Learns the properties of flows and paths, frame by frame.
 
 use std::{cell::Cell, collections::HashMap};
 
@@ -47,7 +47,8 @@ pub(super) struct Flow {
     long_start: Option<u32>,
     /// Whether any frame was longer than Ethernet allows.
     pub(super) has_long: bool,
-    /// Identifications that contradict the era: number of the first such packet, and the steps.
+    /// Identifications that contradict the current era. The first element is the number of the first packet with such
+    /// an identification.
     odd: Option<(u64, Identifications)>,
 }
 
@@ -56,19 +57,20 @@ pub(super) struct Flow {
 pub(super) struct Era {
     /// Number of the era's first packet.
     from: u64,
-    /// Last frame whose identifications are certain to be part of the era.
+    /// Number of the last frame that certainly belongs to the era, according to its identification.
     known: u64,
     /// Whether only identifications distinguish the era from the one before, so that frames in between may belong to
     /// either era.
     is_blurred: bool,
     /// MTU of the path according to an ICMP message.
     pub(super) path_mtu: Option<u16>,
-    /// MTU from a newer message that the sender has not yet followed; once it does, it retransmits the lost data.
+    /// MTU from a newer ICMP message that the sender has not obeyed yet. When the sender obeys, it retransmits the lost
+    /// data.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
-    /// Lengths of frames in mid-stream.
+    /// Payload lengths of the other frames.
     pub(super) lengths: Lengths,
-    /// Lengths of frames that end a write.
+    /// Payload lengths of frames with PSH, which end a write of the sending program.
     pub(super) ends: Lengths,
     /// The largest payload covered by a complete and valid checksum.
     pub(super) sealed_max: u32,

@@ -1,4 +1,4 @@
-//! Steps of the IPv4 identification from one frame of a flow to the next.
+//! Compares the IPv4 identifications of consecutive frames of a flow.
 //!
 //! Linux gives every wire packet the next identification, so the identification of the next frame shows how many
 //! packets a frame contained (rules G14, S14).
@@ -12,7 +12,7 @@ pub(super) struct Identifications {
     high: u32,
     /// Sizes that divide superframes without a remainder, and the number of superframes for each size.
     exact: [(u32, u32); EXACT_SIZES],
-    /// Number of steps that carry information.
+    /// Number of increases that limit the possible segment sizes.
     steps: u32,
     /// The largest payload of a frame after which the identification stepped by one.
     single_max: u32,
@@ -42,8 +42,8 @@ pub(super) struct Told {
 }
 
 impl Identifications {
-    /// Records that the identification stepped by `step` after a frame of `payload` bytes whose flow continued without
-    /// a gap. Returns `false` if that contradicts earlier steps.
+    /// Records that the identification increased by `step` from a frame with `payload` bytes to the next frame. The
+    /// flow had no gap between the two frames. Returns `false` if the increase contradicts earlier ones.
     pub(super) fn narrow(&mut self, payload: u32, step: u32) -> bool {
         if step == 1 {
             if payload > self.high {

@@ -1,4 +1,4 @@
-//! Classification of frames by weighing the evidence.
+//! Classifies frames by weighing the evidence.
 
 use grosso::{
     checksum::Checksum,
@@ -71,8 +71,8 @@ impl Judge {
         seal(sight, &mut self.levels)
     }
 
-    /// Returns the judgment with its strongest evidence: if the checksum of a packet is valid, that replaces weaker
-    /// evidence. [`Self::judge`] does not read the checksum of a packet that is no longer than the others of its flow.
+    /// Returns the judgment with its strongest evidence. A valid checksum replaces weaker evidence. [`Self::judge`]
+    /// does not read the checksum of a packet that is no longer than other packets of its flow.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -152,8 +152,8 @@ impl Judge {
         if transport.is_tcp() { self.tcp(sight, &transport) } else { self.udp(sight, &transport) }
     }
 
-    /// Returns the judgment from a checksum that is valid only over the first packet of a frame. If it is valid for
-    /// several sizes, the size that other evidence supports is used, otherwise the smallest.
+    /// Classifies a frame whose checksum is valid only over its first packet. If the checksum is valid for several
+    /// packet sizes, the size that other evidence supports is used, otherwise the smallest.
     fn by_prefix(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Seal::Prefix(smallest) = self.seal(sight) else { return None };
         let shown = transport.is_tcp().then(|| Tcp::new(&self.flows, sight, transport).size());
@@ -165,7 +165,7 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// Returns the judgment from the user's configuration, which outweighs all evidence; a contradicting checksum is
+    /// Classifies a frame by the user's configuration, which outweighs all evidence. A checksum that contradicts it is
     /// reported.
     fn by_the_user(&mut self, sight: &Sight<'_>, transport: &Transport) -> Option<Judgment> {
         let Given { mss, mtu, uso_size, .. } = self.given;
@@ -229,8 +229,8 @@ impl Judge {
         Some(Judgment::superframe(gso, size, sight.ports))
     }
 
-    /// Returns the judgment from tunnel headers that repeat after one UDP header: datagrams that a tunnel sends at
-    /// once.
+    /// Classifies a frame by tunnel headers that repeat after one UDP header. Such a frame consists of datagrams that a
+    /// tunnel sent at once.
     fn by_stride(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let bytes = strides::find(sight)?;
         let outer = dissect(sight.packet.data, sight.link, &Ports::NONE);

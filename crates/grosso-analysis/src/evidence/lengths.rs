@@ -1,4 +1,4 @@
-//! Lengths of a flow's frames.
+//! Derives the segment size of a flow from the lengths of its frames.
 //!
 //! Merging and sending full segments produces frames of whole segments, except for the last frame of a write, which
 //! carries PSH. The segment size therefore divides the lengths of the other frames.
@@ -79,7 +79,7 @@ impl Lengths {
         (lengths().count() >= LENGTHS_MIN && divisor >= SEGMENT_BYTES_MIN).then_some(divisor)
     }
 
-    /// Returns the length of most frames, if no frame in mid-stream was longer.
+    /// Returns the length that most frames have, if no frame was longer. Frames that end a write are not considered.
     pub(super) fn plateau(&self) -> Option<usize> {
         let longest = self.slots.iter().max_by_key(|slot| slot.payload)?;
         let frames: u32 = self.slots.iter().map(|slot| slot.frames).sum();

@@ -1,4 +1,4 @@
-//! Tunnel headers that repeat at a fixed stride inside one UDP frame.
+//! Finds tunnel headers that repeat at a fixed stride inside one UDP frame.
 //!
 //! A tunnel in userspace passes many datagrams to the kernel at once (`UDP_SEGMENT`), and a capture on its host shows
 //! them as one frame: tunnel header and packet, then the next tunnel header and packet, and so on.

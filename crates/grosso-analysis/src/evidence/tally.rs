@@ -1,4 +1,4 @@
-//! Counts of guesses and of contradictions.
+//! Counts guesses and contradictions.
 
 use std::collections::BTreeMap;
 

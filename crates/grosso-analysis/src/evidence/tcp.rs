@@ -1,4 +1,4 @@
-//! The segment size of one TCP frame, from the strongest evidence available.
+//! Determines the segment size of a TCP frame from the strongest evidence.
 
 use super::{
     Evidence, MTU_DEFAULT, MTU_JUMBO, SEGMENT_BYTES_MIN, Size,
@@ -120,8 +120,8 @@ impl Tcp {
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// Returns the size that other frames of the direction show: the packet size if it divides the superframes, or
-    /// another size that does.
+    /// Returns the segment size that other frames of the direction show. This is the largest packet if its size divides
+    /// the superframes, or another size that divides them.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {

@@ -1,4 +1,4 @@
-//! The capture point: the sender's or the receiver's host.
+//! Determines the capture point: the sender's host or the receiver's host.
 //!
 //! A host whose device completes checksums leaves them partial in sent packets, even in packets that are not
 //! superframes; received packets have complete checksums unless they were merged. The single packets of both directions

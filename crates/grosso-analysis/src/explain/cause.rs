@@ -1,5 +1,5 @@
-//! Cause of a refusal or of the end of a train: the law or limit with its values, and the change that would have let
-//! the packet merge.
+//! Finds the cause of a refusal or of the end of a train: the law or limit with its values, and the change with which
+//! the packet would have merged.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -21,13 +21,13 @@ use crate::{
     reports::explain::{BrokenLaw, Held, Limit},
 };
 
-/// Cause of a refusal or of the end of a train, with the values that show it.
+/// Reason why a packet was refused or a train ended, with the values that show the reason.
 #[derive(Debug, Default)]
 pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
     pub(super) law: Option<BrokenLaw>,
     pub(super) limit: Option<Limit>,
-    /// Setting, or change to the packet, that would have let the packet merge.
+    /// Setting, or change to the packet, with which the packet would have merged.
     pub(super) remedy: Option<String>,
 }
 
@@ -367,7 +367,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// Returns the change that would let a packet join a train.
+/// Returns a change with which packets that pass for this reason would merge.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",

@@ -125,11 +125,11 @@ struct Watcher {
     pushed: u64,
     /// Packets before the target in the train that the target joined.
     joined: Option<Held>,
-    /// Numbers of the packets in the coalescers.
+    /// Position in the capture of each packet that a coalescer holds.
     numbers: Records<u64>,
 }
 
-/// Train of the target's flow when the target arrived.
+/// Train that was held for the target's flow when the target arrived.
 struct Before {
     held: Held,
     /// Last packet of the train.
@@ -319,7 +319,7 @@ impl FoundPacket {
     }
 }
 
-/// Returns the verdict, the reason and the sentence for an outcome.
+/// Returns three texts for an outcome: the verdict, the name of the reason, and a sentence.
 fn words(fate: Fate) -> (&'static str, Option<&'static str>, Option<&'static str>) {
     match fate {
         Fate::Engine(Verdict::Held) => ("held", None, None),

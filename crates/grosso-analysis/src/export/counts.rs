@@ -1,4 +1,4 @@
-//! Counts of table rows.
+//! Counts the rows of each table.
 
 use crate::{
     report::Counts,

@@ -1,4 +1,4 @@
-//! Replay of a capture's packets through reassemblers, as if they arrived now.
+//! Passes the packets of a capture to reassemblers at the captured times.
 
 use grosso::{
     Frame, Meta,
@@ -67,7 +67,7 @@ struct FragmentLane {
     reassembler: Reassembler<Vec<u8>>,
 }
 
-/// Receiver of the fates of datagrams.
+/// Receiver of datagrams. Each datagram is either complete, or discarded because it will never be complete.
 pub trait Visitor {
     /// Processes a complete datagram.
     fn datagram(&mut self, lane: usize, datagram: &Datagram<'_, Vec<u8>>);

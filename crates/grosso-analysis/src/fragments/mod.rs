@@ -1,4 +1,4 @@
-//! IP fragments in captures: those that form datagrams, and the reasons why the others do not.
+//! Finds the IP fragments in captures that form datagrams, and the reasons why other fragments do not.
 
 mod lanes;
 mod survey;

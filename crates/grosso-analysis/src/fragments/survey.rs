@@ -1,4 +1,5 @@
-//! The first pass over a capture (ADR 0045): the fragments that form datagrams, and the reasons why the others do not.
+//! First pass over a capture (ADR 0045). Finds the fragments that form datagrams, and the reasons why other fragments
+//! do not.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -68,7 +69,7 @@ impl Survey {
         self.list();
     }
 
-    /// Records the fate of a packet.
+    /// Records what happened to a packet.
     fn settle(
         &mut self,
         number: u64,

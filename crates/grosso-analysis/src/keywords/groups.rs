@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// Takes the facts about the wire that the user knows, except the MTU.
+/// Takes the options for facts about the wire that the user knows, except the MTU.
 pub(super) fn sizes(options: &mut Options) -> Result<Given, Failure> {
     let mss = options.one("mss", whole(POSITIVE))?;
     let uso_size = options.one("uso-size", whole(POSITIVE))?;
     Ok(Given { mss, mtu: None, uso_size, ports: ports(options)? })
 }
 
-/// Takes the facts about the wire that the user knows.
+/// Takes the options for facts about the wire that the user knows.
 pub(super) fn given(options: &mut Options) -> Result<Given, Failure> {
     let mtu = options.one("mtu", whole(MTU))?;
     Given { mtu, ..sizes(options)? }.checked()

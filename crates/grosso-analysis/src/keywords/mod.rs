@@ -100,13 +100,13 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Checks that the call is for `command`.
+    /// Checks that this call names `command`.
     fn only(&self, command: &str) -> Result<(), Failure> {
         if self.command == command {
             return Ok(());
         }
         Err(Failure::internal(format!(
-            "internal error: command {} was called for the table of {command}",
+            "internal error: command {} asked for the results of {command}",
             self.command
         )))
     }

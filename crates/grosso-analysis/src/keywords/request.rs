@@ -1,4 +1,4 @@
-//! Processing of a call: takes its options, and runs its command.
+//! Processes a call: takes its options, and runs its command.
 
 use std::{path::PathBuf, sync::Arc};
 

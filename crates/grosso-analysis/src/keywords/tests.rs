@@ -1,4 +1,4 @@
-//! Tables and reports, on a capture of the repository.
+//! Tests tables and reports on a capture of the repository.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Profiles as users write them: a name, or a file with the differences from a built-in one.
+//! Reads and writes profiles as users specify them: by a name, or in a file that lists the differences from a built-in
+//! profile.
 //!
 //! | module | job |
 //! |---|---|

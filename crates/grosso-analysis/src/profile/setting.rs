@@ -1,4 +1,4 @@
-//! Values of a profile in the form of the file.
+//! Parses and formats the values in a profile file.
 
 use core::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Trains by flow: which packets of a direction merge, why their trains end, and how long they wait.
+//! Records the trains of each flow: which packets of a direction merge, why their trains end, and how long they wait.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Packet;
@@ -13,7 +13,7 @@ use crate::{
     slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
 };
 
-/// Flows of a capture, tracked alongside a replay.
+/// Flows of a capture that are tracked while the capture is replayed.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
@@ -127,8 +127,8 @@ impl FlowTrains {
     }
 }
 
-/// Returns the reason why a packet that was pushed ended a train; `None` if it did not. `is_pushed` says whether the
-/// train consists of that packet alone.
+/// Returns the reason why the pushed packet ended a train, or `None` if it did not end one. `is_pushed` is true if the
+/// train consists of this packet alone.
 pub(crate) const fn why(closed: Close, verdict: Verdict, is_pushed: bool) -> Option<&'static str> {
     let is_by_packet = match closed {
         Close::NoMerge | Close::Barrier => true,

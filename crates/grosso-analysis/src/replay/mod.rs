@@ -1,4 +1,4 @@
-//! Replay of a capture through coalescers, as if its packets arrived now.
+//! Passes the packets of a capture to coalescers at the captured times.
 
 mod flow_trains;
 mod records;
@@ -39,7 +39,7 @@ pub(crate) trait Receiver: Sink<PortBuffer> {
     fn at(&mut self, _now_ns: u64) {}
 }
 
-/// Outcome for a packet.
+/// Result of replaying one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The engine processed the packet.

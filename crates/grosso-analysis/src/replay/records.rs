@@ -1,4 +1,4 @@
-//! Records of the packets in a coalescer.
+//! Stores metadata of the packets that are in a coalescer.
 
 use grosso_io::PortBuffer;
 

@@ -1,4 +1,4 @@
-//! A packet of a capture in the form that a replay processes.
+//! Prepares a packet of a capture for replays.
 
 use std::borrow::Cow;
 

@@ -111,7 +111,7 @@ impl Connection {
         self.last_ns
     }
 
-    /// Returns the figures of a direction, to update them from an ICMP message about the path.
+    /// Returns the figures of a direction, so that an ICMP message about the path can update them.
     pub(super) fn figures_mut(&mut self, side: usize) -> &mut Figures {
         &mut self.streams[side].figures
     }

@@ -21,7 +21,7 @@ pub(super) struct Figures {
     pub(super) ip_bytes_max: u32,
     /// Packets with data that the capture had already shown, without copies made by the network.
     pub(super) retransmitted: u32,
-    /// Retransmissions of data that the capture had shown as acknowledged.
+    /// Retransmissions of data although the capture had already shown an acknowledgment of this data.
     pub(super) retransmitted_acked: u32,
     /// Packets that the receiver reported as received twice.
     pub(super) received_twice: u32,
@@ -31,12 +31,13 @@ pub(super) struct Figures {
     pub(super) late: u32,
     pub(super) late_packets_max: u32,
     pub(super) late_ns_max: u64,
-    /// Packets classified as late or lost by capture time or by timestamps alone.
+    /// Packets that were classified as late or lost only because of the capture time or the timestamps.
     pub(super) told_by_time: u32,
     pub(super) told_by_timestamps: u32,
     /// Packets whose first copy never arrived.
     pub(super) lost_before: u32,
-    /// Retransmissions in order after a gap in the identifications: the last packets before a pause were lost.
+    /// Retransmissions that arrive in order after a gap in the identifications. They show that the last packets before
+    /// a pause were lost.
     pub(super) tails_lost: u32,
     /// Packets that were acknowledged but are missing in the capture.
     pub(super) uncaptured: u32,
@@ -46,7 +47,7 @@ pub(super) struct Figures {
     pub(super) holes_dropped: u32,
     /// Acknowledgments without data in this direction.
     pub(super) acks: u32,
-    /// Missing acknowledgments, according to steps of the identification.
+    /// Acknowledgments that must be missing, because the identification increased by more than one.
     pub(super) acks_missing: u32,
     /// Damaged acknowledgments: `acks_missing` includes them, but they were not lost.
     pub(super) acks_damaged: u32,
@@ -56,11 +57,11 @@ pub(super) struct Figures {
     /// Periods with a closed window, and their total time.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
-    /// Pauses of the sender after a push, with all data acknowledged except the last segments, and the total time
-    /// without data.
+    /// Pauses of the sender, and their total time. A pause follows a push, when all data except the last segments is
+    /// acknowledged.
     pub(super) pauses: u32,
     pub(super) paused_ns: u64,
-    /// Other times without data that are longer than half a round trip, and their sum.
+    /// Other periods without data that are longer than half a round trip, and their total time.
     pub(super) waits: u32,
     pub(super) waited_ns: u64,
     /// Frames with data and PSH.

@@ -1,4 +1,4 @@
-//! Fields of one TCP frame that the tracker reads.
+//! Reads the fields of a TCP frame that the tracker needs.
 
 use grosso_wire::tcp::{self, TcpHeader, TcpOption, TcpOptions};
 

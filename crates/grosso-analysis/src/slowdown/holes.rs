@@ -1,4 +1,5 @@
-//! Holes: sequence ranges below the end of the data that the capture has not shown yet.
+//! Tracks holes. A hole is a range of sequence numbers whose data the capture has not shown yet, although it has shown
+//! later data.
 
 use super::frame::{TcpFrame, is_before};
 

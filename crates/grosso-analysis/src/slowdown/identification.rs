@@ -1,4 +1,4 @@
-//! The order in which a host sent its packets, derived from the IPv4 identification.
+//! Derives the order in which a host sent its packets from the IPv4 identifications.
 
 use super::frame::TcpFrame;
 
@@ -31,11 +31,11 @@ pub(super) struct SentOrder {
     exact: u32,
     gaps: u32,
     backward: u32,
-    /// Number of steps that are too large for a counter of this flow alone.
+    /// Number of increases that are too large for a counter that only this flow uses.
     wild: u32,
     /// Number of frames with the identification of the previous frame.
     fixed: u32,
-    /// Number of steps that another flow of the host explains.
+    /// Number of increases that occurred because another flow of the host used the same counter.
     pub(super) shared: u32,
     /// Source address of the direction; `None` before its first identification.
     pub(super) source: Option<Source>,

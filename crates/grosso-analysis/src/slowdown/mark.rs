@@ -1,13 +1,13 @@
-//! Marks of frames, by which a coalescer reports their trains later.
+//! Marks on frames. With its mark, a coalescer later reports the train of a frame to the flow.
 
-/// Slot of a flow, and the direction in it: 0 or 1.
+/// Slot of a flow in the table, and one of its two directions: 0 or 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotSide {
     pub(super) slot: u32,
     pub(super) side: u8,
 }
 
-/// A direction of a flow that a table tracks, and the packets of one of its frames.
+/// Mark on a frame: the flow direction to which the frame belongs, and the number of wire packets in the frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMark {
     pub(super) place: SlotSide,
@@ -18,7 +18,7 @@ pub(crate) struct FlowMark {
     pub(crate) packets: u32,
 }
 
-/// A train of a direction that a coalescer delivered.
+/// A train that a coalescer delivered, with the flow direction to which it belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedTrain {
     pub(crate) first: FlowMark,

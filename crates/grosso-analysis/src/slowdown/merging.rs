@@ -1,4 +1,4 @@
-//! Trains of one direction, as a coalescer delivers them.
+//! Counts the trains of one direction that a coalescer delivers.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -69,6 +69,6 @@ impl Merging {
     }
 }
 
-/// Waiting times below this number of nanoseconds are exact, and larger ones within an eighth. So a direction has at
-/// most 496 counts.
+/// Number of nanoseconds below which waiting times are exact. Longer times are accurate to an eighth, so a direction
+/// has at most 496 counts.
 const HOLD_STEPS: u64 = 16;

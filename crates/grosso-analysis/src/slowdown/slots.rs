@@ -1,4 +1,4 @@
-//! Slots of flows that a table tracks at once, in bounded memory.
+//! Table with a slot for each flow that is tracked at the moment, in bounded memory.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::headers::Endpoints;
 
 /// State that a table keeps for both directions of a flow.
 pub(super) trait Tracked: Default {
-    /// Clears the mark that the flow had a frame, and returns whether it was set.
+    /// Returns whether the flow had a frame since the last call.
     fn take_recent(&mut self) -> bool;
 }
 
@@ -44,7 +44,8 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T: Tracked> Slots<T> {
-    /// Returns the slot of a direction, and the idle flow that it replaced if it is new and the table is full.
+    /// Returns the slot of a direction. If the flow is new and the table is full, also returns the idle flow that it
+    /// replaced.
     #[inline]
     pub(super) fn place(&mut self, endpoints: Endpoints) -> (SlotSide, Option<Box<FlowSlot<T>>>) {
         if let Some((last, place)) = self.last {
@@ -85,7 +86,7 @@ impl<T: Tracked> Slots<T> {
         (SlotSide { slot, side: 0 }, replaced)
     }
 
-    /// Returns the slot of a flow that has had no frame since the last search passed it.
+    /// Returns the slot of a flow that had no frame since the previous search looked at this slot.
     fn idle(&mut self) -> usize {
         loop {
             let slot = self.hand;

@@ -1,4 +1,4 @@
-//! One direction of a connection: its sequence numbers, and what the peer's acknowledgments say about them.
+//! Tracks one direction of a connection: its sequence numbers, and the peer's acknowledgments of these numbers.
 
 use std::num::NonZeroU64;
 
@@ -60,7 +60,7 @@ pub(super) struct Stream {
     echo: Option<(u32, NonZeroU64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
-    /// The same minimum over the handshake and the times that contain no pause of the peer's application.
+    /// Minimum of the same times, but only of the handshake and of times without a pause of the peer's application.
     pub(super) answer_ns: u64,
     /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
@@ -74,8 +74,8 @@ pub(super) struct Stream {
 pub(super) struct Surroundings {
     /// Minimum round-trip time in nanoseconds; 0 if unknown.
     pub(super) round_trip_ns: u64,
-    /// Minimum time from an acknowledgment at this capture point to the data that answers it, without a pause of the
-    /// application, in nanoseconds; 0 if unknown.
+    /// Minimum time from an acknowledgment to the data that the sender sends in response, both at this capture point
+    /// and without a pause of the application. In nanoseconds; 0 if unknown.
     pub(super) answer_ns: u64,
     /// Time since the last frame in either direction, in nanoseconds.
     pub(super) quiet_ns: u64,
@@ -117,8 +117,8 @@ impl Stream {
         (self.has_gap, self.stuck) = Default::default();
     }
 
-    /// Returns whether a frame was damaged on the path, so that its fields are ignored. If most checksums of a host are
-    /// wrong, the host leaves checksums to its device.
+    /// Returns whether the path damaged a frame, so that its fields must be ignored. If most checksums of a host are
+    /// wrong, the frames are not damaged: the host leaves checksums to its device.
     pub(super) fn is_damaged(&mut self, frame: &TcpFrame) -> bool {
         let is_rare = self.seen_bad <= self.seen / DAMAGED_SHARE;
         self.seen = self.seen.saturating_add(1);
@@ -204,7 +204,7 @@ impl Stream {
         self.find_room(frame.time_ns);
     }
 
-    /// Records since when the sender could send more.
+    /// Records the time since which the sender could have sent more.
     fn find_room(&mut self, now_ns: u64) {
         let segment = self.figures.segment_max;
         // The receiver may delay the acknowledgment of the last segments.
@@ -540,11 +540,11 @@ const DELAYED_MAX: u32 = 2;
 const PAUSE_NS: u64 = 5_000_000;
 /// Minimum time without data that counts as a wait for acknowledgments, in nanoseconds.
 const WAIT_NS: u64 = 1_000_000;
-/// Minimum number of ticks of the timestamp clock between a frame and an answer to its effect.
+/// Minimum number of ticks of the timestamp clock between a frame and a frame that was sent because of it.
 const TICKS_MIN: u64 = 2;
 /// Maximum lateness of reordered packets if the round-trip time is unknown, in nanoseconds; later packets were lost.
 const LATE_NS: u64 = 3_000_000;
-/// Maximum share of frames damaged on the path: one in `DAMAGED_SHARE`.
+/// Divisor for the maximum share of frames that the path damages: at most one in `DAMAGED_SHARE`.
 const DAMAGED_SHARE: u32 = 8;
 /// Maximum ratio of an echo time to the minimum. A longer echo waited for the application.
 const ECHO_SPREAD: u64 = 4;

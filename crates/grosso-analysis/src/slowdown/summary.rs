@@ -1,4 +1,4 @@
-//! Causes of all directions.
+//! Sums up the causes found in all directions.
 
 use std::collections::BTreeMap;
 

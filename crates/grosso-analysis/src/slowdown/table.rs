@@ -1,4 +1,4 @@
-//! Trackers of the flows of a capture, in bounded memory.
+//! Tracks the flows of a capture in bounded memory.
 
 use std::{
     collections::HashMap,

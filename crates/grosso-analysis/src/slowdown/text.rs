@@ -1,4 +1,4 @@
-//! Causes as text.
+//! Formats causes as text.
 
 use grosso_report::{report::wrap_at, style::Style, units};
 
@@ -17,7 +17,7 @@ impl Slowdowns {
         let mut text = String::new();
         if self.causes.is_empty() {
             let directions = units::count(self.directions, "TCP direction");
-            text.push_str(&row(LABEL, &format!("no cause found in {directions}"), str::to_owned));
+            text.push_str(&row(LABEL, &format!("nothing found in {directions}"), str::to_owned));
         }
         for (place, slow) in self.causes.iter().enumerate() {
             text.push_str(&rows(if place == 0 { LABEL } else { "" }, slow, style));
@@ -60,7 +60,7 @@ fn row(label: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     lines.collect()
 }
 
-/// Returns the extent of a cause: packets, bytes and times.
+/// Formats how much a cause affects: packets, bytes and times.
 fn measure(finding: &Finding) -> String {
     let Finding { cause, packets, of_packets, bytes, time_ns, .. } = finding;
     let bytes = bytes.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Conversion of table rows to record batches of bounded size.
+//! Converts table rows to record batches of bounded size.
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;

@@ -1,4 +1,4 @@
-//! Rows about packets: captured frames, or the packets on the wire that the frames stand for.
+//! Rows of the packet table. A row is a captured frame, or one of the wire packets that the frame stands for.
 
 use super::{FileNames, FrameOrigin, Headers};
 

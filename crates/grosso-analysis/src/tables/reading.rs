@@ -110,7 +110,7 @@ pub fn visit_trains(
     conclude(ending, &input, session)
 }
 
-/// Converts the end of a reading to the result for a table.
+/// Converts the reason why reading ended to the result for a table.
 fn conclude(ending: Ending, input: &Input, session: &Session) -> Result<(), Failure> {
     match ending.conclude(input, session, "in the table")? {
         Exit::Interrupted => Err(Failure::interrupted("interrupted before the end")),

@@ -1,4 +1,5 @@
-//! Rows about trains: packets that a coalescer delivers as one frame. Every captured frame is in one row.
+//! Rows of the table of trains. A row lists the packets that a coalescer delivers as one frame. Every captured frame is
+//! in one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;

@@ -1,4 +1,4 @@
-//! Rows for the packets on the wire that the captured frames stand for.
+//! Converts captured frames to rows, one for each wire packet that the frame stands for.
 
 use grosso::meta::Gso;
 use grosso_capture::PacketMeta;

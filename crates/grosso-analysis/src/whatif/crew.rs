@@ -1,4 +1,4 @@
-//! Threads that replay the capture with the settings.
+//! Replays the capture with every setting, on one or several threads.
 //!
 //! Each thread has a share of the settings and sees every packet, so the results do not depend on the number of
 //! threads. All threads share the same batches of packets; a slow thread blocks the reader.

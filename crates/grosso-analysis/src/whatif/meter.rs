@@ -1,4 +1,4 @@
-//! Effect of one setting on packets: how many are delivered together, and how long they wait.
+//! Measures the effect of one setting on packets: how many are delivered together, and how long they wait.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     replay::{Arrived, Receiver, Seen},
 };
 
-/// A packet independent of the capture's buffer, shared by all settings.
+/// Copy of a packet that does not depend on the capture's buffer. The replays of all settings share it.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Bytes of the packet, preceded by its time if it has a TCP or UDP payload.

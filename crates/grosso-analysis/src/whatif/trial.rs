@@ -1,4 +1,4 @@
-//! The replay of a capture with one setting.
+//! Replays a capture with one setting.
 
 use grosso::coalesce::reason::{Close, NoMerge, Pass, Release};
 

@@ -1,4 +1,4 @@
-//! Growth of a modeled sender's window when acknowledgments arrive one by one, merged, or merged with a count.
+//! Models how the window of a sender grows when acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -75,7 +75,7 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     }
 }
 
-/// Both limits of RFC 3465, and the older method, which counts packets.
+/// Byte counting with both limits of RFC 3465, and the older method, which counts packets.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
 /// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the

@@ -1,5 +1,5 @@
-//! Table R3: the throughput of a sender, depending on the treatment of the acknowledgments that it receives, and the
-//! number of reads by a receiver.
+//! Table R3: how the throughput of a sender depends on the treatment of the acknowledgments that it receives, and how
+//! often a receiver reads.
 //!
 //! Streams use the kernel's own TCP. Grosso acts as the NIC either of the sender, where acknowledgments arrive, or of
 //! the receiver. Two further results are exact: a [model](crate::model) computes how the sender's window grows, and a
@@ -230,7 +230,7 @@ impl Acks {
         }
     }
 
-    /// Returns the setting of a transfer, which is measured from its first byte.
+    /// Returns the setting that measures a transfer from its first byte.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
         let mut setting = self.setting(case);
         let [mut there, back] = transfer.wire();

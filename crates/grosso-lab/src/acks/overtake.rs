@@ -1,5 +1,5 @@
-//! A two-line patch that lets acknowledgments without data bypass the coalescer, so that they overtake held packets of
-//! their flow.
+//! Effect of a two-line patch that lets acknowledgments without data bypass the coalescer: they overtake held packets
+//! of their flow.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -64,7 +64,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// Positions of the kept packets, in the order of delivery.
+/// Sink that records the index of each packet in the order of delivery.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,

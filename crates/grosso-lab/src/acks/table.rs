@@ -1,4 +1,4 @@
-//! The experiment's table of at most 80 columns.
+//! Shows the results as a table of at most 80 columns.
 
 use core::fmt::Write;
 

@@ -178,7 +178,7 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     verdicts
 }
 
-/// Returns the times of two transfers in words, and the kind of senders unless the kernel sent them.
+/// Describes the times of two transfers in words. Names the sender if it is not the kernel.
 fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String {
     let [on, off] = [over, under].map(|row| row.milliseconds.median);
     let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
@@ -191,7 +191,7 @@ struct Claim {
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// Hold time of the first transfer, in microseconds, if it is not the default of the side.
+    /// Hold time of the first transfer in microseconds, if it differs from the default for this host.
     hold_us: Option<f64>,
     bound: Bound,
     /// For a claim about a cure: the harmful treatment of the same sender, and the bound from which it counts as
@@ -361,14 +361,15 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Ratios of transfer times: at most half of the speed (with a margin for 5 of 8 Gb/s), harmful, and harmless.
+/// Ratios of transfer times from which merging costs about half of the speed (5 instead of 8 Gb/s), is harmful, or is
+/// harmless.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
-on this machine, the CPU limits the rate, not the round trip, and merged acknowledgments save CPU time at the \
-    sender; a window of 100 KB is full before merging can slow the sender";
+the rate depends on the CPU of this machine instead of the round-trip time, and merging saves CPU time at the \
+    sender; the window of 100 KB is full before merging can slow the sender";
 const DISTURBED: &str =
     "other load on this machine, or a round trip so short that slow start ends almost at once";
 const NO_HARM: &str = "a run in which merging slows the sender's transfers";

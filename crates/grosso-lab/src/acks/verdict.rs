@@ -1,4 +1,4 @@
-//! Verdicts: whether the figures support the experiment's claims.
+//! Judges whether the figures support the experiment's claims.
 
 use super::{
     AckFindings, AckRow, BEST_2011, Growth, Handling, NicOf, Overtaken, WINDOWS, transfer,
@@ -203,14 +203,16 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes of contradictions: in live figures, and in exact ones.
+/// Causes to report if measured figures contradict a claim, and if exact figures do.
 const UNLIMITED: &str = "\
-the kernel's TCP counts acknowledged bytes without a limit, so on a path without delay, the only cost of \
-    merging is the hold time of the acknowledgments";
+Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
+    acknowledgments are held";
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
-/// Share of throughput above which a treatment counts as free: two measurements of the same setting differ by less.
+/// Share of the unmerged throughput from which a treatment counts as free. Two measurements of the same setting differ
+/// by less.
 const COSTS: f64 = 0.85;
-/// Merged acknowledgments at the sender: 4 to 5 Gb/s instead of 8.0.
+/// Published throughput with merged acknowledgments at the sender, divided by the throughput without merging: 4 to 5
+/// Gb/s and 8.0 Gb/s.
 pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Figures of the experiment, structured as in the JSON report.
+//! Figures that the experiment measures, in the structure of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The results as a table and as charts.
+//! Shows the results as a table and as charts.
 
 use core::fmt::Write;
 
@@ -99,8 +99,8 @@ impl PathCost {
         let _ = writeln!(text, "{:>8}", 100);
     }
 
-    /// Writes the cost of software segmentation into slots, which publication R3 names as the reason for its small
-    /// gain.
+    /// Writes the cost of segmenting in software into ring slots. Publication R3 names this cost as the reason for its
+    /// small gain.
     fn write_copy(&self, wire: Wire, text: &mut String) {
         let part = PartName::Send;
         let (copy, total) = (short(self.parts.get(part)), short(self.total_ns.median));

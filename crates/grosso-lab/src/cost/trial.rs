@@ -216,13 +216,13 @@ struct CostTrial<'a> {
 }
 
 impl CostTrial<'_> {
-    /// Measures the data paths of a and of b, each between the wire and a host's device.
+    /// Measures both data paths. Each one connects the wire to a device of host a or b.
     fn run(self, layout: &Layout, hosts: &Hosts, ends: [Ends; 2]) -> Result<CostRun, TrialError> {
         let timed = ends.map(|Ends { wire, device }| (Timed::new(wire, Side::Wire), device));
         self.run_timed(layout, hosts, timed)
     }
 
-    /// Runs the trial with ports of the wire that already measure the time of their work.
+    /// Runs the trial. The ports at the wire must already be wrapped so that they measure the time of their work.
     fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,

@@ -1,4 +1,4 @@
-//! Verdicts: whether the figures support the experiment's claims.
+//! Judges whether the figures support the experiment's claims.
 
 use super::{CostRow, Offloads, PartName, Wire, trial::PathRun};
 use crate::{
@@ -61,7 +61,7 @@ fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     });
     let (evidence, wire) = Evidence::all_of(evidences)?;
     let verdict = evidence.verdict(
-        "offloads make both paths cheaper on every wire",
+        "offloads lower the cost of both paths on every wire",
         Unit::Times,
         "on this wire, most time is spent on system calls, not on packets",
     );

@@ -1,4 +1,5 @@
-//! The user's own claims: a figure of one setting compared with another setting's, or with a number.
+//! Claims that the user defines. A claim compares a figure of one setting with the figure of another setting, or with a
+//! number.
 
 use super::{CustomFindings, CustomRow};
 use crate::{
@@ -37,7 +38,7 @@ pub struct CustomClaim {
     pub text: String,
     /// Setting that the claim is about.
     pub setting: String,
-    /// Setting to compare with; `None` compares the figure itself with the bound.
+    /// Setting to compare with. If `None`, the figure itself is compared with the bound.
     pub beside: Option<String>,
     /// The figure of the claim.
     pub figure: Figure,

@@ -192,7 +192,7 @@ impl<S: StartPaths> Experiment for Custom<S> {
     }
 }
 
-/// The warm-up, as a share of the measurement.
+/// Ratio of the measurement time to the warm-up time.
 const WARM_UP_SHARE: u32 = 5;
 
 #[cfg(test)]

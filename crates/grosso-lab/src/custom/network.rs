@@ -1,4 +1,4 @@
-//! Named hosts, the wires between them, and the namespaces of data paths.
+//! Creates named hosts, the wires between them, and the namespaces of data paths.
 
 use std::{io, net::IpAddr, os::fd::AsFd};
 
@@ -47,7 +47,7 @@ pub struct CustomWire {
     pub offloads: bool,
 }
 
-/// The part of a data path's configuration that decides where it runs.
+/// Names and addresses from a data path's configuration that decide in which namespace the path runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPlace {
     /// Devices that the path opens in its own namespace.

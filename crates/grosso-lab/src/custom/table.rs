@@ -1,4 +1,4 @@
-//! The results as a table and as a chart.
+//! Shows the results as a table and as a chart.
 
 use super::{CustomFindings, CustomParameters, CustomRow, CustomRun};
 use crate::{

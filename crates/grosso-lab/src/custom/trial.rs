@@ -227,7 +227,7 @@ fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io:
     })
 }
 
-/// Serves every socket that is ready, until the traffic is stopped.
+/// Calls `with` for every socket that is ready, until the traffic is stopped.
 fn serve_ready_sockets(
     sockets: &[TcpStream],
     interest: Interest,

@@ -2,7 +2,7 @@ use core::cell::RefCell;
 
 use super::*;
 
-/// An experiment whose settings and runs are numbers. A trial fails while its setting is in the list.
+/// Experiment whose settings and runs are numbers. A trial fails if its setting is in the list `failing`.
 struct Numbers {
     plan: Plan<()>,
     settings: Vec<u32>,

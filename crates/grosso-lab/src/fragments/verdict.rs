@@ -1,4 +1,4 @@
-//! Verdicts: whether the figures support the experiment's claims.
+//! Judges whether the figures support the experiment's claims.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
 }
 
 /// Judges the claim that a receiver that lost a fragment is silent until the datagram times out. `pauses` are the
-/// silences that the machine causes: a receiver that is silent for no longer than that is not to blame.
+/// silences that the machine itself causes; shorter silences do not count.
 fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {

@@ -1,4 +1,4 @@
-//! A kernel, and an initial file system with programs of the host.
+//! The boot image of a VM: a kernel, and an initial file system with programs that are copied from the host.
 
 use std::{
     env,
@@ -175,8 +175,8 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_bootable.then_some(to))
 }
 
-/// Returns the packed kernel in a bzImage, and the tool for it (Documentation/arch/x86/boot.rst: `setup_sects`,
-/// `version`, `payload_offset` and `payload_length`).
+/// Returns the packed kernel in a bzImage, and the name of the tool that unpacks it (Documentation/arch/x86/boot.rst:
+/// `setup_sects`, `version`, `payload_offset` and `payload_length`).
 fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -277,8 +277,8 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
-/// A note in a kernel with the entry point for a virtual machine: the lengths of its name and of an address, the type
-/// `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
+/// Start of the ELF note that holds a kernel's entry point for VMs: the lengths of the note's name and of an address,
+/// the type `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
 const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 
 /// Modules of the VM's network device.

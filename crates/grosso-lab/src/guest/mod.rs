@@ -1,12 +1,12 @@
-//! A second, real kernel beside the running one: a VM that QEMU emulates, without `/dev/kvm`.
+//! A second kernel that runs in a VM beside the host's kernel. QEMU emulates the VM, without `/dev/kvm`.
 //!
 //! | module | content |
 //! |---|---|
 //! | `guest` | the running VM, and scripts in it |
 //! | [`Image`], [`Kernel`] | the kernel, and the initial file system with programs and modules |
 //!
-//! The guest has only memory, two serial lines and network devices. A shell waits on the second line; the only time
-//! limit is for a line that stays silent.
+//! The guest has only memory, two serial lines and network devices. A shell waits on the second line. A script may run
+//! as long as it prints something from time to time.
 
 mod image;
 

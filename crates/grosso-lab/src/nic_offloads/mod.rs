@@ -1,4 +1,5 @@
-//! Gain from a device's own offloads: each of its features on and off, while TCP runs between the device and a sink.
+//! Gain from a device's own offloads. Each feature of the device is measured on and off while TCP runs between the
+//! device and a sink.
 //!
 //! ```text
 //!  this machine                                      the peer

@@ -105,7 +105,7 @@ fn call(setting: &NicOffloadSetting, measured: Option<Duration>) -> Call {
     Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
-/// A feature that was switched to the state of a setting, and is restored on drop.
+/// Guard for a feature that was switched on or off for a measurement. Dropping the guard restores the feature.
 struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {

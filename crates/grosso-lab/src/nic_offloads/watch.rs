@@ -74,8 +74,8 @@ impl Drop for Keeper {
     }
 }
 
-/// Records the features of a device, and restores them when `input` ends. Writes one line to `output`: that the device
-/// may be changed from now on, or the reason why not.
+/// Records the features of a device, and restores them when `input` ends. Writes one line to `output`. The line reports
+/// that the caller may now change the device, or why it must not.
 ///
 /// # Errors
 /// Fails if the device has another watchdog, or if a feature is not restored at the end.

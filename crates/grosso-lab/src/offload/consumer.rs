@@ -1,6 +1,6 @@
-//! Gain from delivery in parts to consumers in memory, without another copy of the payload. One consumer reads only
-//! headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which hides the
-//! gain.
+//! Measures how much a consumer in memory gains if it receives a frame in parts instead of a copy. One consumer reads
+//! only headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which
+//! hides the gain.
 
 mod reader;
 
@@ -74,7 +74,7 @@ impl Consumer {
     }
 }
 
-/// Measures delivery as parts and as copies to a reader, in turn.
+/// Measures alternately how fast a reader receives frames as parts and as copies.
 fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();

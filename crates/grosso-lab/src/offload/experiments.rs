@@ -341,7 +341,7 @@ fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     evidence.verdict(claim, Unit::Times, cause).beside(published.map(nic))
 }
 
-/// Compares a column of the publication with the driver's own LRO.
+/// Compares a row with the driver's own LRO, as the publication does.
 fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     let [one, own] = group.pair(name, OWN)?.map(|row| row.gigabits_a_cpu_second);
     Some(Evidence::ratio(&one, &own, bound))
@@ -459,8 +459,8 @@ each packet is copied into a userspace device, so it costs more than in the publ
     CPU delays packets, so they arrive in batches even without coalescing";
 /// The publication's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
 const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
-/// Published ratio of generic coalescing into pages to generic coalescing into packet buffers: 8.8 Gb/s at 77 % and 5.5
-/// at 90 %.
+/// Published ratio of throughput per CPU with pages to that with packet buffers, both with generic coalescing: 8.8 Gb/s
+/// at 77 % of a CPU, and 5.5 Gb/s at 90 %.
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
 /// Causes of a smaller gain of parts over copies for consumers that read every byte.
 const READ_ANYWAY: &str = "\
@@ -487,7 +487,7 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
 /// The row whose device has TSO without generic segmentation.
 const GSO_ALONE_OFF: &str = "only GSO off";
 
-/// Columns of table R1, and their ratios to the column without coalescing.
+/// Names of table R1's columns, and of their ratios to the column without coalescing.
 const OWN: &str = "myri10ge";
 const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
@@ -555,7 +555,7 @@ const SENDER_MTUS: [(u16, Published); 2] = [
     (65521, Published::new(1.1, "R5, in 2014 on loopback")),
 ];
 
-/// Numbers of connections, and hold times of their trains in microseconds.
+/// Numbers of connections to test. Each is tested with every hold time of [`HOLDS_US`], in microseconds.
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 

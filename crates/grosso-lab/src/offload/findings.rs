@@ -1,4 +1,4 @@
-//! Figures of the experiments, structured as in the JSON report.
+//! Figures that the experiments measure, in the structure of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;

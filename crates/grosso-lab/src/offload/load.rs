@@ -1,4 +1,4 @@
-//! The load that a sender offers: trains and their gain at several rates.
+//! Experiment on the load that a sender offers: the length of trains and the gain from coalescing at several rates.
 
 use std::io;
 

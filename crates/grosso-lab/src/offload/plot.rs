@@ -1,4 +1,4 @@
-//! Curves over the number of connections: one line per hold time.
+//! Plots figures over the number of connections, with one line per hold time.
 
 use core::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Reordering: every other packet takes the longer of two paths, and the receiver repairs the order to various degrees.
+//! Experiment on reordering: every other packet takes the longer of two paths, and the receiver repairs the order to
+//! various degrees.
 
 use std::{io, time::Duration};
 

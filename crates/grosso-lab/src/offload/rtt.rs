@@ -1,4 +1,4 @@
-//! The time for which trains may be held, on paths with various delays.
+//! Experiment on hold times: trains on paths with various delays, held for a fixed or a controlled time.
 
 use std::{io, time::Duration};
 
@@ -103,13 +103,13 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     ))
 }
 
-/// Share of a fixed hold's saving that the controller has to reach, and a margin for rounded figures.
+/// Share of the saving of a fixed hold time that the controller must reach, and a margin for rounded figures.
 const SAVED: f64 = 0.9;
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
-const UNLIMITED: &str = "the kernel's TCP counts acknowledged bytes without a limit; `grosso lab acks` \
-                         also tests senders with a limit, as in 2011";
+const UNLIMITED: &str = "Linux counts all acknowledged bytes; `grosso lab acks` also tests senders with a \
+                         limit per acknowledgment, which were usual in 2011";
 const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";

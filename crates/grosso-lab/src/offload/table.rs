@@ -1,4 +1,4 @@
-//! The results as a table and as charts.
+//! Shows the results as a table and as charts.
 
 use core::fmt::Write;
 
@@ -225,8 +225,7 @@ impl OffloadGroup {
         })
     }
 
-    /// Returns whether other programs used the CPU: if the test has the CPU to itself, it uses one CPU-second per
-    /// second.
+    /// Returns whether other programs used the CPU. A test without such programs uses one CPU-second per second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {
@@ -252,7 +251,7 @@ impl OffloadGroup {
 
     /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
     fn write_receiver(&self, text: &mut String) {
-        let _ = writeln!(text, "Gb/s, and % of a CPU used on the receiver's host, as in R1:");
+        let _ = writeln!(text, "Gb/s, and CPU use of the receiver's host in %, as in table R1:");
         for pair in self.rows.chunks(2) {
             let columns = pair.iter().map(|row| {
                 let speed = digits(row.gigabits_a_second.median);
@@ -427,7 +426,7 @@ const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
     ),
 ];
 
-/// The test's share of the CPU below which other programs must have used the CPU.
+/// Share of the CPU that an undisturbed test uses at least.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]

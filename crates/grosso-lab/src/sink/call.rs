@@ -1,4 +1,4 @@
-//! The caller's end of a stream to the [sink](super).
+//! Client of the [sink](super): sends a stream to it, or receives one from it.
 
 use std::{
     io::{self, Read, Write},

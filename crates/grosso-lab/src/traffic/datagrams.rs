@@ -1,4 +1,4 @@
-//! Datagrams, sent as fast as the receiver reads them.
+//! Traffic of datagrams that are sent as fast as the receiver reads them.
 
 use std::{
     io,

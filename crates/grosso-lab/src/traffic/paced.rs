@@ -1,4 +1,4 @@
-//! Datagrams at a fixed rate, each with its number.
+//! Traffic of numbered datagrams that are sent at a fixed rate.
 
 use std::{
     io,

@@ -11,7 +11,7 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::serve_ready_sockets};
 
-/// Sends a byte and waits for the answer, repeatedly, until stopped. Returns the duration of each request.
+/// Sends a byte and waits for the response, repeatedly, until stopped. Returns the duration of each request.
 ///
 /// # Errors
 /// Returns the error of the socket.

@@ -1,4 +1,4 @@
-//! The same measurement by iperf3, as an independent check of the lab's own threads.
+//! Repeats a measurement with iperf3, as an independent check of the lab's own threads.
 
 use std::{
     io::Read,

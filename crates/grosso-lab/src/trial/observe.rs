@@ -1,4 +1,4 @@
-//! Readings before and after, and the threads of the traffic in between.
+//! Starts the threads of the traffic, and reads all counters at the start and at the end of the measurement.
 
 use std::{
     io,
@@ -217,7 +217,7 @@ impl Reading {
     }
 }
 
-/// Returns the number of packets per frame on the side of the path on which frames are larger.
+/// Returns the number of packets per frame, on the side of the path where frames are larger.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;

@@ -1,4 +1,4 @@
-//! Measurement of a sender in userspace: one connection, from its first byte.
+//! Measures a sender in userspace: one connection, from its first byte.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Figures of the experiment, structured as in the JSON report.
+//! Figures that the experiment measures, in the structure of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -145,8 +145,8 @@ impl TunnelRow {
     }
 }
 
-/// Returns the medians of the clock readings over all runs, and their share of the paths' CPU time without the cost of
-/// the clock.
+/// Returns the median CPU costs over all runs, as measured by reading the clock, and their share of each path's CPU
+/// time. The cost of the clock readings is subtracted.
 fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {

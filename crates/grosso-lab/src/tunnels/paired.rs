@@ -1,4 +1,4 @@
-//! Pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without.
+//! Compares pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without it.
 //!
 //! With the load of the machine, the cost of a trial varies by more than the offload saves, but two consecutive trials
 //! mostly have the same cost.

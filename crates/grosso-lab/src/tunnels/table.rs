@@ -1,4 +1,4 @@
-//! The results as a table and as charts.
+//! Shows the results as a table and as charts.
 
 use core::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Verdicts: whether the figures support the experiment's claims.
+//! Judges whether the figures support the experiment's claims.
 
 use super::{Paired, TunnelCarrier, TunnelGroup, TunnelRow};
 use crate::{
@@ -48,8 +48,12 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
         Unit::Times,
         "the receiver also computes checksums without RCO, because no NIC verifies the packets",
     );
-    let costs =
-        format!("{} ms/GB, {} without RCO, {} if left partial", ms(summed), ms(without), ms(left));
+    let costs = format!(
+        "{} ms/GB, {} without RCO, {} with partial checksums",
+        ms(summed),
+        ms(without),
+        ms(left)
+    );
     Some(verdict.with(costs).beside(Published::new(1.81 / 0.51, "R4, in 2014")))
 }
 
@@ -103,7 +107,8 @@ mod tests {
     fn a_receiver_that_sums_what_was_left_is_beside_one_without_it() {
         let claim = "RCO with completed checksums";
         let mut report = report().findings;
-        let figures = "4.00 times (48.0 ms/GB, 12.0 without RCO, 1.00 if left partial)".to_owned();
+        let figures =
+            "4.00 times (48.0 ms/GB, 12.0 without RCO, 1.00 with partial checksums)".to_owned();
         assert_eq!(said(&report, claim), (true, figures));
         let rows = report.groups.iter_mut().flat_map(|group| &mut group.rows);
         let mut summed = rows.filter(|row| row.carrier == TunnelCarrier::Completes);

@@ -1,4 +1,4 @@
-//! Segments of the connection of a sender in userspace, as frames.
+//! Writes and reads the frames of a connection whose sender is in userspace.
 
 use std::net::Ipv4Addr;
 

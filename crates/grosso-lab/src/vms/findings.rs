@@ -142,8 +142,8 @@ const CLAIMS: [Claim; 3] = [
 ];
 /// Minimum ratio at which two throughputs count as equal.
 const EQUAL: f64 = 0.95;
-/// Measurements on busy CPUs: streams of 300 ms between the same two guests differ by a factor of 14 over vhost-user,
-/// and of 17 over TAPs.
+/// Cause to report for streams between guests. On busy CPUs, streams of 300 ms between the same two guests differ by a
+/// factor of 14 over vhost-user, and of 17 over TAPs.
 const OF_GUESTS: &str = "\
 two emulated VMs share the CPUs, so the speed of a short stream depends on which VM was running; try --time 3s";
 const CAUSE: &str = "the emulated VM is slower than its network backend, and both share the CPUs";

@@ -1,4 +1,5 @@
-//! Virtual machines, by the carrier of their frames: Grosso over shared memory or a socket, QEMU's own TAP, or passt.
+//! Experiment that compares carriers for the frames of VMs: Grosso over shared memory or a socket, QEMU's own TAP, and
+//! passt.
 //!
 //! ```text
 //!  host                                                      guest

@@ -1,4 +1,4 @@
-//! IP fragments for tests, and the reassembler as a function from frames to datagrams.
+//! Builds IP fragments for tests, and runs the reassembler on them.
 
 mod oracle;
 mod rig;

@@ -1,4 +1,4 @@
-//! One run of a reassembler with numbered buffers and full accounting.
+//! Runs a reassembler with numbered buffers, and checks that every buffer comes back.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub struct Whole {
     pub dont_fragment: bool,
     /// Description of the fragments for a forwarder.
     pub fragmented: Option<Fragmented>,
-    /// The fragments, if their geometry is kept, with the numbers of their buffers.
+    /// The fragments with the numbers of their buffers, in a mode that keeps the geometry.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
 

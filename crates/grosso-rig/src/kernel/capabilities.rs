@@ -1,4 +1,4 @@
-//! Headers through which the running kernel's receive coalescing can merge.
+//! Finds out which headers the running kernel's receive coalescing can parse to merge the packets inside.
 
 use grosso_testkit::Packet;
 
@@ -42,7 +42,7 @@ pub fn capabilities() -> Result<Vec<Capability>, String> {
         .collect()
 }
 
-/// Builder of the headers before TCP, for the segment with an index.
+/// Function that builds the headers before TCP for the segment with this index.
 type BeforeTcp = fn(u32) -> Packet;
 
 fn ipv4(packet: Packet, index: u32) -> Packet {

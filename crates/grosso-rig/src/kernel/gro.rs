@@ -1,4 +1,5 @@
-//! An oracle of the kernel's receive coalescing (GRO): its deliveries for a vector of frames.
+//! Oracle that passes a vector of frames through the kernel's receive coalescing (GRO), and returns what the kernel
+//! delivers.
 
 use std::fmt;
 use std::io;

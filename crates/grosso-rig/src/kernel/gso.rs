@@ -1,4 +1,4 @@
-//! An oracle of the kernel's segmentation (GSO): the packets of a superframe.
+//! Oracle that lets the kernel segment a superframe (GSO), and returns the packets.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A host whose sockets read packets that a device received.
+//! Host that receives packets from a device, and whose sockets read them.
 
 use std::fs;
 use std::io::{self, Read};

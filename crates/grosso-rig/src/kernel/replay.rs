@@ -1,4 +1,4 @@
-//! Information that reproduces a failed vector: its seed and its frames.
+//! Prints the seed and the frames with which a failed vector can be repeated.
 
 use std::env;
 use std::fmt::Write;

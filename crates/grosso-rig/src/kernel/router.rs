@@ -15,7 +15,7 @@ pub struct Router {
     worker: Worker<RouterThread>,
 }
 
-/// Packets that the router sends in response to one packet.
+/// Packets that the router sends after it has received one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Packets that the router forwards to the destination.

@@ -1,4 +1,4 @@
-//! A host that sends datagrams longer than the MTU.
+//! Host whose kernel fragments datagrams that are longer than the MTU.
 
 use std::fs;
 use std::io;

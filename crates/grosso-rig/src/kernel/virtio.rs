@@ -1,4 +1,4 @@
-//! The virtio header, encoded and decoded independently of the engine's code.
+//! Encodes and decodes the virtio header without using the engine's code.
 
 /// A virtio header in the order of its fields (`docs/rules.md` section 6.1), in native byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,7 +42,7 @@ pub const PACKED: u64 = 1 << 34;
 /// Log of the device's writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Division of a frame into pieces.
+/// Way in which a frame is divided into descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// This many ring descriptors, at most [`PIECES_MAX`].
@@ -468,7 +468,7 @@ impl FrontEnd {
     }
 }
 
-/// Makes a descriptor blocking, for all of its holders.
+/// Makes a file descriptor blocking. All processes that hold it are affected.
 ///
 /// # Errors
 /// Returns the error of `fcntl(2)`.
@@ -511,7 +511,8 @@ pub fn regions() -> [[u64; 4]; 2] {
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
-/// Returns the offsets of a ring's table, available and used entries in the memory.
+/// Returns the offsets in the memory of a ring's three parts: the descriptor table, the available entries and the used
+/// entries.
 #[must_use]
 pub fn rings(ring: usize) -> [u64; 3] {
     let start = ring as u64 * RING_BYTES;

@@ -146,7 +146,7 @@ pub(crate) struct Around<'a> {
     pub(crate) inner: &'a [u8],
     /// The addresses that the header's checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
-    /// Whether checksums over payload are left for segmentation to fill in (a superframe, rules G51, T11).
+    /// Whether the packet is a superframe, so that segmentation fills in the checksums over payload (rules G51, T11).
     pub(crate) superframe: bool,
 }
 
@@ -231,7 +231,7 @@ impl Header {
         }
     }
 
-    /// Leaves the pseudo-header sum in the checksum field of a transport header, unless it was overridden.
+    /// Writes the pseudo-header sum into the checksum field of a transport header, unless the field was overridden.
     pub(crate) fn seed(&mut self) {
         let checksum = match self {
             Self::Tcp(header) => &mut header.checksum,
@@ -258,7 +258,7 @@ impl Header {
         }
     }
 
-    /// Returns the offset in the header of a checksum field that a partial checksum can point at.
+    /// Returns the offset of the checksum field in the header, if the checksum can be partial.
     pub(crate) fn checksum_offset(&self) -> Option<usize> {
         match self {
             Self::Tcp(_) => Some(16),

@@ -1,4 +1,4 @@
-//! The flow of a packet: a name with one part for each header.
+//! Names the flow of a packet. The name has one part for each header.
 
 use std::fmt;
 

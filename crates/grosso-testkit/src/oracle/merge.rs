@@ -1,4 +1,4 @@
-//! Coalescing of packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
+//! Coalesces packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
 //! The rules follow Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be exactly
 //! the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
@@ -50,7 +50,7 @@ pub struct Train {
     pub closed_by: &'static str,
 }
 
-/// Returns the trains that `frames` form if none is ever flushed for lack of time or room, in the order of their first
+/// Returns the trains that `frames` form if time and room are unlimited. The trains are in the order of their first
 /// packets.
 pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Train> {
     let mut held: BTreeMap<Flow, Held> = BTreeMap::new();
@@ -144,7 +144,7 @@ struct Held {
     packets: Vec<usize>,
     segment: usize,
     payload: usize,
-    /// For each layer, from the second packet on: whether its identification is fixed.
+    /// Whether the identification of each layer is fixed. Known from the second packet on.
     fixed: Vec<bool>,
 }
 

@@ -30,7 +30,7 @@ pub enum Link {
     Ip,
 }
 
-/// Interpretation of the lengths that the headers of a frame declare.
+/// Meaning of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
     /// Bytes after a declared length do not belong to the header: a packet from the wire.
@@ -152,7 +152,7 @@ impl Parsed {
     }
 }
 
-/// Returns the final destination of a source route with hops left, from the options of an IPv4 header.
+/// Returns the final destination if the options of an IPv4 header contain a source route with hops left.
 fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     if layer.name != "ipv4" {
         return None;

@@ -1,4 +1,4 @@
-//! Segmentation of a superframe, one packet at a time (rules S7 to S45).
+//! Segments a superframe, one packet at a time (rules S7 to S45).
 
 use super::parse::{Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};
@@ -8,8 +8,8 @@ use super::sum::{add, checksum, sum};
 pub struct Description {
     /// Payload bytes of every segment but the last.
     pub gso_size: usize,
-    /// Bits of the IP levels (bit 0: the outermost IP header, of either version) whose IPv4 identification is the same
-    /// in all segments.
+    /// IP levels at which all segments have the same IPv4 identification, one bit per level. Bit 0 is the outermost IP
+    /// header, of either version.
     pub fixed_ids: u32,
     /// Whether CWR stays on every segment, as AccECN requires, instead of only on the first.
     pub cwr_on_all: bool,

@@ -1,4 +1,4 @@
-//! The Internet checksum as in RFC 1071 section 4.1: one 16-bit word at a time.
+//! Computes the Internet checksum as in RFC 1071 section 4.1: one 16-bit word at a time.
 
 /// Returns the folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of its word.
 ///

@@ -1,4 +1,4 @@
-//! Verification of every checksum of a frame.
+//! Verifies every checksum of a frame.
 
 use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};

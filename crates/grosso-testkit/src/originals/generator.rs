@@ -1,4 +1,4 @@
-//! Random packets that exercise every decision of the originals.
+//! Generates random packets that exercise every decision of the originals.
 
 use crate::{
     Packet,
@@ -64,7 +64,8 @@ impl GeneratedFlow {
         }
     }
 
-    /// Returns the next packet, which deviates with a probability of `deviations` percent.
+    /// Returns the next packet. With a probability of `deviations` percent, it differs from the packet that its train
+    /// expects.
     fn packet(&mut self, random: &mut Random, deviations: usize) -> Vec<u8> {
         let mut len = match random.below(20) {
             0 => 0,

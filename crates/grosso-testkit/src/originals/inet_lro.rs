@@ -1,4 +1,5 @@
-//! The generic LRO of Linux 2.6.24 to 4.4, for a driver that delivers socket buffers, on a device with an MTU of 1500.
+//! Model of the generic LRO in Linux 2.6.24 to 4.4, as used by a driver that delivers socket buffers. The MTU of the
+//! device is 1500.
 
 use super::{
     Delivered, Departure, Original, Sessions,

@@ -42,7 +42,7 @@ pub enum Departure {
 }
 
 impl Departure {
-    /// All departures.
+    /// All differences between an original and its profile.
     pub const ALL: &[Self] = &[
         Self::Order,
         Self::Headers,
@@ -62,7 +62,7 @@ impl Departure {
 pub struct Delivered {
     /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Number of packets in the frame, including pure acknowledgments that left no trace in it.
+    /// Number of packets in the frame. Pure acknowledgments count, although the frame does not show them.
     pub packets: u32,
 }
 
@@ -83,7 +83,7 @@ pub trait Original {
     fn delivered(&self) -> &[Delivered];
 }
 
-/// Sessions of an original, and the frames that it delivered.
+/// The trains that an original holds, which it calls sessions, and the frames that it has delivered.
 #[derive(Debug)]
 struct Sessions {
     departures: Vec<Departure>,
@@ -117,7 +117,7 @@ impl Sessions {
         self.delivered.push(Delivered { bytes: segment::without_padding(frame), packets: 1 });
     }
 
-    /// Delivers a packet that the original passes through without checking its sessions.
+    /// Delivers a packet that the original passes through at once, even if a train of its flow is held.
     fn overtake(&mut self, frame: &[u8]) {
         if self.departs(Departure::Order) {
             while let Some(index) = self.held.iter().position(|train| train.may_have(frame)) {

@@ -1,5 +1,5 @@
-//! The LRO of Myricom's driver (2007), from which FreeBSD derived its `tcp_lro.c` of 2008 to 2012, on a device with an
-//! MTU of 1500. Both make the same decisions for frames up to the MTU.
+//! Model of the LRO in Myricom's driver (2007), from which FreeBSD derived its `tcp_lro.c` of 2008 to 2012. The MTU of
+//! the device is 1500. Both implementations make the same decisions for frames up to the MTU.
 
 use super::{
     Delivered, Departure, Original, Sessions,

@@ -1,5 +1,5 @@
-//! FreeBSD's current `tcp_lro.c`, with sorted batches, so that every connection gets an entry. Packets of one
-//! connection wait in a chain, and are condensed when the chain is flushed.
+//! Model of FreeBSD's current `tcp_lro.c`. Batches are sorted, so that every connection gets an entry. Packets of one
+//! connection wait in a chain, which is merged when it is flushed.
 
 use super::{
     Delivered, Departure, Original, Sessions,
@@ -15,7 +15,7 @@ pub struct TcpLro {
     chains: Vec<Vec<Segment>>,
 }
 
-/// Fate of a segment after the head.
+/// Treatment of a segment that follows the head of its chain.
 enum Fate {
     Joins,
     /// The head is delivered, and the segment becomes the head.
@@ -29,7 +29,7 @@ impl TcpLro {
         self.sessions.departs(departure)
     }
 
-    /// Condenses and delivers the chain at this index.
+    /// Merges the packets of the chain at this index, and delivers them.
     fn flush(&mut self, index: usize) {
         let mut train = Some(self.sessions.held.remove(index));
         let keeps_push = self.departs(Departure::Push);

@@ -1,4 +1,4 @@
-//! Ways in which a packet can deviate from the next packet of its train.
+//! Ways in which a packet can differ from the packet that its train expects.
 
 use crate::Packet;
 use crate::headers::{
@@ -51,7 +51,7 @@ pub enum Deviation {
 }
 
 impl Deviation {
-    /// All deviations.
+    /// All kinds of deviations.
     pub const ALL: &[Self] = &[
         Self::Field,
         Self::Checksum,
@@ -74,7 +74,7 @@ impl Deviation {
     ];
 }
 
-/// Returns the deviating frames: one or two.
+/// Returns one or two frames that deviate in this way.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,

@@ -29,12 +29,14 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Creates one to six flows over Ethernet; about one packet in eight deviates.
+    /// Creates one to six flows over Ethernet. About one packet in eight differs from the packet that its train
+    /// expects.
     pub fn new(seed: u64) -> Self {
         Self::over(Link::Ethernet, seed)
     }
 
-    /// Creates one to six flows over the given link; about one packet in eight deviates.
+    /// Creates one to six flows over the given link. About one packet in eight differs from the packet that its train
+    /// expects.
     pub fn over(link: Link, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = random.within(1, 6);
@@ -66,7 +68,7 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// Sets the percentage of packets that deviate.
+    /// Sets the percentage of packets that differ from the packet that their train expects.
     pub fn deviations_percent(mut self, percent: usize) -> Self {
         self.deviations_percent = percent;
         self

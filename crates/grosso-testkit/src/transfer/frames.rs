@@ -1,4 +1,4 @@
-//! Encoding of packets as bytes.
+//! Encodes the packets of a transfer as frames.
 
 use super::Item;
 use crate::Packet;

@@ -176,14 +176,14 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
     path.captured
 }
 
-/// The path, and the captures at both endpoints.
+/// The path between the hosts, and the captures made at both ends.
 struct Passage {
     setting: Setting,
     random: Random,
     agenda: Agenda,
     writer: Writer,
     captured: Captured,
-    /// Time at which each link is free, and time of the last arrival in order.
+    /// Time at which each link is free again. The next field is the time of the last arrival in each direction.
     free_ns: [u64; 2],
     arrival_ns: [u64; 2],
 }
@@ -242,7 +242,7 @@ impl Passage {
         }
     }
 
-    /// Drops a packet at a router and sends the router's message to the sender.
+    /// Drops a packet at a router, which reports the drop to the sender with an ICMP message.
     fn object(&mut self, now_ns: u64, item: &Item, mtu: u16, more_bytes: u16) {
         let frame = self.writer.too_big(item, mtu, more_bytes);
         let time_ns = now_ns + self.setting.one_way_ns / 2;

@@ -98,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// Reads the available data, in the role of the application.
+    /// Reads the available data, as the application does.
     pub(super) fn read(&mut self, now_ns: u64, path: &mut Passage) {
         let had_data = self.unread > 0;
         self.unread = 0;

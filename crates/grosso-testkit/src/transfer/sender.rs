@@ -166,7 +166,7 @@ impl Source {
         }
     }
 
-    /// Writes a small amount of data, in the role of the application.
+    /// Writes a small amount of data, as the application does.
     pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
         // The receiver delays the acknowledgment of the last packet.
         self.written = self.end.min(self.written + 9 * SEGMENT_BYTES);

@@ -175,7 +175,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
 }
 
-/// Returns the bits that determine the next headers: the end of the stack, and the first bits of what follows it.
+/// Returns the bits that determine the next headers: the bottom-of-stack bit, and the first bits after the stack.
 fn structure(bytes: &[u8]) -> u128 {
     let bottom = 0x01 << (8 * (15 - 2));
     let is_bottom = bytes.get(2).is_some_and(|byte| byte & 1 != 0);

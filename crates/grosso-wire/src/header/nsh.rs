@@ -1,4 +1,4 @@
-//! Network service header (RFC 8300): the service function path of a packet, and its position in the path.
+//! Network service header (RFC 8300), which contains a packet's service function path and the position in this path.
 //!
 //! ```text
 //!  0                 2        3        4              7        8

@@ -65,7 +65,8 @@ mod tests {
     extern crate std;
     use std::{string::ToString, vec::Vec};
 
-    /// Returns the headers and the reason to stop, for a protocol in front of an IPv4 header without content.
+    /// Returns the headers that the dissector finds, and the reason why it stops, if this protocol field precedes an
+    /// empty IPv4 packet.
     fn found(front: &[u8]) -> (std::string::String, Stop) {
         let mut frame: Vec<u8> = front.to_vec();
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);

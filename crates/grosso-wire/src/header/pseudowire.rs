@@ -67,7 +67,7 @@ pub(super) fn read_content(walk: &Walk<'_, '_>) -> Step {
     }
 }
 
-/// Returns the bits of the first two bytes after a label stack that determine what follows it.
+/// Returns the bits that determine the header after a label stack. They are in the first two bytes after the stack.
 pub(super) fn deciding(content: &[u8]) -> u16 {
     match content {
         [] => 0,

@@ -1,4 +1,4 @@
-//! Description of a kind of header, as data.
+//! Data types that describe a kind of header.
 //!
 //! Each header's file has a [`HeaderSpec`], and one registry entry makes it a [`Kind`]. Everything that depends on the
 //! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is derived from the description,
@@ -21,7 +21,7 @@ pub struct HeaderSpec {
     pub name: &'static str,
     /// Role of the header in a packet.
     pub class: Class,
-    /// Numbers that announce this header in other headers.
+    /// Numbers in other headers that announce this header.
     pub announced: Announced,
     /// Reader of the header at the start of the remaining bytes, which determines its length and the next header.
     pub(crate) read: Read,
@@ -42,7 +42,7 @@ pub struct HeaderSpec {
 /// Function that a receiver uses to check a tunnel header before removing it.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
-/// Findings about a tunnel header that a receiver may remove.
+/// Result of checking a tunnel header that a receiver may remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
@@ -58,7 +58,7 @@ pub struct Received {
 pub enum Refused {
     /// Flags that change the layout, or a required flag that is clear.
     Flags,
-    /// Another version, or an operations packet.
+    /// The version is not supported, or the packet is an operations packet.
     Version,
     /// A control message, which carries no packet.
     Control,
@@ -108,7 +108,7 @@ pub struct Announced {
     pub port: Option<AnnouncedByPort>,
 }
 
-/// Announcement of a header by a UDP port.
+/// UDP port that announces a header.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AnnouncedByPort {
@@ -235,7 +235,7 @@ impl Field {
     }
 }
 
-/// Meaning of a field, common to all headers that have the field.
+/// Meaning of a field. Fields with the same meaning have the same role in all headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A field of the link layer.
@@ -440,7 +440,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Offsets that match no transport header.
+    /// Offsets that differ from those of every transport header.
     pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

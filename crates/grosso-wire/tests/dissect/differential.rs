@@ -1,4 +1,5 @@
-//! Comparison of the dissector with etherparse, an independent implementation: the same headers at the same positions.
+//! Compares the dissector with etherparse, an independent implementation. Both must find the same headers at the same
+//! positions.
 
 use etherparse::{
     Ipv6ExtensionSlice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice,

@@ -1,4 +1,4 @@
-//! Comparison of the declared lengths with the bytes present.
+//! Tests how the dissector compares the declared lengths with the bytes that are present.
 
 use grosso_testkit::Packet;
 use grosso_wire::{Extent, LinkType, Ports, Stack, Stop};

@@ -1,4 +1,4 @@
-//! Corrupted and random frames: no panic, and every header stays inside the frame.
+//! Tests corrupted and random frames: nothing panics, and every header stays inside the frame.
 
 use grosso_wire::{Kind, LinkType, Ports};
 use grosso_wire::{

@@ -1,4 +1,4 @@
-//! The dissector on valid, inconsistent and hostile frames, and compared with an independent implementation.
+//! Tests the dissector on valid, inconsistent and hostile frames, and compares it with an independent implementation.
 
 mod common;
 mod differential;

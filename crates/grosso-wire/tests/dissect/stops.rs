@@ -1,4 +1,4 @@
-//! Reasons why the dissection ends, rule by rule.
+//! Tests why the dissection ends, rule by rule.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_PORT};

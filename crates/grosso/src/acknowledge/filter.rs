@@ -168,8 +168,8 @@ impl AckFilter {
         }
     }
 
-    /// Returns whether all acknowledgments between a queued one and the newest were dropped, and whether ECE and CWR
-    /// are the same in both.
+    /// Returns whether all acknowledgments between the queued one at `at` and the newest were dropped, and these two
+    /// have the same ECE and CWR flags.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -271,7 +271,7 @@ const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
 
 /// The flags of a TCP header and its reserved bits.
 const FLAGS: u16 = 0x0fff;
-/// Flags whose changes must be preserved, and which are therefore compared separately.
+/// Flags that are compared separately, because a change of one of them must reach the sender.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
 /// TCP MD5 signature option (RFC 2385).
 const OPTION_MD5: u8 = 19;

@@ -1,8 +1,8 @@
 //! Pure acknowledgments: records, summaries and filtering.
 //!
-//! A sender is clocked by its acknowledgments: their number, acknowledged bytes, arrival times and ECN marks. Merging
-//! data packets loses none of this information; merging acknowledgments does, unless their content is kept with the
-//! superframe.
+//! A sender uses its acknowledgments as a clock: it reads their number, acknowledged bytes, arrival times and ECN
+//! marks. Merging data packets loses none of this information; merging acknowledgments does, unless their content is
+//! kept with the superframe.
 //!
 //! * A [`Record`] stores one acknowledgment in 32 bytes, and [`Records`] stores a bounded number of records of one flow
 //!   in order of arrival. A sender that reads records computes the same congestion window, round-trip times and marks

@@ -197,8 +197,8 @@ impl Records {
         Ok(())
     }
 
-    /// Appends all records of a later vector of the same flow, or none of them. Use this function to extend only the
-    /// last entry of a queue, because records must not move ahead of other entries.
+    /// Appends all records of a later vector of the same flow, or none of them. If vectors are in a queue, extend only
+    /// the last entry, because records must not move ahead of other entries.
     ///
     /// # Errors
     /// Returns [`Full`] if there would be more than [`RECORDS_MAX`] records.

@@ -93,8 +93,8 @@ impl Summary {
 }
 
 impl Summary {
-    /// Adds packets with payload that arrived after the packets counted so far and that repeat the acknowledgment of
-    /// the last of these. `record` is that acknowledgment, with the arrival time of the last packet.
+    /// Adds packets with payload that arrived after the packets counted so far and repeat the last acknowledgment.
+    /// `record` is that acknowledgment with the arrival time of the last added packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {
             return;

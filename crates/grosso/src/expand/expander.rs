@@ -1,4 +1,4 @@
-//! Expansion of acknowledgments at a point that packets of both directions of a connection pass.
+//! Expands acknowledgments where packets of both directions of a connection pass.
 
 use core::hash::BuildHasher;
 
@@ -45,7 +45,7 @@ pub struct Expander {
     stack: Stack,
 }
 
-/// State of one endpoint of a connection: the packets that it received and its latest acknowledgment.
+/// State of an endpoint that receives data: which packets arrived there, and the latest acknowledgment that it sent.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     run: DeliveredRun,

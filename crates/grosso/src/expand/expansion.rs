@@ -203,8 +203,8 @@ impl Headers {
     }
 }
 
-/// Returns acknowledgment numbers between `before` and `last` at these packet ends: one for every two packets, so that
-/// at least two packets are left for the last acknowledgment.
+/// Returns the acknowledgment numbers to insert between `before` and `last`. Every second packet end in `ends` gives
+/// one number, but at least two packets are left for the last acknowledgment.
 fn numbers(
     before: u32,
     last: u32,

@@ -1,4 +1,4 @@
-//! Packet boundaries of in-order data that one endpoint of a connection received.
+//! Packet boundaries in the data that one endpoint of a connection received in order.
 
 use arrayvec::ArrayVec;
 

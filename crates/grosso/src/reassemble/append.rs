@@ -1,5 +1,5 @@
-//! Fast path for the common case that a fragment continues the data received so far. Such a fragment needs no
-//! comparison and no eviction, and its cost does not depend on the length of the datagram.
+//! Fast path for a fragment that continues the data received so far, which is the common case. The fragment is neither
+//! compared with others nor causes an eviction, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,

@@ -46,8 +46,8 @@ pub enum Outcome<'a, B> {
     },
     /// An incomplete datagram that was discarded. The next items return its buffers.
     Discarded(Discarded<'a>),
-    /// An ICMP error that the caller may send to the source of a packet, unless the packet was sent to a group address
-    /// or its source is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+    /// An ICMP error that the caller may send to the source of a packet. Do not send it if the destination is a group
+    /// address or the source is not a single host (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
     Problem {
         /// Type of the error.
         error: IcmpError,
@@ -218,7 +218,7 @@ impl Discarded<'_> {
     }
 }
 
-/// Search for missing bytes. The trait does not depend on the type of the buffers.
+/// Searches a datagram for missing bytes. The trait does not depend on the type of the buffers.
 pub(crate) trait Holes {
     /// Returns the first missing unit at or after `from`.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;

@@ -1,5 +1,5 @@
-//! Examination of a single frame: it determines whether the frame is a fragment that can be reassembled, and to which
-//! datagram the fragment belongs.
+//! Examines a single frame: decides whether the frame is a fragment that can be reassembled, and to which datagram the
+//! fragment belongs.
 
 use core::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A fragment that appears usable, as far as its own frame shows.
+/// A fragment in which the examination of its frame found no error.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
@@ -118,9 +118,10 @@ pub(crate) fn examine(
     Ok((key, arrival))
 }
 
-/// Reads an atomic fragment, whose header is the last of `layers`: it is a datagram that consists of a single fragment
-/// and is independent of other fragments with the same identification (RFC 6946 section 4, rule F30). Offload requests
-/// for the device refer to positions in the frame, so they remain valid only if the fragment header is kept.
+/// Reads an atomic fragment, whose header is the last of `layers`. An atomic fragment is a whole datagram and is
+/// independent of other fragments with the same identification (RFC 6946 section 4, rule F30). If the metadata requests
+/// an offload at a position in the frame, the fragment header must be kept, because removing it would move this
+/// position.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();

@@ -38,7 +38,7 @@ pub(crate) struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
-    /// Units of the latest consecutive fragments. They are entered into the bitmap only when it is needed.
+    /// Units of the latest consecutive fragments, which are entered into the bitmap only when the bitmap is needed.
     run: Range<u32>,
     pub(crate) fragments: u16,
     /// Number of present units of 8 bytes.
@@ -71,7 +71,7 @@ pub(crate) struct Contents {
     pub(crate) checksum: Option<Checksum>,
     /// Sum of the data that has arrived, or `None` if the sum of a fragment is unknown.
     pub(crate) sum: Option<Sum>,
-    /// Fragment count of the source at the time when the latest fragment of this datagram arrived.
+    /// Number of fragments that the source had sent when the latest fragment of this datagram arrived.
     pub(crate) source_count: u32,
 }
 
@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of the whole datagram that follows from the state of one fragment. A partial checksum
-/// that is to be completed over a fragment would be wrong for the whole datagram.
+/// Returns the checksum state of a datagram from which only one fragment has arrived. A partial checksum is dropped,
+/// because completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

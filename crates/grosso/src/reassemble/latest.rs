@@ -5,7 +5,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect, dissect_into};
 
 use crate::template::{HEADER_BYTES_MAX, compare::Mask, shape::Shape};
 
-/// The laws for the latest headers.
+/// Headers of the latest complete datagram, and their laws.
 #[derive(Debug)]
 pub(super) struct LatestHeaders {
     stack: Stack,

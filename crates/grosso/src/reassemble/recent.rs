@@ -71,7 +71,7 @@ impl Recent {
         self.told = None;
     }
 
-    /// Clears the stored fragment if its datagram is in this slot, because the datagram is being removed.
+    /// Clears the stored fragment if its datagram is in this slot. Called when a datagram is removed.
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
             self.told = None;
@@ -153,8 +153,7 @@ impl Places {
     }
 }
 
-/// Length in bytes that suffices for the headers of most fragments. With Ethernet, a VLAN tag and IPv6, the headers
-/// have 62 bytes.
+/// Number of bytes that are enough for the headers of most fragments: Ethernet, a VLAN tag and IPv6 take 62 bytes.
 const MOST_BYTES: usize = 4 * BLOCK;
 
 /// Maximum length in bytes of reused headers; longer headers are examined for each fragment.

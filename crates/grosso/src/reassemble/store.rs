@@ -52,7 +52,7 @@ pub(crate) struct Store<B> {
     pages: Vec<Page>,
     free: u32,
     pub(crate) fragments: Slab<Fragment<B>>,
-    /// Whether pages hold the bytes instead of referring to the buffers.
+    /// Whether pages store the data bytes. Otherwise, the store keeps the buffers of the fragments.
     gathers: bool,
 }
 
@@ -76,8 +76,8 @@ pub(crate) enum Bit {
     Covered = 0,
     /// A fragment starts with the unit.
     Start = 1,
-    /// A run starts with the unit, because the fragment that starts here did not start at the end of the data that had
-    /// arrived (rule F15).
+    /// A run starts with the unit: when the fragment arrived, there was a gap between it and the earlier data (rule
+    /// F15).
     Run = 2,
 }
 
@@ -323,8 +323,8 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the last `before` bytes of the headers, and the first `data` bytes after them or as many of these as the
-    /// page holds.
+    /// Returns the last `before` bytes of the headers and the first `data` bytes after them. Returns fewer data bytes
+    /// if the page ends earlier.
     pub(crate) fn front(&self, pages: &Pages, before: usize, data: usize) -> &[u8] {
         let range = HEADER_ROOM.saturating_sub(before)..(HEADER_ROOM + data).min(PAGE_BYTES);
         self.page(pages, 0).and_then(|page| page.bytes.get(range)).unwrap_or_default()

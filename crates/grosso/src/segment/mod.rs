@@ -172,8 +172,8 @@ pub struct Segments<'a> {
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// Whether the innermost checksum stays partial, either because the device completes it or because it was partial
-    /// before the packets were merged.
+    /// Whether the innermost checksum stays partial. It does so if the device completes it, or if it was partial before
+    /// the packets were merged.
     leaves_partial: bool,
     /// Whether some checksum needs the sum of the payload. The sum is not needed if the innermost checksum stays a
     /// pseudo-header sum and each outer checksum is absent or completed by a receiver.
@@ -366,7 +366,8 @@ impl<'a> Segments<'a> {
         Segment { header_len: header.len(), payload_len: span.payload, meta }
     }
 
-    /// Writes all headers of any packet, and derives the incremental header of the next packets from them.
+    /// Writes all headers of a packet at any position. If possible, also stores the incremental header from which the
+    /// headers of the next packets are derived.
     fn render(&mut self, portion: Portion, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,

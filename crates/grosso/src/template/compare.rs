@@ -24,7 +24,7 @@ pub(crate) enum Difference {
     Headers,
 }
 
-/// A mask over all headers of a stack, with which raw bytes can be compared at once.
+/// A mask for all headers of a stack. Two packets are compared under the mask without parsing them.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
     /// The mask of each byte; zero from `len` on.
@@ -50,8 +50,8 @@ impl Mask {
         mask
     }
 
-    /// Returns the bits that the dissector reads, except lengths, and the bits that locate the addresses of
-    /// pseudo-headers.
+    /// Returns the bits that the dissector reads, except length fields. Also includes the bits that determine where the
+    /// addresses of pseudo-headers are.
     pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self::nothing(stack.header_len());
         for layer in stack.layers() {
@@ -82,7 +82,7 @@ impl Mask {
         self.agrees_in_all(first, other)
     }
 
-    /// Works like [`Self::agrees`], for headers of any length, even if less than a block follows them.
+    /// Works like [`Self::agrees`], but accepts headers of any length, even if fewer bytes than a block follow them.
     #[inline(never)]
     fn agrees_in_all(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= TUNNEL_BYTES
@@ -195,8 +195,8 @@ impl Mask {
     }
 }
 
-/// Returns the mask of the bits of a field that must be equal, starting with the highest bit of the first byte. For
-/// longer fields, the last eight bits apply to all further bytes.
+/// Returns the mask of the bits of a field that must be equal. The highest bit of the mask belongs to the first bit of
+/// the field. For fields longer than the mask, the last eight bits of the mask apply to all further bytes.
 fn equal_bits(field: &Field, rules: &impl Relaxed) -> u64 {
     match field.law {
         Law::Equal if rules.lets_vary(field.role) => field.pinned,

@@ -1,5 +1,5 @@
-//! Incremental headers: for the packets between the first and the last of a train, the headers of a packet are derived
-//! from the headers of an earlier packet of the same length.
+//! Incremental headers. A packet between the first and the last of a train gets its headers from an earlier packet of
+//! the same length, with only the varying fields changed.
 //!
 //! Among these packets, only identifications, the sequence number and two kinds of checksums vary. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that

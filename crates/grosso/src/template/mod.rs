@@ -1,4 +1,4 @@
-//! A train as a template, with laws for the fields that vary.
+//! Describes a train as a template of its headers, with laws for the fields that vary.
 //!
 //! Packets of one train have the same headers except for a few fields, and each such field varies by a law: a length
 //! field states the packet's length, a sequence number advances by the payload length, and FIN is set only on the last

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The headers of a train, and the modes of the laws that have several modes.
+/// The headers of a train, and the modes that some laws need: fixed identifications, CWR, and checksums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template<'a> {
     /// Positions of the varying fields.
@@ -23,13 +23,12 @@ pub(crate) struct Template<'a> {
     pub(crate) fixed_ids: IpLevels,
     /// The packets that have CWR.
     pub(crate) cwr: Cwr,
-    /// Whether the transport has a checksum even if the checksum field is zero, which would normally mean for UDP that
-    /// there is no checksum. This is the case if the source of the superframe did not even compute the pseudo-header
-    /// sum.
+    /// Whether to write a transport checksum even if the checksum field is zero. Normally, zero means for UDP that
+    /// there is no checksum. Here, the source of the superframe may have left even the pseudo-header sum out.
     pub(crate) checksum_wanted: bool,
 }
 
-/// The part of a train that headers are written for.
+/// The packet, or the range of packets, of a train for which headers are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portion {
     /// Number of packets of the train before this packet.

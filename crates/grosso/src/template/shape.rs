@@ -1,4 +1,4 @@
-//! The laws of a header stack, compiled once for all packets with this stack.
+//! The laws of a header stack, compiled once and used for all packets with this stack.
 
 use arrayvec::ArrayVec;
 use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
@@ -138,7 +138,8 @@ impl Shape {
         self.enter_remote_checksum(remote_checksum(layer, header));
     }
 
-    /// Stores the offload that a header requests. If two headers request it, neither request can be fulfilled.
+    /// Stores the remote checksum that a tunnel header requests. If two headers request one, neither request can be
+    /// fulfilled.
     fn enter_remote_checksum(&mut self, remote: Option<RemoteChecksum>) {
         if remote.is_some() {
             let is_second = self.remote_checksum.is_some();

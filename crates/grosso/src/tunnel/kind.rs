@@ -91,7 +91,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// Carrier of the header that an IP protocol number announces.
+/// Protocol that carries a tunnel header or an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CarriedBy {
     Ip,

@@ -1,4 +1,4 @@
-//! Changes to the link layer before a packet when another packet replaces it.
+//! Updates the type and length fields of the link layer when one packet replaces another.
 
 use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
 

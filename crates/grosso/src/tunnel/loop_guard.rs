@@ -208,8 +208,8 @@ impl OuterAddresses {
         }
     }
 
-    /// Returns the index of the remote address of a packet that is sent from the local address to one of the remote
-    /// addresses; `None` for other packets.
+    /// Returns the index of the remote address to which the packet goes. Returns `None` if the packet is not from the
+    /// local address to a remote address.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
@@ -236,7 +236,7 @@ fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>)
 }
 
 impl Mark {
-    /// Returns whether a payload that is not a later fragment carries this mark.
+    /// Returns whether a payload carries this mark. The payload must not be a later fragment.
     fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);

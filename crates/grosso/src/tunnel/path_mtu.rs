@@ -1,4 +1,4 @@
-//! Packets that are too long for a tunnel, and the ICMP messages to their senders.
+//! Detects packets that are too long for a tunnel, and writes ICMP messages to their senders.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -96,8 +96,8 @@ pub fn fit(
     }
 }
 
-/// Returns whether the encapsulated frame fits into the reported path MTU. If it does not, routers must be allowed to
-/// fragment the outer packet (rule W60).
+/// Returns whether the encapsulated frame fits the reported path MTU. If not, the outer packet must be sent without DF,
+/// so that routers may fragment it (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
     // A frame that fits even with its Ethernet header also fits with a VLAN tag from the metadata, which is shorter.

@@ -51,7 +51,7 @@ pub enum Finding {
     Silent,
 }
 
-/// Packet sizes that a path is known to carry.
+/// Result of the probes so far: which packet lengths the path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
     /// Nothing is known: the remote endpoint has not been probed or does not answer.
@@ -77,7 +77,7 @@ struct ProbeRound {
     until_ns: u64,
 }
 
-/// Reason for the length of a round.
+/// Reason why a round probes its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     /// The length is the maximum, or lies between a length that arrives and a length that is lost.
@@ -108,7 +108,7 @@ impl Prober {
         }
     }
 
-    /// Returns the packet sizes that the path is known to carry.
+    /// Returns which packet lengths the path carries, as far as the probes have shown.
     pub fn known(&self) -> Measured {
         self.known
     }
@@ -138,8 +138,8 @@ impl Prober {
         self.finding.take()
     }
 
-    /// Handles an ICMP message according to which packets of `said` bytes are the longest that arrive. The message only
-    /// causes a probe (section 4.6.2).
+    /// Handles an ICMP message that reports a path MTU of `said` bytes. The message only causes a probe (section
+    /// 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
             self.said = Some((said.max(self.base), self.number));

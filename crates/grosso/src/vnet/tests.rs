@@ -458,7 +458,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Tests arbitrary headers from a guest with arbitrary frames.
+    /// Tests that arbitrary headers from a guest, with arbitrary frames, are either refused or consistent.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],

@@ -1,4 +1,4 @@
-//! A data path that sleeps, wakes up, and ends.
+//! Tests how a data path sleeps, wakes up, and ends.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Single frames and their metadata, through the kernel and back.
+//! Sends single frames with their metadata through the kernel, and tests what comes back.
 
 use core::cell::Cell;
 use std::{io, process::Command};

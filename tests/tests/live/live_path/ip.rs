@@ -55,7 +55,7 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns a packet without the fields of its first header that the kernel sets: the identification and the checksum.
+/// Clears the fields of the first header that the kernel sets, which are the identification and the checksum.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {

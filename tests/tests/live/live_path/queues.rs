@@ -1,4 +1,4 @@
-//! Several queues in parallel, ports chosen at run time, and stalled consumers.
+//! Tests several queues in parallel, ports chosen at run time, and stalled consumers.
 
 use std::{
     net::IpAddr,

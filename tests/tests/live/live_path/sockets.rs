@@ -1,4 +1,4 @@
-//! Streams and datagrams between the sockets of the hosts.
+//! Sends streams and datagrams between the sockets of the hosts.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,5 @@
-//! An impaired link: only frames that were sent are delivered, each at most once, and the counters agree.
+//! Tests stages over an impaired link: they deliver only frames that were sent, each at most once, and the counters
+//! agree.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! ESP as a stage.
+//! Tests the stage that encrypts and decrypts ESP.
 
 use std::{collections::BTreeSet, net::IpAddr, path::Path};
 
@@ -59,7 +59,7 @@ fn pair(refusing: f64) -> (EspStage<Reluctant<MemoryPort>>, MemoryPort) {
     (EspStage::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
-/// Creates a host that receives packets from the near end of a pair, with this level for unencrypted frames.
+/// Creates a host on one end of a wire. `level` sets whether the host accepts unencrypted frames.
 fn peer(port: MemoryPort, level: Level) -> EspStage<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = EspOptions::new(out, back, 0);

@@ -22,7 +22,7 @@ pub(crate) fn udp(destination: u16, checksum: bool, remote_checksum: bool) -> Ud
 pub(crate) const VXLAN: Header =
     Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
 
-/// Returns all formats, by name, from the point of view of the first address.
+/// Returns an endpoint with the first address as its local address for each format, by name.
 pub(crate) fn formats([local, remote]: [IpAddr; 2]) -> Vec<(String, Endpoint)> {
     let gre = |key, checksum, sequence, ethernet| Header::Gre { key, checksum, sequence, ethernet };
     let plain_gre = || gre(None, false, false, false);

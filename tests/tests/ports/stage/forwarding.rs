@@ -1,4 +1,4 @@
-//! A tunnel of Ethernet frames with several peers.
+//! Tests a tunnel that carries Ethernet frames to several peers.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ use super::{
 };
 
 const LOCAL: [u8; 4] = [192, 0, 2, 1];
-/// The peers: the one that the endpoint specifies, and two more. The last peer has a different next router.
+/// The peers: the one that the endpoint specifies, and two more. The last peer has a different next hop.
 const REMOTES: [[u8; 4]; 3] = [[192, 0, 2, 2], [192, 0, 2, 3], [198, 51, 100, 4]];
 const NEXT: [u8; 6] = [6; 6];
 
@@ -69,7 +69,7 @@ fn arriving(from: [u8; 4], frame: &[u8]) -> Vec<u8> {
     outer.payload(frame).build()
 }
 
-/// Returns the tunnel endpoint and the next router to which each frame was sent.
+/// Returns the tunnel endpoint and the next hop to which each frame was sent.
 fn went(far: &mut MemoryPort) -> Vec<([u8; 4], [u8; 6])> {
     let ends = |(frame, _): (Vec<u8>, Meta)| {
         assert!(oracle::is_right(&frame, Link::Ethernet));

@@ -1,4 +1,4 @@
-//! Fragmentation and reassembly as a stage.
+//! Tests the stage that fragments and reassembles packets.
 
 use core::num::NonZeroU16;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Tunnels and ESP that receive their own packets to be encapsulated again, unfragmented and in fragments.
+//! Tests tunnels and ESP whose own packets come back to be encapsulated again, whole or in fragments.
 
 use std::{
     collections::VecDeque,

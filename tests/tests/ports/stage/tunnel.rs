@@ -1,4 +1,4 @@
-//! Tunnels as a stage.
+//! Tests the stage that encapsulates and decapsulates packets.
 
 use std::net::IpAddr;
 

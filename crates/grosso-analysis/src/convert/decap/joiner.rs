@@ -1,4 +1,5 @@
-//! Fragments that appear while tunnels are removed, by tunnel depth: the number of tunnels already removed.
+//! Handles fragments that appear while tunnels are removed. They are grouped by depth, which is the number of tunnels
+//! already removed.
 
 use grosso::reassemble::ReassemblyRules;
 
@@ -23,7 +24,7 @@ pub(super) trait Joiner {
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 
-/// Outcome for a fragment.
+/// Result of processing a fragment.
 pub(super) enum Join<'a> {
     /// Joining is disabled.
     Unasked,
@@ -35,7 +36,7 @@ pub(super) enum Join<'a> {
     Whole(&'a [u8]),
 }
 
-/// Fragment handling without joining.
+/// Handling that leaves fragments as they are.
 pub(super) struct Separate;
 
 impl Joiner for Separate {

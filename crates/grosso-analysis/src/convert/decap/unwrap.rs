@@ -1,4 +1,4 @@
-//! Decapsulation of one packet.
+//! Decapsulates one packet.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,7 @@ pub(super) enum DepthLimit {
     All,
 }
 
-/// Outcome for a packet of the capture.
+/// Result of decapsulating a packet of the capture.
 pub(super) enum DecapFate {
     /// The packet stays unchanged.
     Unchanged,
@@ -224,8 +224,8 @@ impl Unwrapper {
         true
     }
 
-    /// Counts the headers between the tunnel header and the packet, which the link type of the capture cannot
-    /// represent.
+    /// Counts the headers that are lost because the link type of the capture cannot represent them, such as inner
+    /// Ethernet addresses.
     fn leave_out(&mut self, plan: &Decapsulation) {
         let layers = self.stack.layers().iter();
         let behind = layers.skip_while(|layer| !is_ip(layer.kind)).skip(1);

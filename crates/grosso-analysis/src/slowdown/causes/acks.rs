@@ -1,4 +1,4 @@
-//! Acknowledgments that were lost on the path, or that cover many packets.
+//! Finds acknowledgments that were lost on the path, or that cover many packets.
 
 use super::{Basis, Cause, Finding, View};
 
@@ -50,5 +50,5 @@ const STRETCHED_MIN: u64 = 8;
 const RARE_MAX: u64 = 4;
 /// Minimum number of missing acknowledgments.
 const MISSING_MIN: u32 = 3;
-/// Minimum share of missing acknowledgments: one in `SHARE`.
+/// Divisor for the minimum share of missing acknowledgments: one in `SHARE` must be missing.
 const SHARE: u32 = 200;

@@ -1,4 +1,4 @@
-//! Loss, reordering, copies, and retransmissions without loss.
+//! Finds loss, reordering, duplicated packets, and retransmissions without loss.
 
 use super::{Basis, Cause, Finding, View};
 

@@ -1,4 +1,4 @@
-//! Derivation of causes from the figures of a direction.
+//! Derives the causes that slow a direction from its figures.
 //!
 //! | module | causes |
 //! |---|---|

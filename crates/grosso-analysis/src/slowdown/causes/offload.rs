@@ -1,4 +1,4 @@
-//! Traffic that receive offload cannot merge.
+//! Finds traffic that receive offload cannot merge.
 
 use super::{Basis, Cause, Finding, View};
 

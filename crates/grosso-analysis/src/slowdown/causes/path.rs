@@ -1,4 +1,4 @@
-//! Causes on the path: MTU, routers that merge packets, and damage.
+//! Finds causes on the path: a small MTU, routers that merge packets, and damaged packets.
 
 use super::{Basis, Cause, Finding, View};
 

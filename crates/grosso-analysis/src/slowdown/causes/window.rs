@@ -1,4 +1,4 @@
-//! Limits set by the two hosts: the receive window, and the sender's application and congestion window.
+//! Finds limits that the two hosts set: the receive window, the sending application, and the congestion window.
 
 use super::{Basis, Cause, Finding, View};
 

@@ -1,4 +1,5 @@
-//! The bits of a header that identify a flow, and its network or tunnel, compiled from its fields.
+//! Compiles the fields of a header into the bits that identify a flow, and into the identifier of its network or
+//! tunnel.
 
 use super::{Field, Law, Role};
 

@@ -117,8 +117,8 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         self.header
     }
 
-    /// Returns a summary of the merged acknowledgments, if the superframe does not preserve them because the profile
-    /// keeps only the last one.
+    /// Returns a summary of the merged acknowledgments if the profile keeps only the last one, so that the superframe
+    /// lacks the others.
     #[must_use]
     pub fn acknowledged(&self) -> Option<&Summary> {
         self.summary

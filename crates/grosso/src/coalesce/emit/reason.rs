@@ -45,7 +45,7 @@ reasons! {
         Ipv4ReservedBit = "ip_reserved_bit",
         /// The IPv4 header checksum is wrong.
         Ipv4Checksum = "ip_checksum",
-        /// The TCP or UDP checksum, or one of a tunnel around it, is wrong (rules G30, T10).
+        /// The TCP or UDP checksum, or the checksum of a surrounding tunnel, is wrong (rules G30, T10).
         Checksum = "checksum",
         /// The checksum is valid, but segmentation would write it differently: 0xffff instead of zero.
         ChecksumForm = "checksum_form",
@@ -53,8 +53,8 @@ reasons! {
         ChecksumNone = "checksum_none",
         /// The partial checksum does not belong to the innermost header.
         ChecksumPartial = "checksum_partial",
-        /// Remote checksum offload without a verified outer checksum, or with an offset other than the transport
-        /// header's (rules C54, C55).
+        /// The packet requests remote checksum offload, but its outer checksum is not verified, or its offset is not
+        /// that of the transport header (rules C54, C55).
         RemoteChecksum = "remote_checksum",
         /// The packet has no payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
@@ -223,8 +223,8 @@ reasons! {
 }
 
 impl NoMerge {
-    /// Returns the reason for a difference in a field of this role, in any header. Lengths and sequence numbers have
-    /// laws of their own, which are checked before any field is compared.
+    /// Returns the reason to report if two packets differ in a field of this role, in any header. Lengths and sequence
+    /// numbers follow separate laws, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

@@ -11,7 +11,7 @@ pub(crate) struct FlowMatch {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) found: Found<TrainId>,
-    /// Whether it has already been established that the packet obeys the equality laws of the train that was found.
+    /// Whether the lookup has already shown that the packet obeys the equality laws of the train that it found.
     pub(crate) agrees: bool,
     /// Prediction of the flow, if the packet resembles earlier packets of the flow and need not be examined.
     pub(crate) resembled: PredictionId,

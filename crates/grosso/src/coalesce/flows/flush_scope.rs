@@ -1,4 +1,4 @@
-//! Ordering flushes: which trains must be delivered before a packet that cannot be merged.
+//! Ordering flushes. A flush delivers the trains that a packet that cannot be merged must not overtake.
 
 use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 
@@ -26,9 +26,9 @@ pub(crate) enum ScopeKind {
     AddressPair,
 }
 
-/// Returns which trains to flush before a packet. If its ports could be read, this is the train of the flow. If its
-/// innermost headers could not be read, these are all trains between its addresses, unless packets of its protocol
-/// never form trains.
+/// Returns which trains to flush before a packet. If the ports of the packet can be read, only the train of its flow is
+/// flushed. If its innermost headers cannot be read, all trains between its addresses are flushed, unless packets of
+/// its protocol never form trains.
 pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
     let Some(last) = stack.last() else { return ScopeKind::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);

@@ -5,7 +5,7 @@ use crate::{
     flow::FlowHash,
 };
 
-/// Headers of a packet, and the flow that they hashed to.
+/// Headers of the previous packet, and the flow that a hash of these headers identified.
 #[derive(Debug)]
 pub(crate) struct LastFlow {
     known: ShapeId,

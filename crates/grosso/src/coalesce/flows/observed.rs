@@ -1,4 +1,4 @@
-//! Packets in the form that stages observe when they do not own them.
+//! Descriptions of packets, for stages that observe a packet without owning it.
 
 use crate::{
     coalesce::slots::train_id::TrainId,
@@ -6,7 +6,7 @@ use crate::{
     meta::Meta,
 };
 
-/// A packet in the form that is passed to stages to record the result of pushing it.
+/// Description of a pushed packet. Each stage receives it together with the result of the push.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     pub(crate) flow: FlowHash,

@@ -1,5 +1,4 @@
-//! The outermost addresses of held trains, which are needed for packets that must not overtake any train between the
-//! same addresses.
+//! Stores the outermost addresses of held trains. Some packets must not overtake any train between the same addresses.
 
 use alloc::{boxed::Box, vec};
 
@@ -11,7 +10,7 @@ use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 pub(crate) struct AddressPairs {
     /// Address hash of the train in each slot; zero if it has not been computed. An ordering flush scans this list.
     pairs: SlotMap<TrainId, u32>,
-    /// Number of trains for each value of a part of their hash, which makes the scan unnecessary for most flushes.
+    /// Number of trains by one part of their hash. If the number is zero, the flush skips the scan.
     counts: Box<[u32]>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Pace {
     last_ns: u64,
     /// Average time between arrivals within a burst in nanoseconds, multiplied by [`WEIGHT`].
     gap: Option<u64>,
-    /// Average payload bytes of an arrival that another arrival follows in the same burst, multiplied by [`WEIGHT`].
+    /// Average payload of one arrival in bytes, multiplied by [`WEIGHT`]. The last arrival of a burst is not counted.
     bytes: u64,
     /// Number of consecutive pauses up to now.
     pauses: u8,
@@ -70,7 +70,7 @@ impl Pace {
         self.round.count(now_ns, payload_len, round_trip_ns);
     }
 
-    /// Counts further packets of the latest arrival.
+    /// Counts more packets that arrived at the same time as the latest packet.
     pub(super) fn arrive_more(&mut self, payload_bytes: usize) {
         let payload_bytes = payload_bytes as u64;
         self.arriving += payload_bytes;

@@ -1,4 +1,4 @@
-//! Round-trip times of TCP connections, measured between the endpoints.
+//! Measures round-trip times of TCP connections at a point between the endpoints.
 
 use core::hash::BuildHasher;
 
@@ -56,7 +56,7 @@ enum Opening {
 /// Fields of a packet that describe its connection.
 struct SegmentFacts {
     connection: u64,
-    /// Whether the packet was sent by the endpoint whose address and port compare as greater.
+    /// Whether the endpoint with the greater address and port sent the packet.
     is_of_second: bool,
     /// The sequence number of a SYN.
     opens: Option<u32>,
@@ -130,7 +130,7 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns how long the observed packet of this endpoint waited for its answer, if `facts` contains the answer.
+    /// Returns how long the observed packet of this endpoint waited for its response, if `facts` contains the response.
     /// `facts` is a packet of the other endpoint.
     fn answer(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
@@ -174,8 +174,8 @@ impl End {
         Some(now_ns.saturating_sub(since_ns))
     }
 
-    /// Starts to observe a sent packet unless it is a retransmission, whose answer may belong to the first transmission
-    /// (Karn's rule, RFC 6298 section 3).
+    /// Starts to observe a sent packet. Ignores retransmissions, because the acknowledgment may belong to the first
+    /// transmission (Karn's rule, RFC 6298 section 3).
     fn record_sent(&mut self, facts: &SegmentFacts, now_ns: u64) {
         let observe = |told: Option<u32>, latest: &mut Option<u32>, waiting: &mut Option<_>| {
             let Some(told) = told else { return };

@@ -28,8 +28,8 @@ use crate::{
     template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
-/// A train of packets. It contains the first packet, which is the template of the headers, and the state of the other
-/// packets that the laws need.
+/// A train of packets. It contains the first packet, whose headers are the template for the superframe, the payloads of
+/// the other packets, and the state that the laws need.
 #[derive(Debug)]
 pub(crate) struct Train<B> {
     /// First packet, complete.
@@ -321,7 +321,7 @@ impl<B: AsRef<[u8]>> Train<B> {
 pub(crate) struct Trains<B> {
     slots: SlotMap<TrainId, Option<Train<B>>>,
     free: Vec<TrainId>,
-    /// Address hashes of the trains that were held at the last ordering flush.
+    /// Address hashes of the trains that were held when the last ordering flush ran.
     pairs: AddressPairs,
     /// Number of trains started before the last ordering flush.
     noted: u64,
@@ -483,8 +483,8 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last packet of its train: fields that may grow must not shrink. A timestamp is
-/// compared with the timestamp that the superframe would have.
+/// Compares a TCP packet with the last packet of its train, and checks that no field shrinks that may only grow. A
+/// timestamp is compared with the timestamp that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
     last: &[u8],

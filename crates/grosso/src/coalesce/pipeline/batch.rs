@@ -1,9 +1,10 @@
 //! The packets of a poll, sorted by flow.
 //!
 //! If packets of many flows alternate, each packet belongs to another train than the packet before it, and a small flow
-//! table evicts each train before its next packet arrives. Therefore the packets of a poll are collected and processed
-//! flow by flow, in the order of the flows' first packets. Sorting by hash, as FreeBSD does, would delay flows with a
-//! large hash (P20). Packets of the first flow come first anyway, so they need not be collected.
+//! table evicts each train before its next packet arrives. Therefore the stage collects the packets of a poll and
+//! processes them flow by flow. The flow whose first packet arrived first comes first. Sorting by hash, as FreeBSD
+//! does, would delay flows with a large hash (P20). Packets of the first flow come first anyway, so they need not be
+//! collected.
 
 use alloc::{vec, vec::Vec};
 
@@ -27,8 +28,8 @@ pub(crate) struct Batcher<B> {
     /// Hash table from flow to chain; a slot from an earlier round counts as empty.
     slots: Vec<ChainSlot>,
     round: u32,
-    /// Arrival time of the first packet, used for all packets of the batch, so that no hold time is exceeded and the
-    /// order of trains by age is the order in which they start.
+    /// Arrival time of the first packet. All packets of the batch are treated as if they had arrived then, so that no
+    /// train is held too long and the trains start in the order of their age.
     since_ns: u64,
 }
 

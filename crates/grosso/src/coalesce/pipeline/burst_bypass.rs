@@ -32,7 +32,7 @@ pub(crate) struct BurstBypass {
 }
 
 impl BurstBypass {
-    /// A fast path for no packets.
+    /// Fast path that no packet may use.
     pub(crate) const NONE: Self = Self {
         prediction: PredictionId::NONE,
         left: 0,
@@ -55,7 +55,7 @@ impl BurstBypass {
         Self { prediction, left, packets, unjoined, is_unverified, now_ns, flow, len, payload_len }
     }
 
-    /// Returns whether a packet of this prediction may bypass the stages.
+    /// Returns whether a packet that matches this prediction may bypass the stages.
     #[inline(always)]
     pub(crate) fn covers(&self, prediction: PredictionId, meta: &Meta, now_ns: u64) -> bool {
         let is_alike = prediction == self.prediction && now_ns == self.now_ns;

@@ -1,4 +1,4 @@
-//! The stage that informs controlled holds of arriving packets.
+//! Stage that reports arriving packets to the controller of hold times.
 
 use crate::coalesce::{
     emit::reason::Pass,

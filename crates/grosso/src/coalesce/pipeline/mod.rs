@@ -29,7 +29,7 @@ use crate::{
     frame::Frame,
 };
 
-/// Pipeline from a packet to the trains.
+/// Pipeline that a packet passes before it reaches the trains.
 #[derive(Debug)]
 pub(crate) enum Pipeline<B> {
     /// No stages, with the exact laws. This is the default.
@@ -42,7 +42,7 @@ pub(crate) enum Pipeline<B> {
     Batched(Box<Batched<B>>),
 }
 
-/// A batch, and the pipeline after it.
+/// A batch, and the stages that process its packets afterwards.
 #[derive(Debug)]
 pub(crate) struct Batched<B> {
     batch: Batcher<B>,

@@ -28,7 +28,7 @@ pub(crate) struct Packet<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
-    /// Returns the packet in the form that is passed to stages to record its result.
+    /// Returns the description of the packet that stages receive together with its result.
     #[inline(always)]
     pub(crate) fn observed(&self, is_refused: bool) -> Observed<'a> {
         let RxPacket { meta, now_ns, .. } = self.incoming;

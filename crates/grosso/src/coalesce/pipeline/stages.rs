@@ -1,4 +1,4 @@
-//! The part of the pipeline before the trains: the stages that a profile enables.
+//! The stages that a profile enables. Packets pass them before they reach the trains.
 
 use crate::{
     coalesce::{
@@ -313,7 +313,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.bypass_after(observed, merger);
     }
 
-    /// After a packet that all stages observed, lets as many predicted packets bypass the stages as every stage allows.
+    /// Lets predicted packets bypass the stages after a packet that all stages observed. The stage that allows the
+    /// fewest packets limits the number.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {
@@ -333,7 +334,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         });
     }
 
-    /// Informs the stages of the packets that bypassed them, before any other call.
+    /// Reports to the stages the packets that bypassed them. Must be called before any other function of the stages.
     #[inline(always)]
     pub(crate) fn settle(&mut self, merger: &mut Merger<B>) {
         if self.burst.end() > 0 {

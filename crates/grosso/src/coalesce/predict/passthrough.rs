@@ -1,4 +1,5 @@
-//! Header shape of consecutive packets that are delivered unmerged, typically small packets with PSH, of any flow.
+//! Header shape of consecutive packets that are delivered unmerged. These are typically small packets with PSH, and may
+//! belong to several flows.
 
 use crate::{
     coalesce::{

@@ -40,7 +40,7 @@ pub(crate) struct Prediction {
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction that matched the packet that followed the previous packet of this flow.
+    /// Prediction that matched the next packet of any flow after the previous packet of this flow.
     pub(crate) follower: PredictionId,
     /// Length of the packet with its headers; zero if nothing is predicted.
     pub(crate) len: usize,
@@ -62,8 +62,8 @@ pub(crate) struct Prediction {
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether the train has state beyond the exact laws. The next field is whether that state includes a summary of
-    /// acknowledgments.
+    /// Whether the train has state that the exact laws do not need. The next field tells whether that state includes a
+    /// summary of acknowledgments.
     pub(crate) is_watched: bool,
     pub(crate) is_summed: bool,
     /// Expected headers, compared under the mask.
@@ -114,12 +114,12 @@ struct Identification {
     step: u64,
 }
 
-/// Word of an IPv4 header that starts with the identification and ends with the checksum; the bytes in between are
+/// Eight bytes of an IPv4 header, from the identification to the checksum. The bytes between these two fields are
 /// constant within a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
 
-/// Constraint on a checksum field within a train: either one value, or any value except one.
+/// Values that a checksum field may have within a train: only one value, or all values except one.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -213,7 +213,7 @@ impl Prediction {
         self.len - usize::from(self.header_len)
     }
 
-    /// Returns the candidate that examining a packet of this shape would return.
+    /// Returns the candidate that an examination of the packet would return.
     #[inline(always)]
     pub(crate) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
         let payload_len = self.payload_len();
@@ -365,7 +365,7 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the checksums, whose values are known to be permitted, are valid.
+    /// Returns whether the checksums are valid. The caller has already checked that their values are permitted.
     #[inline(always)]
     fn is_verified(&self, packet: &[u8], state: &Checksum, known: &CachedStack) -> bool {
         let Checksum::Partial { start, offset } = *state else {

@@ -21,10 +21,10 @@ pub struct Limits {
     /// every train ends with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] applies if it
     /// is longer.
     pub hold_ns: u64,
-    /// Maximum age of a train that is kept after a poll that used its whole budget, in nanoseconds from the first
-    /// packet (rule G72). The limit applies only if all trains have the same hold time. When such a poll ends, the next
-    /// packets have already arrived, so keeping the train adds no delay. The limit has an effect only if it is longer
-    /// than [`Self::hold_ns`]; 0 disables it.
+    /// Maximum age of a train that is kept when a poll ends because its budget is used up, in nanoseconds from the
+    /// first packet (rule G72). The limit applies only if all trains have the same hold time. When such a poll ends,
+    /// the next packets have already arrived, so keeping the train adds no delay. The limit has an effect only if it is
+    /// longer than [`Self::hold_ns`]; 0 disables it.
     pub full_poll_ns: u64,
 }
 

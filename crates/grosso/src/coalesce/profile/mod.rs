@@ -315,7 +315,7 @@ impl Profile {
         profile
     }
 
-    /// Returns whether hold times or the waiting time for holes depend on measured round-trip times.
+    /// Returns whether hold times, or the time to wait for missing packets, depend on measured round-trip times.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()

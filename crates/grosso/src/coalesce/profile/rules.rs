@@ -1,4 +1,4 @@
-//! Rules that permit differences between the packets of a TCP train that segmentation does not restore.
+//! Rules under which packets of a TCP train may differ even if segmentation cannot restore the differences.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
 //! superframe restores the original packets. Other implementations of receive offload are less strict: later
@@ -37,11 +37,11 @@ pub struct Rules {
     pub identification: Vary,
     /// Packets whose IPv4 identification may stay fixed. This is ignored if identifications are not compared.
     pub fixed_identification: FixedIdentification,
-    /// Acknowledgment number. A packet with a lower number than the train has never merges.
+    /// Acknowledgment number. A packet never merges if its number is lower than that of the train.
     pub acknowledgment: Vary,
     /// TCP window.
     pub window: Vary,
-    /// Value of the TCP timestamp. A packet with a lower value than the train has never merges.
+    /// Value of the TCP timestamp. A packet never merges if its value is lower than that of the train.
     pub timestamp_value: Vary,
     /// Echo of the TCP timestamp.
     pub timestamp_echo: Vary,
@@ -112,7 +112,7 @@ pub enum TrainChecksum {
     Complete,
 }
 
-/// Packets whose IPv4 identification may stay fixed in a train.
+/// Packets that may merge although their IPv4 identifications are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FixedIdentification {
     /// All packets (rule G14).
@@ -293,8 +293,8 @@ impl Rules {
         !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
     }
 
-    /// Returns whether a packet is also compared with the last packet of its train, because some field may grow but not
-    /// shrink.
+    /// Returns whether some field may grow but not shrink, so that a packet must also be compared with the last packet
+    /// of its train.
     pub(crate) const fn compares_with_last(&self) -> bool {
         !self.acknowledgment.is_equal()
             || self.varies_timestamps()

@@ -1,4 +1,4 @@
-//! Examination of a packet without regard to any train, to find out whether it can be merged at all.
+//! Examines a packet on its own, without regard to any train, and decides whether it can be merged at all.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};
@@ -37,8 +37,8 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Returns the reason why a packet cannot be merged. Its headers do not end in TCP or UDP, or contradict the length of
-/// the frame.
+/// Returns the reason why a packet cannot be merged. Call this only if the headers do not end in TCP or UDP, or
+/// contradict the length of the frame.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
@@ -118,8 +118,8 @@ pub(crate) fn refusal_of_headers(
     refusal_of_remote_checksum(shape)
 }
 
-/// Checks that remote checksum offload points at the transport header, inside a tunnel that may have a checksum (rules
-/// C54, C55).
+/// Checks that a remote checksum is the checksum of the transport header, and that the tunnel around it can have a
+/// checksum (rules C54, C55).
 fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     let remote = shape.remote_checksum?;
     let transport = shape.covers.last()?;
@@ -127,8 +127,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Returns whether every length field ends the packet at the end of the frame. In a superframe, a length that does not
-/// fit its field may be zero.
+/// Returns whether, according to every length field, the packet ends where the frame ends. In a superframe, a length
+/// that does not fit its field may be zero.
 #[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     for length in &shape.lengths {
@@ -272,7 +272,7 @@ fn refusal_of_flags(flags: u8) -> Pass {
     }
 }
 
-/// Verifies the checksums of a packet whose headers have already been examined otherwise, as [`examine`] does.
+/// Verifies the checksums of a packet in the same way as [`examine`]. The caller must have examined the headers.
 #[inline(always)]
 pub(crate) fn verify_all(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     check_ipv4_headers(packet, shape)?;

@@ -22,11 +22,11 @@ pub(crate) trait Policy {
     fn tiers(allowed: Tiers) -> Tiers;
 }
 
-/// The exact laws: segmenting a superframe restores exactly the original packets.
+/// Policy of the exact laws: segmenting a superframe restores exactly the original packets.
 #[derive(Debug)]
 pub(crate) enum Exact {}
 
-/// The rules of a profile.
+/// Policy that follows the rules of a profile.
 #[derive(Debug)]
 pub(crate) enum ByProfile {}
 
@@ -68,8 +68,8 @@ impl Policy for ByProfile {
     }
 }
 
-/// Fast paths of the merge path, which avoid checking each law separately. They do not change the result; a property
-/// test runs every workload with and without them.
+/// Enabled fast paths of the merge engine. A fast path avoids checking each law separately and does not change the
+/// result; a property test runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiers {
     /// Header prediction: the next packet of a train is predicted byte for byte.

@@ -36,8 +36,8 @@ pub(crate) struct CachedStack {
     pub(crate) keys: Keys,
     /// Bits that are equal in all packets of a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal in all packets of a train except the last. These are all bits except those of numbers and
-    /// checksums.
+    /// Bits that are equal in all packets of a train except the last: all bits except those of sequence numbers,
+    /// identifications and checksums.
     pub(crate) predicted: Mask,
     /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
@@ -304,8 +304,8 @@ fn latest(
     latest
 }
 
-/// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, options of
-/// that length are recognized by their layout.
+/// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, the bits also
+/// distinguish the layouts of options that have the length of a timestamp.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {

@@ -1,4 +1,4 @@
-//! Buffers of all held trains except the first buffer of each, in one bounded pool.
+//! Bounded pool of the buffers in all held trains. The first buffer of a train is not in the pool.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,4 +1,4 @@
-//! Tables with a key type of their own.
+//! Tables that accept only one type of key.
 
 use alloc::vec::Vec;
 use core::{

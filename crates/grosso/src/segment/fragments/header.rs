@@ -80,7 +80,7 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Returns the length in bytes of the part that counts as part of the MTU, which starts with the IP header.
+    /// Returns the length in bytes from the IP header on, which is the part that the MTU limits.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
@@ -125,8 +125,8 @@ impl FragmentHeader {
         start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
-    /// Returns the fragment size that is always allowed, even if no original fragment was that large, because every
-    /// IPv6 link carries fragments of this size (rule S62).
+    /// Returns the fragment size that is always allowed. Every IPv6 link carries fragments of this size, so they may be
+    /// used even if all original fragments were smaller (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
@@ -229,7 +229,7 @@ impl FragmentHeader {
         self.len += ipv6_fragment::HEADER_LEN;
     }
 
-    /// Replaces the options that only the first fragment has with NOPs (rule S60, RFC 791).
+    /// Overwrites the options that belong only in the first fragment with NOPs (rule S60, RFC 791).
     fn blank_options(&mut self) {
         let mut at = usize::from(self.ip.offset) + ipv4::HEADER_LEN;
         let end = self.ip.end();

@@ -210,7 +210,7 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Bytes that replace other bytes in the data.
+/// New bytes to write over the data at one position, for example a completed checksum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patch {
     /// Position in bytes from the start of the data.
@@ -239,8 +239,8 @@ impl Patch {
         Self { at: 0, bytes, len: 4 }
     }
 
-    /// Returns the completed form of the partial checksum at `start` and `offset` (rule C3). The frame has `data_len`
-    /// bytes of data, starting at `data_start`.
+    /// Completes the partial checksum at `start` and `offset`, and returns the bytes to write (rule C3). The frame has
+    /// `data_len` bytes of data, starting at `data_start`.
     fn of_partial(
         mut frame: Payload<'_>,
         (start, offset): (u16, u16),

@@ -142,7 +142,7 @@ fn covers(
     covers
 }
 
-/// Checks that a partial checksum belongs to a header of the tunnel or lies inside the inner packet.
+/// Checks that the partial checksum is either the checksum of a tunnel header or inside the inner packet.
 fn check_partial(
     covers: &[(Covering, Refusal)],
     start: usize,

@@ -187,7 +187,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a tunnel header in UDP, or determines that the datagram belongs to no tunnel.
+    /// Steps over a tunnel header in UDP. Returns the reason if the datagram belongs to no tunnel.
     fn udp(&mut self, ip: &Layer, udp: &Layer) -> Result<Found, Refusal> {
         let ports = &self.rules.ports;
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
@@ -215,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a header that a receiver removes, if the receiver accepts the header. If the header is not one that a
-    /// receiver removes, it is the first header inside the tunnel.
+    /// Steps over a header that a receiver removes, or refuses it. Any other header is the first header inside the
+    /// tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();

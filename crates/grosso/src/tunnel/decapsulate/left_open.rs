@@ -1,4 +1,4 @@
-//! Checksums inside a tunnel that the sender left for a device and that no device completed.
+//! Checksums inside a tunnel that are still partial. The sender left them for a device, but no device completed them.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};
@@ -9,8 +9,8 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Returns the partial checksum of an inner packet that ends at `end`, if its checksum field holds only the
-/// pseudo-header sum and this is not a coincidence. Such packets occur on a virtual link between two hosts on one
+/// Returns the partial checksum of an inner packet that ends at `end`. The checksum is partial if its field holds the
+/// pseudo-header sum, unless this is a coincidence. Such packets occur on a virtual link between two hosts on one
 /// machine; a socket does not report that their checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;

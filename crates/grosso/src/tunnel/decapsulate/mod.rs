@@ -125,7 +125,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns the defaults of Linux, which accept no feature that has to be configured.
+    /// Returns the defaults of Linux, which refuse every feature that must be configured.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -222,7 +222,7 @@ struct Front {
     named: Option<(Layer, u16)>,
     /// A PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
-    /// Length of the packet minus the length of the packet that it replaces, in bytes. It is never positive.
+    /// Length in bytes of the decapsulated packet minus the length of the outer packet. It is never positive.
     grown: isize,
 }
 
@@ -391,7 +391,7 @@ impl Decapsulation {
         }
     }
 
-    /// Applies remote checksum offload, once the checksum around the packet is known to be valid.
+    /// Applies remote checksum offload. The outer checksum must already be verified.
     fn resolve(
         &mut self,
         remote: RemoteChecksum,
@@ -450,7 +450,7 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     Ok(Gso { fixed_ids: IpLevels::from_bits(gso.fixed_ids.bits() >> 1), ..gso })
 }
 
-/// The inner packet in the form in which it is presented on a link.
+/// The inner packet, as the caller receives it on the presented link.
 struct InnerPacket {
     start: usize,
     end: usize,

@@ -1,4 +1,4 @@
-//! Ethernet frames in a label stack that is part of the link layer, so that there is no IP header around them.
+//! Decapsulates Ethernet frames that are in an MPLS label stack directly on the link, without an outer IP header.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -12,7 +12,7 @@ use crate::{
     tunnel::{Tunnel, congestion::Congestion},
 };
 
-/// A label stack of the link layer around an Ethernet frame.
+/// An MPLS label stack that directly follows the link header and contains an Ethernet frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Labeled {
     /// The last label.

@@ -1,4 +1,5 @@
-//! The checksums around a packet, which are computed without reading its payload or left for the device that sends it.
+//! Checksums of the outer headers. They are computed without reading the payload of the packet, or left to the sending
+//! device.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, nonzero};

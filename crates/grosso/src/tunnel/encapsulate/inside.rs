@@ -24,7 +24,7 @@ pub(super) struct Inside {
     pub(super) tag: Option<VlanTag>,
     /// First IP header, at the start or after VLAN tags.
     pub(super) network: Option<Inner>,
-    /// Number of further tunnels that the packet may enter, or `None` if the packet does not have this option.
+    /// Number of tunnels that the packet may still enter, or `None` if the packet has no tunnel encapsulation limit.
     pub(super) encapsulation_limit: Option<u8>,
     /// Whether the packet is a superframe.
     pub(super) is_superframe: bool,

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Values for header fields that do not depend only on the endpoint and the inner packet.
+/// Values of header fields that cannot be derived from the endpoint and the inner packet alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     /// Hash of the packet's flow.

@@ -235,7 +235,7 @@ impl EspHeaders {
         self.esp_at != self.split.at
     }
 
-    /// Moves the headers of a packet in transport mode to the start of the text.
+    /// Moves the headers of a packet in transport mode directly in front of the decrypted text.
     fn restore(
         &self,
         frame: &mut [u8],

@@ -50,12 +50,12 @@ pub(super) enum Side {
     /// Destination options after a routing header are only for the last destination and are encrypted. The other
     /// extension headers are not encrypted, because nodes on the path read them (RFC 4303 section 3.1.1).
     Encrypting,
-    /// All extension headers that the peer left unencrypted come before the payload.
+    /// The peer decided: every extension header that arrives unencrypted stays in front of the payload.
     Decrypting,
 }
 
 impl Network {
-    /// Finds the outermost IP header of a frame, whose length must lie inside the frame.
+    /// Finds the outermost IP header of a frame. The IP packet must end inside the frame.
     #[inline]
     pub(super) fn find(frame: &[u8], link: LinkType) -> Result<Self, Refusal> {
         let stack = dissect(frame, link, &Ports::NONE);

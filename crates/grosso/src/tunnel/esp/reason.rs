@@ -25,7 +25,8 @@ reasons! {
         Superframe = "superframe",
         /// The partial checksum lies outside the encrypted part (rule C3).
         ChecksumOutside = "checksum_outside",
-        /// The packet has no payload; encrypted, it would be taken for a dummy packet (RFC 4303 section 2.6).
+        /// The packet has no payload. The receiver would treat the encrypted packet as a dummy packet (RFC 4303 section
+        /// 2.6).
         Nothing = "nothing",
         /// The encrypted packet would exceed the maximum length of an IP packet.
         TooLong = "too_long",

@@ -378,7 +378,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
-    /// Delivers a packet unchanged. The function is inlined, for callers in which this is the common path.
+    /// Delivers a packet unchanged. The function is inlined for callers that deliver most of their packets in this way.
     #[inline(always)]
     pub(super) fn pass_here(
         &mut self,

@@ -122,8 +122,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks that a packet may be appended to a train if the packet is a pure acknowledgment, or the train consists of
-    /// pure acknowledgments. `known` holds the packet's headers, and `own` the train's headers.
+    /// Checks whether a packet may be appended to a train, in case the packet is a pure acknowledgment or the train
+    /// consists of pure acknowledgments. `known` holds the packet's headers, and `own` holds the train's headers.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,

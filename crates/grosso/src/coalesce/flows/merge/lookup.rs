@@ -1,4 +1,4 @@
-//! Lookup of a packet's flow, and of the train of that flow.
+//! Looks up the flow of a packet, and the train of that flow.
 //!
 //! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. A packet
 //! gets the same result from every tier that can find its flow; earlier tiers are only faster:
@@ -101,7 +101,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet for which a guess has found a train, or that must be parsed although its flow was expected.
+    /// Processes a packet whose train was found by a guess, or a packet that must be parsed although its flow was
+    /// expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
@@ -396,8 +397,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Finds the flow of a packet through the train of a guessed flow, if the headers of the packet agree with those of
-    /// the train.
+    /// Finds the flow of a packet by comparing the packet with the train of a guessed flow. If the headers agree, the
+    /// guess is right.
     #[inline(always)]
     fn locate_by_train(
         &self,

@@ -1,5 +1,5 @@
-//! The merge engine. It contains the known headers and the held trains, and the code that takes a packet to the train
-//! that it extends, starts or must not overtake. All stages of a profile come before the merge engine.
+//! The merge engine. It stores the known headers and the held trains. Its code finds the train that a packet extends,
+//! starts or must not overtake. Packets pass all stages of a profile before they reach the merge engine.
 
 mod admit;
 mod gathered;
@@ -60,9 +60,9 @@ pub(crate) struct Merger<B> {
     pub(crate) profile: Profile,
     /// Enabled fast paths.
     tiers: Tiers,
-    /// Whether trains have state that the exact laws do not need: acknowledgments or controlled hold times.
+    /// Whether trains store acknowledgments or controlled hold times, which the exact laws do not need.
     is_watched: bool,
-    /// Whether trains have state that must be removed when they end: deadlines or unmerged acknowledgments.
+    /// Whether trains have deadlines or unmerged acknowledgments, which must be removed when a train ends.
     is_noted: bool,
     /// Method for choosing hold times.
     pub(crate) retention: Retention,
@@ -163,8 +163,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
     }
 
-    /// Returns the flow of a packet if its headers are known, and otherwise all flows that it might belong to. Returns
-    /// `None` if it cannot belong to a train.
+    /// Returns the flow of a packet if its headers are known. Otherwise, returns all flows that the packet might belong
+    /// to, or `None` if the packet cannot belong to a train.
     #[inline(always)]
     pub(crate) fn might_be_of(&mut self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.gso.is_some() {
@@ -273,7 +273,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Closes the trains that are not worth holding.
+    /// Closes the trains whose next packet is not expected before the hold time ends.
     pub(crate) fn close_idle(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         let mut idle = self.retention.take_idle(&self.trains);
         for slot in idle.drain(..) {
@@ -458,9 +458,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Completes the checksum in the header of a superframe, which contains the pseudo-header sum, if the rules require
-/// this, the checksums of the train are complete, and there is no tunnel. The sum of the payload follows from the
-/// checksums of the packets, so the payload is not read.
+/// Replaces the pseudo-header sum in the header of a superframe with a complete checksum. Does so only if the rules
+/// require this, the packets of the train have complete checksums, and there is no tunnel. The sum of the payload
+/// follows from the checksums of the packets, so the payload is not read.
 #[inline(never)]
 fn complete_checksum<B: AsRef<[u8]>>(
     known: &CachedStack,

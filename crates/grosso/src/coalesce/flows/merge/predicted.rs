@@ -38,7 +38,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
 
-    /// Returns a predicted packet in the form that the stages observe.
+    /// Returns the data of a predicted packet that the stages may read.
     #[inline(always)]
     pub(crate) fn predicted<'a>(
         &self,
@@ -58,7 +58,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns a packet that resembles earlier packets, in the form that the stages observe.
+    /// Returns the data of a packet that resembles earlier packets, for the stages to read.
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,

@@ -11,7 +11,7 @@ use crate::{
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The first packets wait, because earlier packets may still arrive.
+    /// The flow is new. Its packets wait, because packets that precede them may still arrive.
     Build,
     /// Packets wait for a hole to be filled.
     Active,
@@ -38,8 +38,7 @@ pub(super) struct Entry {
     pub(super) bytes: usize,
     /// Next expected sequence number.
     pub(super) next: u32,
-    /// Start of the waiting time for a hole: the time at which the hole appeared, or at which the last packet was
-    /// released.
+    /// Time at which the wait for a hole began: when the hole appeared, or when the last packet was released.
     progress_ns: u64,
     /// Queued runs in the order of sequence numbers. They neither overlap nor touch.
     runs: Vec<Run>,
@@ -359,7 +358,7 @@ impl Entry {
         }
     }
 
-    /// Returns the upper bound of the waiting time. If the waiting time adapts to the flow, the bound is below the loss
+    /// Returns the longest time to wait for a hole. If the waiting time adapts to the flow, it stays below the loss
     /// timers of the sender (P52).
     fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
         let most_ns = reorder.hole_ns();

@@ -1,4 +1,5 @@
-//! The stage that repairs reordering. It applies the decisions of the [`Resequencer`] to packets and trains.
+//! The stage that repairs reordering. The [`Resequencer`] decides what to release; the stage passes these packets to
+//! their trains.
 
 use grosso_wire::tcp;
 

@@ -37,7 +37,7 @@ pub(crate) struct Resequencer<B> {
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
-    /// Time up to which all arrived packets were pushed.
+    /// Time until which the caller has pushed every packet that arrived.
     seen_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.now_ns = now_ns;
     }
 
-    /// Sets the time, and the time up to which all arrived packets were pushed.
+    /// Sets the current time, and the time until which the caller has pushed every packet that arrived.
     pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
         (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
@@ -126,8 +126,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
-    /// Records activity of a flow without queued or missing packets. A flush would not change such a flow. Returns
-    /// whether the flow has neither.
+    /// Returns whether no packet of the flow is queued or missing. If so, a flush would not change the flow, and the
+    /// function only records that the flow is active.
     pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
         let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
         if is_quiet {
@@ -136,7 +136,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_quiet
     }
 
-    /// Continues the flow of the last packet with further packets that arrived at the same time.
+    /// Advances the flow of the last packet past more packets that arrived at the same time.
     pub(super) fn went_on(&mut self, flow: FlowHash, payload_bytes: u32) {
         if let Some(known) = self.entries.get_mut(self.latest).filter(|known| known.flow == flow) {
             known.advance(known.next.wrapping_add(payload_bytes), self.now_ns);
