@@ -84,7 +84,7 @@ enum CounterSource {
     /// A count of superframes that were merged from packets of one protocol, or of all protocols for `None`.
     Joined(fn(&Superframes) -> u64, Option<usize>),
     /// Frames for which the device reported this checksum state.
-    RxCsum(RxCsum),
+    Csum(RxCsum),
     /// A count for the direction from the device.
     Received(fn(&DirectionStats, usize) -> u64, usize),
     /// Number of trains that the direction holds now, if it can hold trains.
