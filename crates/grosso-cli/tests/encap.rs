@@ -102,7 +102,7 @@ fn d16_decap_reads_the_critical_options_that_encap_wrote() {
     bench.ok(&format!("encap -q --strict -r a.pcap -w b.pcap type {words} {ENDS_V4}"));
     let run = bench.ok("decap --strict -r b.pcap -w c.pcap");
     assert!(bench.get("c.pcap") == before);
-    assert!(run.stderr.contains("the Geneve option 0x0102 0x83"), "{}", run.stderr);
+    assert!(run.stderr.contains("the critical Geneve option 0x0102 0x83"), "{}", run.stderr);
 }
 
 /// Returns one line per packet: the headers that tshark finds, and its warnings.

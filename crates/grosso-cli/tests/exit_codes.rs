@@ -303,7 +303,7 @@ fn the_help_lists_the_codes() {
     let help = bench.ok("--help").stdout;
     let codes = help.split_once("Exit codes:").unwrap().1;
     for code in
-        ["0 success", "1 success, but", "2 usage", "3 input", "4 system error", "5 internal"]
+        ["0 success", "1 the command worked", "2 usage", "3 input", "4 system error", "5 internal"]
     {
         assert!(codes.contains(code), "{codes}");
     }

@@ -522,10 +522,10 @@ fn no_vector_repeats_on_the_wire_across_starts_whatever_happens_to_the_sequence_
             3 => std::fs::write(&file, &backup).unwrap(),
             _ => {
                 std::fs::write(&file, "").unwrap();
-                said("0.seq: it is empty");
+                said("0.seq: the file is empty");
                 let foreign = String::from_utf8(backup.clone()).unwrap().replace("keys ", "keys 1");
                 std::fs::write(&file, foreign.replacen("keys 1", "keys 1\n", 1)).unwrap();
-                said("0.seq: it ");
+                said("0.seq: the file ");
                 std::fs::remove_file(&file).unwrap();
             }
         }

@@ -89,7 +89,7 @@ fn b10_pcap_cannot_record_ports_and_the_note_names_a_format_that_can() {
     for (words, port) in TUNNELS {
         let run = bench.ok(&format!("encap -r a.pcap -w b.pcap type {words} {ENDS}"));
         assert!(run.stderr.contains("pcap cannot record"), "{words}: {}", run.stderr);
-        assert!(run.stderr.contains(&format!("--port {port} ")), "{words}: {}", run.stderr);
+        assert!(run.stderr.contains(&format!("--port {port}\n")), "{words}: {}", run.stderr);
         bench.ok(&format!("decap -q --strict -r b.pcap -w c.pcap --port {port}"));
         assert_eq!(frames(&bench.get("c.pcap")), sent(), "{words}");
     }
@@ -256,9 +256,9 @@ fn b10_what_looks_like_a_tunnel_is_hinted_at_and_left_alone() {
             "fou=5556/47" => assert!(!run.stderr.contains("--port"), "{}", run.stderr),
             // GUE variant 1 has no header, so it looks like FOU.
             _ if words.ends_with("encap-variant 1") => {
-                assert!(run.stderr.contains("--port fou=9999/4 "), "{}", run.stderr);
+                assert!(run.stderr.contains("--port fou=9999/4\n"), "{}", run.stderr);
             }
-            _ => assert!(run.stderr.contains(&format!("--port {port} ")), "{}", run.stderr),
+            _ => assert!(run.stderr.contains(&format!("--port {port}\n")), "{}", run.stderr),
         }
     }
     let run = bench.ok("decap -r plain.pcap -w c.pcap");

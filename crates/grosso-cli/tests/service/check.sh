@@ -65,7 +65,7 @@ done
 systemctl start grosso@cpus
 # When systemd reports the exit of a program, the last output may not be in the journal yet.
 journalctl --sync
-journalctl -u grosso@cpus --no-pager -o cat | grep -q 'cpus.conf next to it' && echo "cpus hint yes"
+journalctl -u grosso@cpus --no-pager -o cat | grep -q 'install cpus.conf' && echo "cpus hint yes"
 systemctl stop grosso@cpus
 kill %1
 wait
