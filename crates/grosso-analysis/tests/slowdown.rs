@@ -402,6 +402,18 @@ fn a_damaged_acknowledgment_reports_nothing() {
 }
 
 #[test]
+fn packets_with_wrong_checksums_are_among_the_packets_of_their_direction() {
+    let frames = transfer(Fault::Loss(16), 1001).at_sender.into_iter();
+    let mut data: Vec<_> = frames.filter(|(_, frame)| frame.len() > 1000).take(3).collect();
+    for (_, frame) in &mut data {
+        *frame.last_mut().unwrap() ^= 1;
+    }
+    let found = slowdowns(&data).causes;
+    let bad = found.iter().find(|slow| slow.finding.cause == Cause::BadChecksums).unwrap();
+    assert_eq!((bad.finding.packets, bad.finding.of_packets), (3, 3));
+}
+
+#[test]
 fn loss_is_not_reported_as_reordering() {
     for seed in 1000..1020 {
         let causes = slowdowns(&transfer(Fault::Loss(40), seed).at_sender).causes;

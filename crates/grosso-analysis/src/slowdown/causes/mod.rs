@@ -53,7 +53,7 @@ impl View<'_> {
             basis,
             guess: basis == Basis::Timing,
             packets: packets.into(),
-            of_packets: self.figures.packets.into(),
+            of_packets: u64::from(self.figures.packets) + u64::from(self.figures.damaged),
             bytes: None,
             time_ns: None,
         }
