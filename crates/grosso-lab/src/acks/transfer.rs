@@ -361,7 +361,7 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Bounds for ratios of transfer times: merging costs about half of the speed (5 instead of 8 Gb/s) from [`HALF`] on, is
+/// Bounds for ratios of transfer times: merging costs about half of the speed (5 instead of 8 Gb/s) from 1.6 on, is
 /// harmful from 1.3 on, and is harmless below 1.25.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
