@@ -76,7 +76,7 @@ impl Watched {
         self.streams(std::env::var(SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
     }
 
-    /// Sends consecutive streams for this many seconds, at least one, and returns the wire packets of both directions.
+    /// Sends one or more consecutive streams for this many seconds, and returns the wire packets of both directions.
     fn streams(&self, seconds: u64) -> Vec<Timed> {
         let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
         let ends = self.chain.ends(IPV4);

@@ -23,7 +23,7 @@ fn d16_no_more_packets_of_unknown_flows_than_there_are_packets() {
         bench.put("a", &capture(Format::Pcap, ETHERNET, &frames));
         let run = bench.ok("wire -r a -w b");
         let Some(note) = run.stderr.lines().find(|line| line.contains("flows:")) else { continue };
-        // The note has the form "more than N flows: M packets ...".
+        // The note has the form "the flow table is full with N flows: M packets ...".
         let numbers: Vec<u64> = note.split(' ').filter_map(|word| word.parse().ok()).collect();
         let [flows, packets] = numbers[..] else { panic!("{note}") };
         assert!(packets + flows <= frames.len() as u64, "{note}");

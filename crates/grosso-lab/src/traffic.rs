@@ -95,8 +95,8 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes and units that have arrived so far, except that each thread may have added the bytes of one
-    /// unit that it has not counted yet.
+    /// Returns the bytes and units that have arrived so far. Both numbers are from the same moment, except that each
+    /// thread may have added the bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
             let units = self.units.load(Ordering::Acquire);

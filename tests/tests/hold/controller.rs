@@ -259,7 +259,7 @@ fn a_flood_of_flows_is_held_by_the_same_rules() {
 }
 
 #[test]
-fn a_profile_selects_its_hold() {
+fn every_profile_holds_for_a_fixed_time() {
     assert!(Profile::all().iter().all(|profile| profile.hold == Hold::Fixed));
     assert_eq!(Hold::default(), Hold::Fixed);
 }

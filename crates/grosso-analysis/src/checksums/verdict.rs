@@ -229,8 +229,8 @@ fn sum_of(value: u32) -> Sum {
     Sum::of(&value.to_be_bytes())
 }
 
-/// Returns whether the dissector stopped before the end of the packet, after the IP headers or at a malformed header,
-/// and no checksum other than an IPv4 header checksum is valid.
+/// Returns whether the dissector stopped before the end of the packet, after the IP headers or at a malformed or
+/// truncated header, and no checksum other than an IPv4 header checksum is valid.
 fn is_unread(stack: &Stack, levels: &[Level]) -> bool {
     let is_covered =
         |level: &Level| level.layer.kind != Kind::Ipv4 && level.verdict == Verdict::Valid;

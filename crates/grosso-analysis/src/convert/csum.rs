@@ -144,8 +144,7 @@ struct Found {
 
 impl Found {
     /// Verifies and counts the checksums of a packet. Returns the headers, and whether the packet can be fixed. A frame
-    /// that has the headers of its first segment cannot: it stands for several packets, and its checksum belongs to
-    /// none of them.
+    /// that has the headers of its first segment cannot: it stands for several packets, and has no checksum of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let (said, ports, stack) = self.judge.parse(packet, link);

@@ -100,8 +100,8 @@ fn note(work: &WireWork, session: &Session) {
     if flows.overflowed > 0 {
         let (packets, known) = (flows.overflowed, flows.len());
         session.note(format!(
-            "the flow table is full ({known} flows): {packets} packets were classified without \
-             flow state"
+            "the flow table is full with {known} flows: {packets} packets were classified \
+             without flow state"
         ));
     }
 }

@@ -68,9 +68,9 @@ pub(super) struct Era {
     /// data.
     unheeded_mtu: Option<u16>,
     pub(super) identifications: Identifications,
-    /// Payload lengths of the other frames.
+    /// Payload lengths of frames without PSH, FIN and SYN.
     pub(super) lengths: Lengths,
-    /// Payload lengths of frames with PSH, which end a write of the sending program.
+    /// Payload lengths of frames with PSH, FIN or SYN, most of which end a write of the sending program.
     pub(super) ends: Lengths,
     /// The largest payload covered by a complete and valid checksum.
     pub(super) sealed_max: u32,

@@ -1,4 +1,4 @@
-//! Passes the packets of a capture to reassemblers at the captured times.
+//! Passes the packets of a capture to reassemblers with the captured times as the clock.
 
 use grosso::{
     Frame, Meta,

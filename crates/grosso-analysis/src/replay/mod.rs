@@ -1,4 +1,4 @@
-//! Passes the packets of a capture to coalescers at the captured times.
+//! Passes the packets of a capture to coalescers with the captured times as the clock.
 
 mod flow_trains;
 mod records;

@@ -60,7 +60,7 @@ pub struct SetFacts {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
-    /// IPv4 protocol number.
+    /// Protocol number; only for IPv4.
     protocol: Option<u8>,
     pub reason: &'static str,
     /// Numbers of the packets.

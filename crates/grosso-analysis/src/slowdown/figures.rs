@@ -57,8 +57,8 @@ pub(super) struct Figures {
     /// Periods with a closed window, and their total time.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
-    /// Pauses of the sender, and their total time. A pause follows a push, when all data except the last segments is
-    /// acknowledged.
+    /// Pauses of the sender, and their total time. A pause follows a push. During it, the sender could have sent more:
+    /// all data except the last segments was acknowledged, and the window was open.
     pub(super) pauses: u32,
     pub(super) paused_ns: u64,
     /// Other periods without data that are longer than half a round trip, and their total time.

@@ -83,5 +83,5 @@ impl Holes {
     }
 }
 
-/// Maximum number of holes in one direction. Each has 40 bytes, allocated when the first one opens.
+/// Maximum number of holes in one direction. Each has 32 bytes, allocated when the first one opens.
 pub(super) const HOLES_MAX: usize = 64;

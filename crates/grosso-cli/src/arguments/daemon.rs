@@ -18,7 +18,7 @@ pub(crate) struct Bridge {
     ///
     /// Options follow PATH, separated by commas. unix and vhost-user accept connect, offloads=csum+tso4+tso6+uso and
     /// mode=660. unix also accepts dgram, vnet and local=PATH. vhost-user also accepts memory=4G, which limits the
-    /// memory that a VM can share, and driver, which connects to a device instead of a VM.
+    /// memory that a VM can share, and driver, for a peer that is a device instead of a VM.
     #[arg(value_name = "A")]
     pub(crate) left: String,
     /// Second port

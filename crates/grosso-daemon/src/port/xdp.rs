@@ -29,7 +29,7 @@ pub(super) const KIND: PortKind<XdpDevice> = PortKind {
     word: "xdp",
     forms: &["xdp:IFACE[:QUEUE]"],
     examples: "`xdp:eth1`, `xdp:eth1:2`",
-    meaning: "queues of an interface, accessed through AF_XDP; the first queue is QUEUE (default: \
+    meaning: "queues of an interface, accessed through AF_XDP, starting at the given queue (default: \
               0)",
     parse: |name| {
         let (interface_name, queue) = name.split_once(':').unwrap_or((name, "0"));

@@ -361,8 +361,8 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Ratios of transfer times from which merging costs about half of the speed (5 instead of 8 Gb/s), is harmful, or is
-/// harmless.
+/// Bounds for ratios of transfer times: merging costs about half of the speed (5 instead of 8 Gb/s) from 1.6 on, is
+/// harmful from 1.3 on, and is harmless below 1.25.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);

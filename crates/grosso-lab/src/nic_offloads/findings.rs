@@ -160,7 +160,7 @@ const BARS: [BarColumn<NicOffloadRow>; 2] = [
 
 fn bar(row: &NicOffloadRow, spread: Spread, value: fn(&NicOffloadRun) -> f64) -> Bar {
     let class = if row.on { "speed" } else { "sender" };
-    // A run shorter than a CPU tick has no figure.
+    // A run that used less than one CPU tick has no figure per CPU-second.
     let dots = row.runs.iter().map(value).filter(|value| value.is_finite());
     Bar::middle(class, spread, dots, digits(spread.median))
 }

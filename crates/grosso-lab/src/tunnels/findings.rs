@@ -145,8 +145,8 @@ impl TunnelRow {
     }
 }
 
-/// Returns the median CPU costs over all runs, as measured by reading the clock, and their share of each path's CPU
-/// time. The cost of the clock readings is subtracted.
+/// Returns the median costs over all trials in which the clock was read. The share of the checksums refers to the CPU
+/// time of each path in the trials without the clock.
 fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {

@@ -34,7 +34,7 @@ pub enum Fault {
     SmallWindow(u32),
     /// The receiver's application reads more slowly than data arrives.
     SlowReader,
-    /// The sender's application writes small amounts, with pauses that are little longer than a round trip.
+    /// The sender's application writes small amounts, with pauses of 30 ms plus 1.25 round trips.
     PausingWriter,
     /// The congestion window has at most this many packets.
     SmallCongestionWindow(usize),

@@ -55,7 +55,7 @@ fn receive(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Clears the fields of the first header that the kernel sets, which are the identification and the checksum.
+/// Returns a packet with zeros in the fields that the kernel sets in an IPv4 header: identification and checksum.
 fn said(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {

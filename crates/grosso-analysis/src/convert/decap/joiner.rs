@@ -114,7 +114,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // The first pass has not seen packets that were appended to the file since then.
+        // The first pass has not seen packets that were appended to the file after it.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

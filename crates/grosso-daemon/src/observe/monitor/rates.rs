@@ -21,13 +21,13 @@ pub struct Rates {
     /// Age of the counters in nanoseconds if the path is stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_ns: Option<u64>,
-    /// Rate at which bits arrive from the wire, in Gbit/s.
+    /// Rate at which bits of wire packets are received, headers included, in Gbit/s.
     pub rx_gbit_per_s: f64,
     /// Rate at which packets arrive, in thousands per second.
     pub rx_kpackets_per_s: f64,
     /// Wire packets per frame that was passed on from the device.
     pub rx_packets_per_batch: f64,
-    /// Rate at which bits are sent to the wire, in Gbit/s.
+    /// Rate at which bits of wire packets are sent, headers included, in Gbit/s.
     pub tx_gbit_per_s: f64,
     /// Wire packets per frame queued for sending.
     pub tx_packets_per_send: f64,
