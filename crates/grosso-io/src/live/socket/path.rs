@@ -56,8 +56,8 @@ struct Messages {
 /// Information about a path from ICMP messages. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
-    /// Time until which the port records the long packets that it sends. Recording starts when a message quotes a
-    /// packet that was not recorded.
+    /// Time until which the port records the long packets that it sends. Every message extends it, so that a later
+    /// message can quote a recorded packet.
     questioned_until_ns: u64,
     /// Path MTU from a message that quoted a sent packet, and the time at which it expires.
     proven: Option<(usize, u64)>,

@@ -398,8 +398,8 @@ const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
 /// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Maximum number of times that a frame can go on waiting because the driver has added entries. Even if an honest
-/// driver adds entries one by one, there are then enough for the longest frame.
+/// Maximum number of times that sending a frame is tried again because the driver has added entries in the meantime.
+/// After this many times, even a driver that adds entries one by one has added enough for the longest frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNNOTIFIED_MAX: usize = 32;
