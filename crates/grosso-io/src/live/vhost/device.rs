@@ -393,7 +393,7 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: as many as the longest ring has, and as many as a frame may have.
+/// Maximum number of descriptors read for one frame: those of the longest ring, plus the maximum for a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
 /// driver needs to add buffers.
