@@ -21,8 +21,8 @@ struct Beginning {
 }
 
 impl RecentPackets {
-    /// Starts or stops recording packets. Stopping discards the recorded packets. Starting has no effect if recording is
-    /// already on.
+    /// Starts or stops recording packets. Stopping discards the recorded packets. Starting has no effect if recording
+    /// is already on.
     pub(super) fn remember(&mut self, on: bool) {
         if !on {
             *self = Self::default();
