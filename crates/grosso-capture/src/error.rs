@@ -264,7 +264,7 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// The packet has another link type than the file; classic pcap supports only one per file.
+    /// The packet has a different link type from the file; classic pcap supports only one per file.
     #[error(
         "a pcap file has only one link type (here {first}), but this packet has link type {other}; \
          use pcapng"

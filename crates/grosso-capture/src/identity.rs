@@ -8,7 +8,7 @@ use std::path::Path;
 /// A path that does not exist is never the same file as another.
 ///
 /// # Errors
-/// Returns any error from `stat(2)`, except that a file does not exist.
+/// Returns any error from `stat(2)`, except `ENOENT`.
 pub fn same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
     match (identity(one.as_ref()), identity(other.as_ref())) {
         (Ok(one), Ok(other)) => Ok(one == other),

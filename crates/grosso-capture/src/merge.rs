@@ -395,8 +395,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface, which are the original options that do not depend on the byte order and a
-/// comment that names the original capture.
+/// Returns the options of an interface: the original options, and a comment that names the original capture. If the
+/// byte order of the original capture differs, only options whose values do not depend on it are kept.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;

@@ -514,9 +514,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number that a packet's interface has in this section. The number does not change if it belongs to
-    /// the same interface here, as when a whole capture is copied. Otherwise, the result is the number of an equal
-    /// interface, or a new number if there is no equal interface.
+    /// Returns the number that a packet's interface has in this section. If the packet's number belongs to an equal
+    /// interface here, as when a whole capture is copied, it does not change. Otherwise, the result is the number of
+    /// another equal interface, or a new number if there is none.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {

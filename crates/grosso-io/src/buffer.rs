@@ -184,7 +184,7 @@ pub(crate) struct Buffers {
     bytes: usize,
 }
 
-/// Maximum number of spare buffers of a port. Only after a burst are more buffers unused.
+/// Maximum number of spare buffers of a port. More buffers than this are unused only after a burst.
 #[cfg(all(any(target_os = "linux", target_os = "android"), feature = "live"))]
 const SPARE_MAX: usize = 1024;
 

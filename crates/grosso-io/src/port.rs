@@ -92,8 +92,8 @@ pub trait Port {
         None
     }
 
-    /// Returns the path MTU that ICMP messages report, or `None` if no messages have arrived. The messages may be
-    /// forged. The value may be less than [`Port::path_mtu`].
+    /// Returns the path MTU that ICMP messages report, or `None` if no path MTU is known. The messages may be forged.
+    /// The value may be less than [`Port::path_mtu`].
     fn path_hint(&self) -> Option<usize> {
         None
     }

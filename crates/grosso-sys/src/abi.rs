@@ -303,7 +303,7 @@ pub(crate) const IFLA_NUM_TX_QUEUES: u16 = 31;
 pub(crate) const IFLA_NUM_RX_QUEUES: u16 = 32;
 pub(crate) const IFLA_GSO_MAX_SEGS: u16 = 40;
 pub(crate) const IFLA_GSO_MAX_SIZE: u16 = 41;
-/// Available since Linux 5.19, in bytes. Since 6.3 it applies to IPv6 only.
+/// Available since Linux 5.19, in bytes. Since 6.3, a value above 65536 applies to IPv6 only.
 pub(crate) const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// Available since Linux 6.3.
 pub(crate) const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;

@@ -63,8 +63,8 @@ fn hand_over(number: RawFd) -> bool {
     true
 }
 
-/// Starts the closing thread. Call this function once per process. `spawn` must start a thread that runs the closure
-/// passed to it.
+/// Starts the closing thread, unless this process has already started it. `spawn` must start a thread that runs the
+/// closure passed to it.
 ///
 /// # Errors
 /// Returns any error from `pipe(2)` or `spawn`.

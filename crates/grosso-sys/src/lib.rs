@@ -55,8 +55,8 @@
 //! | [`scheduling`] | CPU affinity, real-time priority, CPU time, kernel threads |
 //!
 //! Two buffer types are in memory shared with the kernel: [`packet::RingFrame`] and [`xdp::Frame`]. Each exclusively
-//! owns its bytes. Each is a plain `AsRef<[u8]>` that can be held, sent to another thread, and outlive its socket, and
-//! that returns its memory on drop.
+//! owns its bytes. Each is a plain `AsRef<[u8]>` that can be held, can be sent to another thread and can outlive its
+//! socket. It returns its memory on drop.
 //!
 //! Constants newer than the C headers of stable distributions are in the private module `abi`, each with its source.
 //!

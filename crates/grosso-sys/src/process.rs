@@ -13,7 +13,7 @@ use rustix::{
 ///
 /// # Errors
 ///
-/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
+/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first; see
 /// [`crate::namespace::isolate_process_user`].
 pub fn isolate_children() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.

@@ -76,11 +76,11 @@ fn a_name_that_is_in_use_gives_name_cause_and_remedy() {
     for (device, options, cause, remedy) in [
         ("tap", &ip, "the existing device is a TAP device", "use Layer::Ethernet"),
         ("tun", &ethernet, "the existing device is a TUN device", "use Layer::Ip"),
-        ("several", &ip, "the existing device has several queues", "use Queues::Several"),
+        ("several", &ip, "the existing device is a multi-queue device", "use Queues::Several"),
         (
             "tun",
             &ip.clone().queues(Queues::Several),
-            "the existing device has only one queue",
+            "the existing device is a single-queue device",
             "Queues::One",
         ),
         ("veth", &ip, "the existing device uses the driver veth", "choose another name"),

@@ -61,7 +61,7 @@ pub struct EspStage<P: Port> {
     spare: Spare,
     /// Buffers to return to the inner port after its current call has returned.
     returned: Vec<PortBuffer>,
-    /// Scratch space for a frame copied into one slice, or for an encrypted packet.
+    /// Scratch space for a frame copied into one slice. The next field is scratch space for an encrypted packet.
     packet: Vec<u8>,
     scratch: Vec<u8>,
     stack: Stack,

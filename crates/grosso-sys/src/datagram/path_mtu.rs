@@ -57,7 +57,7 @@ impl PathMtu {
     }
 
     /// Sets the kernel's IPv6 path MTU to a host to `mtu` bytes, at least 1280, for ten minutes
-    /// (`net.ipv6.route.mtu_expires`), so that the kernel fragments longer datagrams to this host.
+    /// (`net.ipv6.route.mtu_expires`), so that the kernel fragments longer datagrams to that host.
     ///
     /// # Errors
     ///

@@ -38,8 +38,8 @@ impl NetworkNamespace {
     ///
     /// # Errors
     ///
-    /// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
-    /// [`isolate_process_user`]. Returns `ENOSPC` at the limit `user.max_net_namespaces`.
+    /// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first; see [`isolate_process_user`].
+    /// Returns `ENOSPC` at the limit `user.max_net_namespaces`.
     pub fn new() -> io::Result<Self> {
         on_a_thread(|| {
             // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
@@ -146,8 +146,7 @@ pub fn network_cookie() -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first, or any error from
-/// [`isolate_process_user`].
+/// Returns `EPERM` without `CAP_SYS_ADMIN`: become root in a user namespace first; see [`isolate_process_user`].
 pub fn isolate_thread_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared, because `FILES` is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;

@@ -51,8 +51,8 @@ impl TransmitRing {
         Ok(ring)
     }
 
-    /// Sets the size of the send buffer so that the buffer is full before all slots are in use, if the system's limit
-    /// permits.
+    /// Sets the size of the send buffer so that the buffer is full no later than when all slots are in use, if the
+    /// system's limit permits.
     ///
     /// `poll(2)` reports room when half of the buffer is free. If slots are free at that moment, a wait ends only when
     /// a send can succeed; with a larger buffer it would end immediately although every slot is still in use.

@@ -77,7 +77,7 @@ fn compile(
 }
 
 impl Limit {
-    /// Returns one rule for each permitted value.
+    /// Returns rules that match the values of the limit.
     fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         let rule = |operator, value| {
             let length = SeccompCmpArgLen::Dword;

@@ -120,7 +120,7 @@ impl Role {
         }
     }
 
-    /// Returns limits on arguments. A call whose argument exceeds them fails instead of ending the program.
+    /// Returns calls with argument values. A call with one of these values fails instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,
@@ -184,7 +184,7 @@ const PINNING: &[Call] = calls! {
     SYS_openat SYS_fstat SYS_fstatfs SYS_newfstatat SYS_readlinkat SYS_geteuid SYS_getegid
 };
 
-/// Limit under which a file can only be opened with `O_PATH`.
+/// Calls that open a file without `O_PATH`.
 const OPENING_TO_READ: &[Limit] =
     &[Limit { call: libc::SYS_openat, argument: 2, values: Values::Without(libc::O_PATH as u64) }];
 

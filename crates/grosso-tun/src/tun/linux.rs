@@ -122,11 +122,11 @@ fn conflict(name: &InterfaceName, options: &TunOptions) -> String {
             "the existing device is a TUN device: use Layer::Ip, or choose another name".to_owned()
         }
         (_, _, Queues::One) => {
-            "the existing device has several queues: use Queues::Several, or choose another name"
+            "the existing device is a multi-queue device: use Queues::Several, or choose another name"
                 .to_owned()
         }
         (_, _, Queues::Several) => {
-            "the existing device has only one queue: use Queues::One, or choose another name"
+            "the existing device is a single-queue device: use Queues::One, or choose another name"
                 .to_owned()
         }
     }

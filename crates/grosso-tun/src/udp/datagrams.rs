@@ -79,8 +79,8 @@ impl<'a> Datagram<'a> {
     }
 
     /// Declares that the payload holds several datagrams of `bytes` bytes each; the last may be shorter. The payload
-    /// can hold at most [`DATAGRAMS_MAX`] datagrams and 65,507 bytes. The kernel splits it into datagrams
-    /// (`UDP_SEGMENT`).
+    /// can hold at most [`DATAGRAMS_MAX`] datagrams and 65,507 bytes. One system call sends it, and the kernel splits
+    /// it into datagrams (`UDP_SEGMENT`).
     ///
     /// ```
     /// # use grosso_tun::Datagram;

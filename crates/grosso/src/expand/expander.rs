@@ -79,7 +79,7 @@ impl Expander {
         self.seen += 1;
         let receiver = match delivery.is_joined() {
             true => self.receivers.entry(connection, self.seen, Receiver::default),
-            // The host acknowledges single packets as usual, so their boundaries are not needed.
+            // The host acknowledges single packets as usual, so a connection without trains needs no entry.
             false => match self.receivers.get_mut(connection) {
                 Some(receiver) => receiver,
                 None => return,

@@ -192,7 +192,7 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of a datagram from which only one fragment has arrived. A partial checksum is dropped,
+/// Returns the checksum state of a datagram of which only one fragment has arrived. A partial checksum is dropped,
 /// because completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {

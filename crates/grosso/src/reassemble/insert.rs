@@ -177,8 +177,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
-    /// Evicts datagrams until there is room for more data of this datagram. Datagrams of a source above its share are
-    /// evicted first, and then the datagrams that have waited longest for a fragment (P32).
+    /// Evicts datagrams until there is room for more data of this datagram. While its source is above the limit per
+    /// source, datagrams of this source are evicted. After that, the datagrams of all sources that have waited longest
+    /// for a fragment are evicted (P32).
     fn make_room(
         &mut self,
         slot: u32,

@@ -76,8 +76,8 @@ pub(crate) enum Bit {
     Covered = 0,
     /// A fragment starts with the unit.
     Start = 1,
-    /// A run starts with the unit: when the fragment arrived, there was a gap between it and the earlier data (rule
-    /// F15).
+    /// A run starts with the unit, because its fragment did not start at the end of all data that had arrived before
+    /// (rule F15).
     Run = 2,
 }
 

@@ -40,7 +40,7 @@ struct PathTo {
     address: IpAddr,
     /// Index of the link that the route uses, or `None` before the first query.
     link: Option<u32>,
-    /// Path MTU that this port set in the kernel, or `None` if it set none.
+    /// Path MTU that the kernel reported last, or `None` if it has reported none.
     told: Option<usize>,
     belief: Belief,
     prober: Prober,
@@ -56,8 +56,8 @@ struct Messages {
 /// Information about a path from ICMP messages. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Belief {
-    /// Time until which the port records the long packets that it sends. Recording starts when a message quotes a
-    /// packet that was not recorded.
+    /// Time until which the port records the long packets that it sends. Every message extends it, so that a later
+    /// message can quote a recorded packet.
     questioned_until_ns: u64,
     /// Path MTU from a message that quoted a sent packet, and the time at which it expires.
     proven: Option<(usize, u64)>,
@@ -107,8 +107,8 @@ impl Paths {
 
     /// Returns the length of the longest packet that reaches every remote endpoint according to this host's routes and
     /// to ICMP. If a probe has shown that longer packets arrive, ICMP is ignored. Over IPv6, a message is used only if
-    /// it quoted a sent packet; otherwise the kernel's path MTU is used. The value expires after ten minutes
-    /// (`net.ipv4.route.mtu_expires`).
+    /// it quoted a sent packet; the kernel's path MTU is used only if the port cannot receive messages. The value
+    /// expires after ten minutes (`net.ipv4.route.mtu_expires`).
     pub(in crate::live) fn hint(&self) -> Option<usize> {
         let hint = |remote: &PathTo| match &self.messages {
             Some(_) => remote.carries(),

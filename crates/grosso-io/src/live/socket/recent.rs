@@ -21,7 +21,8 @@ struct Beginning {
 }
 
 impl RecentPackets {
-    /// Starts or stops recording packets. Packets that were already recorded are kept when recording starts again.
+    /// Starts or stops recording packets. Stopping discards the recorded packets. Starting has no effect if recording
+    /// is already on.
     pub(super) fn remember(&mut self, on: bool) {
         if !on {
             *self = Self::default();

@@ -113,8 +113,8 @@ impl UdpOptions {
     }
 }
 
-/// A port that receives through one UDP socket and sends through several. Each sending socket has another source port,
-/// so that the network can distinguish flows.
+/// A port that receives through one UDP socket and sends through several. Each sending socket has a different source
+/// port, so that the network can distinguish flows.
 ///
 /// Frames have [`LinkType::Raw`](grosso_wire::LinkType::Raw) and start with the outer IP header, which the kernel
 /// builds. The kernel copies the destination, ports, traffic class, hop limit and DF bit of a transmitted frame. It

@@ -87,7 +87,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns the descriptor that becomes readable when a peer connects, if the port listens.
+    /// Returns the descriptor that becomes readable when a peer connects. The descriptor is never ready if this side
+    /// connects, or as long as the next attempt to accept has to wait.
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),

@@ -393,13 +393,13 @@ const EMSGSIZE: i32 = 90;
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of attempts to send one frame to a guest whose buffers are invalid.
 const FAULTS_MAX: usize = 64;
-/// Maximum number of descriptors read for one frame: as many as the longest ring has, and as many as a frame may have.
+/// Maximum number of descriptors read for one frame: those of the longest ring, plus the maximum for a frame.
 const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
 /// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Maximum number of times that a frame can go on waiting because the driver has added entries. Even if an honest
-/// driver adds entries one by one, there are then enough for the longest frame.
+/// Maximum number of times that sending a frame is tried again because the driver has added entries in the meantime.
+/// After this many times, even a driver that adds entries one by one has added enough for the longest frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNNOTIFIED_MAX: usize = 32;

@@ -16,7 +16,7 @@ use super::{
 /// All remote endpoints. Most tunnels have one.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// The remote endpoints. The first is the remote address of the configured endpoint.
+    /// The remote endpoints. The first belongs to the remote address of the configured endpoint.
     peers: Vec<Peer>,
     /// Forwarding table of Ethernet addresses, or `None` if there is only one remote endpoint.
     table: Option<Table>,

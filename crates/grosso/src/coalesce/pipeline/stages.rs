@@ -216,7 +216,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         None
     }
 
-    /// Pushes a packet to the stage in slot `first` and to all later stages.
+    /// Works like [`Self::push_matched`], but is not inlined. It is used for packets that usually bypass the stages.
     #[inline(never)]
     fn push_packet(
         &mut self,
@@ -228,8 +228,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.push_matched(first, packet, merger, sink)
     }
 
-    /// Pushes a packet whose flow is known. The function is not inlined, because packets of this kind usually bypass
-    /// the stages.
+    /// Pushes a packet whose flow is known to the stage in slot `first` and to all later stages.
     #[inline(always)]
     fn push_matched(
         &mut self,

@@ -328,7 +328,8 @@ impl Profile {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Returns whether the profile has restrictions on single packets that the exact laws do not have.
+    /// Returns whether the exact laws do not suffice for the profile. This is the case if it has other rules, repairs
+    /// reordering, bypasses flows, or adapts the hold time.
     pub(crate) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();

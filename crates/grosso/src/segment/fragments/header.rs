@@ -97,8 +97,8 @@ impl FragmentHeader {
         }
     }
 
-    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes is as long as the IP header
-    /// declares.
+    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes is at least as long as the
+    /// IP header declares.
     pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
         let start = usize::from(self.ip.offset);
         let says_nothing = match self.ip.kind {

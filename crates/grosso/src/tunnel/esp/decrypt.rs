@@ -32,7 +32,7 @@ pub enum Traffic {
     },
     /// IKE, which shares the UDP port with ESP (RFC 3948 section 2.2).
     Ike,
-    /// NAT keepalive, which must be ignored (RFC 3948 section 2.3).
+    /// NAT keepalive, which receivers ignore (RFC 3948 section 2.3).
     Keepalive,
 }
 
@@ -93,8 +93,8 @@ impl Decryptor {
         Self::resume(association, 0)
     }
 
-    /// Creates a decryptor for an association that received packets up to `last_sequence`, and rejects all sequence
-    /// numbers up to this one.
+    /// Creates a decryptor for an association that received packets up to `last_sequence`. The decryptor rejects all
+    /// sequence numbers up to this one.
     ///
     /// # Errors
     /// Returns an error that names the first contradiction in the association.

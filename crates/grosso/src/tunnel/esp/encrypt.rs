@@ -308,8 +308,8 @@ impl Encryptor {
         }
     }
 
-    /// Writes the SPI, the sequence number and the initialization vector, which is the whole sequence number XOR the
-    /// salt. It is unique as long as the encryptor exists (RFC 4106 section 3.1).
+    /// Writes the SPI, the sequence number and the initialization vector. The vector is the whole sequence number XOR
+    /// the salt, and an encryptor never repeats it (RFC 4106 section 3.1).
     fn write_esp(&self, out: &mut [u8], at: usize, sequence: u64) {
         put_u32(out, at, self.spi);
         put_u32(out, at + 4, sequence as u32);

@@ -242,8 +242,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         padding == Padding::Trim && !acknowledgments.are_gathered()
     }
 
-    /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the padding is
-    /// removed.
+    /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the packet is
+    /// treated like one without padding. Otherwise it is not merged.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_padded(
