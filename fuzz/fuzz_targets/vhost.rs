@@ -258,7 +258,8 @@ const USED: u64 = addresses(0).used;
 /// Answers like a back end with these features, and returns the memory that it receives.
 fn meet(front: &mut FrontEnd, offered: u64) -> File {
     let _ = front.greet();
-    let mut letters = front.handle_answer(&answer(request::GET_FEATURES, offered)).expect("an answer");
+    let mut letters =
+        front.handle_answer(&answer(request::GET_FEATURES, offered)).expect("an answer");
     if offered & features::PROTOCOL_FEATURES != 0 {
         letters = front.handle_answer(&answer(request::GET_PROTOCOL_FEATURES, 0)).expect("another");
     }
