@@ -401,6 +401,21 @@ fn a_damaged_acknowledgment_reports_nothing() {
     assert_eq!(first(&found), Some(Cause::LostAfter), "{:?}", found.causes);
 }
 
+/// Timestamps of a capture can have any value and need not increase.
+#[test]
+fn extreme_timestamps_are_accepted() {
+    let times = [1, u64::MAX, 0, u64::MAX - 1, u64::MAX / 2, u64::MAX / 3];
+    for (fault, ..) in faults(1001) {
+        for first in 0..times.len() {
+            let mut frames = transfer(fault, 1001).at_sender;
+            for (number, (time, _)) in frames.iter_mut().enumerate() {
+                *time = times[(first + number / (first + 1)) % times.len()];
+            }
+            slowdowns(&frames);
+        }
+    }
+}
+
 #[test]
 fn packets_with_wrong_checksums_are_among_the_packets_of_their_direction() {
     let frames = transfer(Fault::Loss(16), 1001).at_sender.into_iter();

@@ -90,7 +90,7 @@ impl Connection {
     /// Returns the minimum round-trip time between the endpoints in nanoseconds; 0 if unknown.
     pub(super) fn round_trip_ns(&self) -> u64 {
         let [one, other] = [self.streams[0].echo_ns, self.streams[1].echo_ns];
-        let echoes_ns = if one > 0 && other > 0 { one + other } else { 0 };
+        let echoes_ns = if one > 0 && other > 0 { one.saturating_add(other) } else { 0 };
         match (self.handshake_ns, echoes_ns) {
             (0, ns) | (ns, 0) => ns,
             (one, other) => one.min(other),

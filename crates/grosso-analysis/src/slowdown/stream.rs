@@ -230,12 +230,12 @@ impl Stream {
         let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         let figures = &mut self.figures;
         // A sender that waits for acknowledgments sends when they arrive, and one that has more data sets no PSH.
-        if self.is_pushed && open_ns > (answer_ns + answer_ns / 2).max(PAUSE_NS) {
+        if self.is_pushed && open_ns > answer_ns.saturating_add(answer_ns / 2).max(PAUSE_NS) {
             figures.pauses += 1;
-            figures.paused_ns += idle_ns;
-        } else if idle_ns > (round_trip_ns / 2).max(WAIT_NS) && idle_ns < 2 * round_trip_ns {
+            figures.paused_ns = figures.paused_ns.saturating_add(idle_ns);
+        } else if idle_ns > (round_trip_ns / 2).max(WAIT_NS) && idle_ns / 2 < round_trip_ns {
             figures.waits += 1;
-            figures.waited_ns += idle_ns;
+            figures.waited_ns = figures.waited_ns.saturating_add(idle_ns);
         }
     }
 
@@ -302,7 +302,7 @@ impl Stream {
         // A retransmission answers an acknowledgment that the peer sent after the hole opened.
         let is_older = hole.peer_timestamp.is_some_and(|peer| is_before(echo, peer));
         // The clock ticks while a retransmission waits for its acknowledgment.
-        let is_still = self.tick_ns().is_some_and(|tick_ns| elapsed_ns > TICKS_MIN * tick_ns);
+        let is_still = self.tick_ns().is_some_and(|tick_ns| elapsed_ns / TICKS_MIN > tick_ns);
         (is_older || is_still).then_some(true)
     }
 
@@ -440,7 +440,8 @@ impl Stream {
                 self.figures.zero_windows += 1;
             }
             (false, Some(since)) => {
-                self.figures.zero_ns += frame.time_ns.saturating_sub(since.get());
+                let closed_ns = frame.time_ns.saturating_sub(since.get());
+                self.figures.zero_ns = self.figures.zero_ns.saturating_add(closed_ns);
                 self.zero_since = None;
             }
             _ => {}
@@ -502,8 +503,8 @@ impl Stream {
         if is_prompt && (self.answer_ns == 0 || elapsed_ns < self.answer_ns) {
             self.answer_ns = elapsed_ns;
         }
-        if elapsed_ns <= ECHO_SPREAD * self.echo_ns {
-            self.echoes_ns += elapsed_ns;
+        if elapsed_ns / ECHO_SPREAD <= self.echo_ns {
+            self.echoes_ns = self.echoes_ns.saturating_add(elapsed_ns);
             self.echoes += 1;
         } else {
             self.echoes_long += 1;
@@ -518,13 +519,13 @@ impl Stream {
     /// Returns whether the time from this capture point to the peer and back hardly varies, so that no queue fills.
     pub(super) fn is_echo_steady(&self) -> bool {
         let mean_ns = self.echo_mean_ns();
-        mean_ns > 0 && 2 * mean_ns <= 3 * self.echo_ns && self.echoes_long <= self.echoes / 4
+        mean_ns > 0 && mean_ns / 3 <= self.echo_ns / 2 && self.echoes_long <= self.echoes / 4
     }
 
     /// Returns the time with a closed window up to `now_ns`, in nanoseconds.
     pub(super) fn zero_ns_until(&self, now_ns: u64) -> u64 {
         let open_ns = self.zero_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
-        self.figures.zero_ns + open_ns
+        self.figures.zero_ns.saturating_add(open_ns)
     }
 }
 

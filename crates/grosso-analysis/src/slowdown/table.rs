@@ -202,7 +202,8 @@ impl Connections {
         let path = Path::at(sight.packet.data, ip, frame.identification.is_some());
         let Some(message) = path.and_then(|path| self.paths.get(&path)) else { return };
         let Some(FlowSlot { tracked: connection, .. }) = self.slots.get_mut(place) else { return };
-        let settled_ns = message.since_ns + connection.round_trip_ns().max(SETTLED_NS);
+        let settled_ns =
+            message.since_ns.saturating_add(connection.round_trip_ns().max(SETTLED_NS));
         let figures = connection.figures_mut(place.side.into());
         figures.icmp_mtu = message.mtu;
         figures.icmp_quoted = message.quoted;

@@ -42,7 +42,8 @@ impl View<'_> {
     /// Returns the time without the pauses of the sender, in nanoseconds. Within a pause, the acknowledgments of the
     /// last data take a round trip.
     fn active_ns(&self) -> u64 {
-        let acknowledged_ns = u64::from(self.figures.pauses) * self.round_trip_mean_ns;
+        let acknowledged_ns =
+            u64::from(self.figures.pauses).saturating_mul(self.round_trip_mean_ns);
         let paused_ns = self.figures.paused_ns.saturating_sub(acknowledged_ns);
         self.figures.duration_ns().saturating_sub(paused_ns)
     }

@@ -17,7 +17,7 @@ pub(super) fn find_limits(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = view.figures;
     let active_ns = view.active_ns();
     let (window, round_trip_ns) = (figures.window_mean(), view.round_trip_mean_ns);
-    if figures.paused_ns * 2 > figures.duration_ns() && figures.pauses >= PAUSES_MIN {
+    if figures.paused_ns > figures.duration_ns() / 2 && figures.pauses >= PAUSES_MIN {
         let found = view.found(Cause::Application, Basis::Sequence, figures.pauses);
         findings.push(Finding { time_ns: Some(figures.paused_ns), ..found });
     } else if window > 0 && round_trip_ns > 0 && figures.bytes >= WINDOWS_MIN * window {
