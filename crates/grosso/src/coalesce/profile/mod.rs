@@ -362,8 +362,11 @@ impl Default for Profile {
     }
 }
 
+/// Constructor of a built-in profile, and its description.
+type BuiltIn = (fn() -> Profile, &'static str);
+
 /// The built-in profiles, the default first, and a description of each in at most 53 columns.
-const BUILT_IN: &[(fn() -> Profile, &str)] = &[
+const BUILT_IN: &[BuiltIn] = &[
     (Profile::linux, "GRO of Linux 7.2, with a larger flow table (default)"),
     (Profile::linux_8x8, "GRO of Linux 7.2, with its table of 8 x 8 flows"),
     (Profile::linux_6_12, "GRO of Linux 6.12: linux-8x8 with an older IP ID rule"),

@@ -10,7 +10,7 @@
 //! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, the packet's flow is irrelevant if the packet is unmergeable for the same reason as the
-//! packet before it.
+//!    packet before it.
 //! 7. Its header stack is cached: the flow is hashed from it.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
