@@ -131,6 +131,11 @@ pub(crate) fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
+/// Formats a number with three decimals, for example seconds per gigabyte.
+pub(crate) fn thousandths(value: f64) -> String {
+    format!("{value:.3}")
+}
+
 /// Formats a number in at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {

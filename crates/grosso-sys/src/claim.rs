@@ -25,7 +25,7 @@ pub enum Claim {
     Taken,
     /// A process that is not trusted holds the name.
     Doubtful {
-        /// ID of the user who runs the process, if the kernel reported it.
+        /// User ID of the process, if the kernel reported it.
         user: Option<u32>,
     },
 }

@@ -191,7 +191,7 @@ fn a_broken_ring_loses_only_its_frames_and_a_guest_may_reboot() {
 }
 
 #[test]
-fn a_driver_without_multiqueue_has_one_pair() {
+fn a_front_end_without_protocol_features_has_one_pair() {
     let mut bench = Bench::new();
     let front = bench.try_connect(ALL & !PROTOCOL, 2);
     assert!(front.is_err());

@@ -87,10 +87,11 @@ impl JudgmentFacts {
             ("superframe", Some(size)) => format!("a superframe, split every {size} B"),
             (reason, _) => format!("undecided: {reason}"),
         };
-        let by = self.by.map(|by| format!(", according to {}", by.noun())).unwrap_or_default();
+        let evidence = self.by.map(|evidence| format!(", according to {}", evidence.noun()));
         let guess = if self.guess { " (a guess)" } else { "" };
         let against = self.against.map(|against| format!("; contradicted by {}", against.noun()));
-        format!("{what}{by}{guess}{}", against.unwrap_or_default())
+        let (evidence, against) = (evidence.unwrap_or_default(), against.unwrap_or_default());
+        format!("{what}{evidence}{guess}{against}")
     }
 }
 

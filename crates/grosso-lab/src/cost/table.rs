@@ -7,7 +7,7 @@ use crate::{
     experiment::TcpParameters,
     page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Spread, digits, thousands},
+    statistics::{Spread, digits, thousands, thousandths},
     table::{self, Column},
 };
 
@@ -190,12 +190,12 @@ type NamedPath = (String, PathCost, Spread);
 const CALLS: [Column<NamedPath>; 10] = [
     Column::left(&["System calls", "", "wire    path"], 12, |(name, ..)| name.clone()),
     Column::right(&["   receive calls", "per", "packet"], 8, |(_, path, _)| {
-        format!("{:.3}", path.receive_calls_a_packet)
+        thousandths(path.receive_calls_a_packet)
     }),
     Column::right(&["", "packets", "/call"], 8, |(_, path, _)| short(path.packets_a_receive_call)),
     Column::right(&["", "bytes", "/call"], 8, |(_, path, _)| thousands(path.bytes_a_receive_call)),
     Column::right(&["      send calls", "per", "packet"], 8, |(_, path, _)| {
-        format!("{:.3}", path.send_calls_a_packet)
+        thousandths(path.send_calls_a_packet)
     }),
     Column::right(&["", "packets", "/call"], 8, |(_, path, _)| short(path.packets_a_send_call)),
     Column::right(&["", "bytes", "/call"], 8, |(_, path, _)| thousands(path.bytes_a_send_call)),

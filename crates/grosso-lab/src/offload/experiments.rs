@@ -272,7 +272,7 @@ fn gain(group: &OffloadGroup, claim: &'static str, [over, under]: [&str; 2]) -> 
     let [on, off] = group.pair(over, under)?.map(|row| row.gigabits_a_cpu_second);
     let published = group.comparisons.first().and_then(|first| first.published);
     let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));
-    Some(evidence.verdict(claim, Unit::Times, DEARER).beside(published))
+    Some(evidence.verdict(claim, Unit::Times, COSTLY_RECEIVE).beside(published))
 }
 
 fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdict> {
@@ -295,7 +295,9 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
         let evidence = beside(same, GENERIC, Bound::AtLeast(0.95))?;
         let claim = "inet_lro is as fast as the driver's own LRO";
         Some(
-            evidence.verdict(claim, Unit::Times, DEARER).beside(nic(SHORT.posted / SHORT.pages[0])),
+            evidence
+                .verdict(claim, Unit::Times, COSTLY_RECEIVE)
+                .beside(nic(SHORT.posted / SHORT.pages[0])),
         )
     });
     let posted = mixed.and_then(|mixed| {
@@ -324,7 +326,7 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
         ReaderKind::Headers => {
-            ("reading only headers: slices are no slower than copies", DEARER, None)
+            ("reading only headers: slices are no slower than copies", COSTLY_RECEIVE, None)
         }
         ReaderKind::EveryByte => (
             "reading every byte: slices are faster than copies",
@@ -355,7 +357,11 @@ fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     };
     let (coalesced, none) = (cost(group.first_row()?), cost(group.row(NONE)?));
     let evidence = Evidence::ratio(&coalesced, &none, Bound::Under(0.5));
-    Some(evidence.verdict("path and receiver on one CPU: LRO halves the cost", Unit::Times, DEARER))
+    Some(evidence.verdict(
+        "path and receiver on one CPU: LRO halves the cost",
+        Unit::Times,
+        COSTLY_RECEIVE,
+    ))
 }
 
 /// Judges the publication's claim that larger receive pages increase throughput.
@@ -454,7 +460,7 @@ const fn nic(ratio: f64) -> Published {
 }
 
 /// Causes of a missing gain.
-const DEARER: &str = "\
+const COSTLY_RECEIVE: &str = "\
 each packet is copied into a userspace device, so it costs more than in the publication; or other work on the \
     CPU delays packets, so they arrive in batches even without coalescing";
 /// The publication's claim that coalescing packets of 1500 bytes gains a factor of 2.74.

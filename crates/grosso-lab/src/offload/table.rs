@@ -11,7 +11,7 @@ use crate::{
     netns::{Family, Mtu},
     page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Latency, Spread, digits, thousands, whole},
+    statistics::{Latency, Spread, digits, thousands, thousandths, whole},
     table::{self, Column},
     trial::Tool,
     verdict::{Bound, Evidence, Published},
@@ -318,9 +318,9 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
         Column::left(&["", "copies"], 17, |(.., copied)| spread(5, copied, whole)),
         // The cost converts gigabits per second to seconds per gigabyte.
         Column::right(&["  CPU seconds per GB", "slices"], 7, |(_, parts, _)| {
-            cost(8.0 / parts.median)
+            thousandths(8.0 / parts.median)
         }),
-        Column::right(&["", "copies"], 7, |(.., copied)| cost(8.0 / copied.median)),
+        Column::right(&["", "copies"], 7, |(.., copied)| thousandths(8.0 / copied.median)),
         Column::right(&["slices /", "copies"], 13, |(_, parts, copied)| {
             format!("{:.2} times", parts.median / copied.median)
         }),
@@ -330,11 +330,6 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
 /// Formats a median with this many columns, and its minimum and maximum.
 fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String {
     format!("{:>columns$} {}", format(spread.median), spread.range(format))
-}
-
-/// Formats CPU-seconds per gigabyte.
-fn cost(seconds: f64) -> String {
-    format!("{seconds:.3}")
 }
 
 /// Users of the CPU; also the CSS classes of the page's parts.
@@ -389,10 +384,10 @@ const COLUMNS: [Column<OffloadRow>; 9] = [
     Column::left(&["Gb/s per CPU"], 17, |row| spread(5, &row.gigabits_a_cpu_second, digits)),
     Column::right(&["", "Gb/s"], 6, |row| digits(row.gigabits_a_second.median)),
     Column::right(&["  CPU seconds per GB", "sender"], 7, |row| {
-        cost(row.sender_cpu_s_per_gb.median)
+        thousandths(row.sender_cpu_s_per_gb.median)
     }),
-    Column::right(&["", "path"], 7, |row| cost(row.path_cpu_s_per_gb.median)),
-    Column::right(&["", "recvr"], 7, |row| cost(row.receiver_cpu_s_per_gb.median)),
+    Column::right(&["", "path"], 7, |row| thousandths(row.path_cpu_s_per_gb.median)),
+    Column::right(&["", "recvr"], 7, |row| thousandths(row.receiver_cpu_s_per_gb.median)),
     Column::right(&["segm.", "/train"], 7, |row| {
         row.segments_per_train.map_or_else(|| "-".into(), |segments| digits(segments.median))
     }),

@@ -11,7 +11,7 @@ use crate::{
     netns::Family,
     page::{Bar, BarColumn, charts},
     report::{Environment, Findings, Knob},
-    statistics::{Latency, whole},
+    statistics::{Latency, thousandths, whole},
     table::{self, Column},
     tunnel::Tunnel,
 };
@@ -330,12 +330,12 @@ const BARS: [BarColumn<TunnelRow>; 2] = [
 const COSTS: [Column<TunnelRow>; 12] = [
     Column::left(&["", "tunnel"], 9, TunnelRow::name),
     Column::left(&["", "RCO"], 4, |row| on_or_off(row.remote_checksum).to_owned()),
-    Column::right(&["", "sender"], 6, |row| seconds(row.roles_s_per_gb.sender)),
-    Column::right(&["path", "a"], 7, |row| seconds(row.roles_s_per_gb.path_a)),
-    Column::right(&["path", "b"], 7, |row| seconds(row.roles_s_per_gb.path_b)),
-    Column::right(&["", "recv"], 7, |row| seconds(row.roles_s_per_gb.receiver)),
-    Column::right(&["", "kernel"], 7, |row| seconds(row.roles_s_per_gb.kernel)),
-    Column::right(&["", "all"], 7, |row| seconds(row.cpu_s_per_gb.median)),
+    Column::right(&["", "sender"], 6, |row| thousandths(row.roles_s_per_gb.sender)),
+    Column::right(&["path", "a"], 7, |row| thousandths(row.roles_s_per_gb.path_a)),
+    Column::right(&["path", "b"], 7, |row| thousandths(row.roles_s_per_gb.path_b)),
+    Column::right(&["", "recv"], 7, |row| thousandths(row.roles_s_per_gb.receiver)),
+    Column::right(&["", "kernel"], 7, |row| thousandths(row.roles_s_per_gb.kernel)),
+    Column::right(&["", "all"], 7, |row| thousandths(row.cpu_s_per_gb.median)),
     Column::right(&[" checksums %", "in a"], 6, |row| {
         row.of_path(0, |path| path.checksums_percent, 2)
     }),
@@ -343,11 +343,6 @@ const COSTS: [Column<TunnelRow>; 12] = [
     Column::right(&["   tunnel in", "a"], 7, |row| row.of_path(0, |path| path.tunnel_s_per_gb, 4)),
     Column::right(&["", "b"], 7, |row| row.of_path(1, |path| path.tunnel_s_per_gb, 4)),
 ];
-
-/// Formats seconds per gigabyte.
-fn seconds(cost: f64) -> String {
-    format!("{cost:.3}")
-}
 
 /// Published shares of checksums, TX and RX: the share with remote checksum offload, divided by the share without it.
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];

@@ -116,7 +116,7 @@ impl TunnelOptions {
 /// A tunnel that carries Ethernet may have several remote endpoints ([`TunnelOptions::forwarding`]).
 ///
 /// If the route to the remote endpoint leads into the tunnel, the tunnel's own outer packets enter the tunnel again.
-/// Such packets and fragments of them are dropped and counted ([`LoopGuard`]).
+/// The stage drops and counts looping packets and their fragments ([`LoopGuard`]).
 ///
 /// Packets for which the inner port has no room are queued here, and no further frame is accepted until they are sent.
 #[derive(Debug)]
