@@ -375,8 +375,8 @@ fn quote(words: &[OsString]) -> String {
 
 const FIRST_HELP: &str = "\
 Examples:
-  grosso send.pcap                         check for wire packets
-  grosso wire -r send.pcap -w wire.pcapng  convert to wire packets
+  grosso send.pcap                         inspect a capture
+  grosso wire -r send.pcap -w wire.pcapng  make wire packets
   grosso lab                               measure the gain";
 
 const HELP: &str = "\
