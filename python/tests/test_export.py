@@ -262,7 +262,7 @@ def test_reports_of_other_commands_and_of_other_runs_are_not_merged(captures, tm
         ("not shards of one run: trains differs", [one, share(2, 2, trains=tmp_path / "y")]),
         ("not shards of one run: input differs", [one, share(2, 2, hash=True)]),
         ("grosso.coalesce/1 cannot be merged", [capture.coalesce().report, two]),
-        ("not a report: the field schema is missing", [{}]),
+        ('not a report: the field "schema" is missing', [{}]),
     ]:
         with pytest.raises(grosso.Error, match=words):
             merge(*reports)

@@ -42,7 +42,7 @@ pub enum CaptureError {
         offset: u64,
     },
     /// Compressed data ends early, but between two records. Every record was returned.
-    #[error("the {compression} data ends early (offset {offset} when decompressed)")]
+    #[error("the {compression} data ends early (offset {offset} in the decompressed data)")]
     CompressedTruncated {
         /// Name of the compression.
         compression: &'static str,
@@ -50,7 +50,9 @@ pub enum CaptureError {
         offset: u64,
     },
     /// Compressed data cannot be decompressed further.
-    #[error("the {compression} data is damaged: {detail} (offset {offset} when decompressed)")]
+    #[error(
+        "the {compression} data is damaged: {detail} (offset {offset} in the decompressed data)"
+    )]
     CompressedDamaged {
         /// Name of the compression.
         compression: &'static str,
@@ -316,7 +318,7 @@ pub enum Misfit {
 }
 
 fn starts(starts_with: &str) -> String {
-    if starts_with.is_empty() { "empty".into() } else { format!("starts \"{starts_with}\"") }
+    if starts_with.is_empty() { "empty".into() } else { format!("starts with \"{starts_with}\"") }
 }
 
 /// Number of bytes that the message shows of a file that is not a capture.
@@ -340,7 +342,7 @@ mod tests {
         );
         assert_eq!(
             CaptureError::not_a_capture(b"{\n  \"start\": 1").to_string(),
-            "not a capture (starts \"{\\n\"); expected pcap or pcapng, optionally compressed"
+            "not a capture (starts with \"{\\n\"); expected pcap or pcapng, optionally compressed"
         );
         assert_eq!(
             CaptureError::not_a_capture(b"").to_string(),

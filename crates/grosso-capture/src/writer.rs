@@ -91,7 +91,7 @@ impl WriterOptions {
 /// # Ok::<(), grosso_capture::CaptureError>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "a capture is complete after `finish`"]
+#[must_use = "a capture is incomplete until `finish` is called"]
 pub struct CaptureWriter<W: Write> {
     sink: BufWriter<Counted<W>>,
     path: String,

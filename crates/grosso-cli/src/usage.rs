@@ -38,8 +38,8 @@ fn named_otherwise(error: &clap::Error) -> Option<String> {
 const KEYS: [(&str, &str); 4] = [
     ("--rx-usecs", "--hold TIME, for example --hold 20us"),
     ("--adaptive-rx", "--hold auto"),
-    ("--gro", "--no-coalesce to merge nothing"),
-    ("--promisc", "--no-promisc to receive no frames for other hosts"),
+    ("--gro", "--no-coalesce to disable merging"),
+    ("--promisc", "--no-promisc to ignore frames for other hosts"),
 ];
 
 /// Returns the message that arguments are missing, with an example.

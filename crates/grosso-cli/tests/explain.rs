@@ -186,7 +186,7 @@ fn every_reason_to_pass_is_explained() {
         (Pass::Short, one(plain(0)[..153].to_vec(), &["a complete capture"])),
         (Pass::LengthZero, one(ip(|ip| ip.total_len_raw(0)), &["grosso capture"])),
         (Pass::Ipv4Options, one(ip(|ip| ip.options(&[1])), &["header without options"])),
-        (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["a reserved bit of zero"])),
+        (Pass::Ipv4ReservedBit, one(ip(|ip| ip.reserved_bit(true)), &["bit that is zero"])),
         (Pass::Ipv4Checksum, one(ip(|ip| ip.checksum_xor(1)), &["a correct checksum"])),
         (Pass::Checksum, one(tcp(|t| t.checksum_xor(1)), &["a correct checksum"])),
         (
@@ -681,8 +681,8 @@ fn an_l2tp_session_is_named_if_its_format_is_configured() {
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
     assert!(text.contains("PASSED THROUGH: protocol"), "{text}");
-    let cure = "would merge with the format of the L2TPv3 sessions, which packets do not contain \
-                (for example --l2tp 4/default)";
+    let cure = "would merge with the format of the L2TPv3 sessions set, for example --l2tp 4/default \
+                (packets do not contain the format)";
     assert!(text.contains(cure), "{text}");
     // A control message contains no packet, and other protocols contain no L2TP.
     let control = ethernet().ipv4(|ip| ip.protocol(115)).payload(&[0; 20]).build();

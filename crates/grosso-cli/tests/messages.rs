@@ -71,7 +71,7 @@ fn a_file_that_is_no_capture_is_reported_with_its_first_bytes_and_leaves_no_outp
     assert_eq!(run.code, 3);
     assert_eq!(
         run.stderr,
-        "grosso: iperf.json: not a capture (starts \"{\\n\"); expected pcap or pcapng, optionally compressed\n"
+        "grosso: iperf.json: not a capture (starts with \"{\\n\"); expected pcap or pcapng, optionally compressed\n"
     );
     assert!(!bench.path("out.pcap").exists());
     bench.put("empty", b"");

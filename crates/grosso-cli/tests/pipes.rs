@@ -31,7 +31,7 @@ fn a_pipe_without_end_that_is_no_capture_is_refused_by_its_first_bytes() {
         assert!(written < 64 << 20, "{line} read the whole input");
         assert_eq!(run.code, 3, "{line}: {}", run.stderr);
         assert!(
-            run.stderr.contains("standard input: not a capture (starts \"yyyy"),
+            run.stderr.contains("standard input: not a capture (starts with \"yyyy"),
             "{}",
             run.stderr
         );

@@ -368,7 +368,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     let Some(held) = held_by_stranger(&esp.hosts.a, &names) else { return };
     let near = esp.start(0);
     for key in ["out", "in"] {
-        let note = near.wait_for_line(&format!("claims the same key \"{key}\""));
+        let note = near.wait_for_line(&format!("uses the same key \"{key}\""));
         assert!(note.contains(&format!("user {STRANGER}")), "{note}");
     }
     let far = esp.start(1);
@@ -378,7 +378,7 @@ fn another_user_who_holds_the_names_of_the_keys_does_not_stop_the_path() {
     let text = std::fs::read_to_string(&main).unwrap().replace("mtu = 1400", "mtu = 1380");
     std::fs::write(&main, text).unwrap();
     near.signal(Signal::HUP);
-    near.wait_for_line("claims the same key \"out\"");
+    near.wait_for_line("uses the same key \"out\"");
     drop(held);
     for program in [near, far] {
         assert_eq!(program.stop(Signal::TERM).code, Some(0));

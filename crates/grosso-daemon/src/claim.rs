@@ -60,8 +60,8 @@ fn named(key: &Key, direction: &str, note: &dyn Fn(String)) -> io::Result<Option
             let user =
                 user.map_or_else(|| "another user".to_owned(), |user| format!("user {user}"));
             note(format!(
-                "esp: a program run by {user} claims the same key \"{direction}\". This path keeps \
-                 running. If the claim is genuine, make new keys for both endpoints"
+                "esp: a program run by {user} reports that it uses the same key \"{direction}\". This path \
+                 keeps running. If the report is true, make new keys for both endpoints"
             ));
             Ok(None)
         }

@@ -327,14 +327,14 @@ fn check_fragments(from: &PortSpec, to: &PortSpec) -> Result<(), String> {
                  them, {cut}"
             )),
             _ => Err(format!(
-                "{here}: esp can decrypt only whole packets: remove mode from fragments"
+                "{here}: esp can decrypt only whole packets: remove `mode` from `fragments`"
             )),
         };
     }
     match (mode, &to.esp) {
         (FragmentsMode::Local, _) if !to.takes_any_length() => Err(format!(
-            "{here}: fragments with mode = \"local\" forwards whole datagrams, which may be \
-             longer than the MTU of {there}: omit mode to send the original fragments, or {cut}"
+            "{here}: with mode = \"local\", datagrams are forwarded whole and may be longer than the MTU \
+             of {there}: omit mode to send the original fragments, or {cut}"
         )),
         (FragmentsMode::Forward, Some(_)) if !to.takes_any_length() => Err(format!(
             "{here}: fragments are reassembled before esp at {there} encrypts them, so encrypted \

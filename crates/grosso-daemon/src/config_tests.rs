@@ -419,7 +419,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
     for (wrong_ends, says, cures) in [
         (
             [&said("local"), far],
-            "e: fragments with mode = \"local\" forwards whole datagrams, which may be longer than the MTU of f:",
+            "e: with mode = \"local\", datagrams are forwarded whole and may be longer than the MTU of f:",
             [[&said("local"), &*cut(far)], [&joins, far]],
         ),
         (
@@ -445,7 +445,7 @@ fn what_would_lose_fragments_is_refused_with_what_cures_it() {
         ),
         (
             [&format!("{}, {esp}", said("forward")), "port = \"tap:t\""],
-            "e: esp can decrypt only whole packets: remove mode from fragments",
+            "e: esp can decrypt only whole packets: remove `mode` from `fragments`",
             [
                 [&format!("{joins}, {esp}"), "port = \"tap:t\""],
                 [&format!("{}, {esp}", said("local")), "port = \"tap:t\""],

@@ -80,7 +80,7 @@ pub(super) fn unix(command: &str, name: &str, error: &io::Error) -> Failure {
         io::ErrorKind::AddrInUse => (
             "environment.busy",
             "another program uses this socket, or the file is not a socket".to_owned(),
-            "find the program with ss -xlp; use another path, or add the option connect if that \
+            "find the program with ss -xlp; use another path, or add the connect option if that \
              program listens",
         ),
         io::ErrorKind::PermissionDenied => (

@@ -86,7 +86,7 @@ pub fn pair(
     }
     for (agrees, what) in [
         (inbound.is_tunnel == outbound.is_tunnel, "mode"),
-        (inbound.icv_bits == outbound.icv_bits, "length of the integrity check value"),
+        (inbound.icv_bits == outbound.icv_bits, "the length of the integrity check value"),
         (inbound.is_extended == outbound.is_extended, "flag esn"),
         (inbound.encap == swapped(outbound.encap), "encap"),
         (inbound.selector == swapped(outbound.selector), "sel"),

@@ -128,7 +128,7 @@ impl Refusal {
         match self {
             Self::UserNamespaces(refusal) => match refusal.remedy() {
                 Some(command) => format!("sudo {command}; or run the lab as root"),
-                None => "run the lab as root, and outside of a container".into(),
+                None => "run the lab as root, and outside a container".into(),
             },
             Self::NoTun(Surroundings::Machine | Surroundings::VirtualMachine) => {
                 "sudo modprobe tun".into()

@@ -79,7 +79,7 @@ fn file_of_the_reference_compressor_is_read_and_its_checksum_verified() {
     assert!(reader.next().unwrap().is_some(), "decompressed entries are returned");
     let error = reader.next().unwrap_err();
     let expected =
-        "the zstd data is damaged: wrong content checksum (offset 104 when decompressed)";
+        "the zstd data is damaged: wrong content checksum (offset 104 in the decompressed data)";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -116,7 +116,7 @@ fn compression_truncated_between_packets_is_reported() {
     let mut reader = CaptureReader::new(&compressed[..]).unwrap();
     assert!(reader.next().unwrap().is_some());
     let error = reader.next().unwrap_err();
-    assert_eq!(error.to_string(), "the gzip data ends early (offset 104 when decompressed)");
+    assert_eq!(error.to_string(), "the gzip data ends early (offset 104 in the decompressed data)");
     assert!(error.is_input());
 }
 
@@ -138,5 +138,5 @@ fn damaged_compressed_captures_never_panic() {
 #[test]
 fn compressed_data_that_is_no_capture_is_shown_decompressed() {
     let error = CaptureReader::new(&gzip(b"{\n}")[..]).unwrap_err();
-    assert!(error.to_string().starts_with("not a capture (starts \"{\\n\")"), "{error}");
+    assert!(error.to_string().starts_with("not a capture (starts with \"{\\n\")"), "{error}");
 }

@@ -94,7 +94,7 @@ fn every_prefix_of_a_file_hands_out_its_complete_entries() {
 fn what_is_no_capture_is_shown() {
     let shown = |starts: &str| {
         format!(
-            "not a capture (starts \"{starts}\"); expected pcap or pcapng, optionally compressed"
+            "not a capture (starts with \"{starts}\"); expected pcap or pcapng, optionally compressed"
         )
     };
     assert_eq!(text(b"{\n\t\"start\": {}}"), shown("{\\n"));

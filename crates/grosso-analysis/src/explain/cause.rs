@@ -380,7 +380,7 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
         Pass::Padded => "a frame without trailing bytes",
         Pass::LengthZero => "a capture that records the segment size (grosso capture)",
         Pass::Ipv4Options => "an IPv4 header without options",
-        Pass::Ipv4ReservedBit => "a reserved bit of zero",
+        Pass::Ipv4ReservedBit => "a reserved bit that is zero",
         Pass::Ipv4Checksum | Pass::Checksum => {
             "a correct checksum (grosso csum verify shows which is wrong)"
         }
@@ -411,8 +411,8 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
 }
 
 /// Remedy for an L2TPv3 session without a configured format.
-const CONFIGURE_L2TP: &str = "the format of the L2TPv3 sessions, which packets do not contain (for \
-                         example --l2tp 4/default)";
+const CONFIGURE_L2TP: &str = "the format of the L2TPv3 sessions set, for example --l2tp 4/default \
+                         (packets do not contain the format)";
 /// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
 /// preserves too.
 const FLAGS: u16 = 0x0fff;

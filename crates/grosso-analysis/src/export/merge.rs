@@ -66,7 +66,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
                 format!("reports of {other} cannot be merged: their fields are not counts");
             return Err(no_report(message).hint("run the command once over all captures"));
         }
-        None => return Err(no_report("not a report: the field schema is missing".into())),
+        None => return Err(no_report("not a report: the field \"schema\" is missing".into())),
     }
     if report.get("input").is_some_and(|input| input.get("interrupted").is_some()) {
         return Err(no_report(
@@ -75,7 +75,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
     }
     let number = |key: &str| report.get("shard").and_then(|shard| shard.get(key)?.as_u64());
     let (Some(index), Some(of)) = (number("index"), number("of")) else {
-        return Err(no_report("not a shard report: the field shard is missing".into()));
+        return Err(no_report("not a shard report: the field \"shard\" is missing".into()));
     };
     Ok(Share { name, report, index, of })
 }

@@ -81,8 +81,9 @@ impl Report for VerifyReport {
 }
 
 /// Remedies for partial checksums, in a capture and at a receiver.
-const PARTIAL: &str = "Partial: the sender's device completes these checksums. For a capture, run\n\
-                       grosso wire; if they reach a receiver, run on the sender: ethtool -K DEV tx off\n";
+const PARTIAL: &str = "Partial: the sender's device completes these checksums. To complete them in the\n\
+                       capture, run grosso wire. If such packets reach a receiver, run this\n\
+                       on the sender: ethtool -K DEV tx off\n";
 
 impl Row {
     fn text(&self, style: Style) -> String {

@@ -204,11 +204,12 @@ impl Cause {
                  router"
             }
             Self::BadChecksums => {
-                "ethtool -S DEV | grep -i crc; ethtool -K DEV tx off on the sender as a test"
+                "check ethtool -S DEV | grep -i crc; as a test, run ethtool -K DEV tx off on the sender"
             }
             Self::ZeroWindow => "ss -tmi on the receiver: Recv-Q shows unread bytes",
             Self::LostBefore | Self::LostAfter => {
-                "tc -s qdisc and ethtool -S DEV show where; ethtool -G DEV rx 4096 if the NIC drops"
+                "tc -s qdisc and ethtool -S DEV show where packets are lost; ethtool -G DEV rx 4096 if \
+                 the NIC drops them"
             }
             Self::ReorderedBefore | Self::ReorderedAfter => {
                 "one queue per flow: ethtool -N DEV rx-flow-hash tcp4 sdfn; bonds: \
@@ -218,10 +219,11 @@ impl Cause {
                 "look for a loop or a mirror port: bridge mdb, bridge fdb, tc filter"
             }
             Self::AcksLost => {
-                "tc -s qdisc on the reverse path: its queue is short, or full of data"
+                "check tc -s qdisc on the reverse path: its queue may be too short, or full of data"
             }
             Self::AcksStretched => {
-                "ethtool -C DEV rx-usecs 20 on the receiver; no ack-filter on routers (tc qdisc show)"
+                "ethtool -C DEV rx-usecs 20 on the receiver; remove ack-filter from routers (tc qdisc \
+                 show lists it)"
             }
             Self::Spurious => "sysctl -w net.ipv4.tcp_recovery=1 on the sender (RACK)",
             Self::ReceiveWindow => {
@@ -231,7 +233,7 @@ impl Cause {
                 "nft list ruleset and iptables -t mangle -S show TCPMSS rules of routers; ip link \
                  set DEV mtu 1500 on the peer"
             }
-            Self::PushOnEveryPacket => "larger writes on the sender: MSG_MORE or TCP_CORK",
+            Self::PushOnEveryPacket => "use larger writes on the sender, or MSG_MORE or TCP_CORK",
             Self::AlternatingFlows => {
                 "ethtool -L DEV combined N and ethtool -X DEV equal N; ethtool -N DEV \
                  rx-flow-hash tcp4 sdfn; gro_flush_timeout 50000 with napi_defer_hard_irqs 2"
@@ -243,7 +245,7 @@ impl Cause {
             Self::Application => "no setting helps: the network waited for the sender",
             Self::CongestionWindow => {
                 "ss -ti on the sender shows cwnd and sndbuf_limited; sysctl -w \
-                 net.ipv4.tcp_wmem=\"4096 131072 33554432\" there; no SO_SNDBUF"
+                 net.ipv4.tcp_wmem=\"4096 131072 33554432\" there; do not set SO_SNDBUF"
             }
         }
     }

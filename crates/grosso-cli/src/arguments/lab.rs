@@ -463,7 +463,7 @@ impl FromStr for LabHost {
             "a" => Ok(Self::A),
             "b" => Ok(Self::B),
             _ => Err(Failure::usage("usage.host", format!("lab run: --on: no host \"{text}\""))
-                .hint("the hosts are a and b: --on b 'iperf3 -s'")),
+                .hint("the hosts are named a and b, for example: --on b 'iperf3 -s'")),
         }
     }
 }

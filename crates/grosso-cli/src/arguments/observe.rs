@@ -55,9 +55,8 @@ pub(crate) struct Monitor {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| INTERVAL_S.contains(seconds));
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| {
-        format!("expected seconds from {} to {}", INTERVAL_S.start(), INTERVAL_S.end())
-    })
+    seconds
+        .ok_or_else(|| format!("expected {} to {} seconds", INTERVAL_S.start(), INTERVAL_S.end()))
 }
 
 pub(crate) const STATS_HELP: &str = "\

@@ -213,10 +213,10 @@ fn traffic() -> Vec<Counter> {
         plain(
             "rx_bytes",
             "bytes",
-            "Bytes of the wire packets received, headers included.",
+            "Bytes of the received wire packets, headers included.",
             |side| side.rx.rx_wire.bytes,
         ),
-        plain("rx_frames", "frames", "Frames received, as delivered by the device.", |side| {
+        plain("rx_frames", "frames", "Received frames, as delivered by the device.", |side| {
             side.rx.rx_frames
         }),
         plain(
@@ -226,10 +226,10 @@ fn traffic() -> Vec<Counter> {
              device could not send are also counted as drops (`drop_tx_*`).",
             |side| side.tx.tx_wire.packets,
         ),
-        plain("tx_bytes", "bytes", "Bytes of the wire packets sent, headers included.", |side| {
+        plain("tx_bytes", "bytes", "Bytes of the sent wire packets, headers included.", |side| {
             side.tx.tx_wire.bytes
         }),
-        plain("tx_frames", "frames", "Frames sent, as queued to the device.", |side| {
+        plain("tx_frames", "frames", "Sent frames, as queued to the device.", |side| {
             side.tx.tx_frames
         }),
         plain(
@@ -342,7 +342,7 @@ fn gso() -> Vec<Counter> {
 
 fn checksums() -> Vec<Counter> {
     let metric = "rx_csum_total";
-    let help = "Frames received, by the state of their checksum; frames with bad checksums are counted twice.";
+    let help = "Received frames, by the state of their checksum; frames with bad checksums are counted twice.";
     let of = |state, name: &str, sentence| {
         let counter =
             Counter::new(format!("rx_csum_{name}"), "frames", sentence, CounterSource::Csum(state));
@@ -352,24 +352,24 @@ fn checksums() -> Vec<Counter> {
         let bad = [Pass::Checksum, Pass::Ipv4Checksum];
         bad.iter().map(|reason| stats.passed[reason.index()]).sum()
     };
-    let needs = "Frames sent, by the state of their checksum: partial or complete.";
+    let needs = "Sent frames, by the state of their checksum: partial or complete.";
     let need = |value: &str| Label::Value("need", value.to_owned());
     vec![
         of(
             RxCsum::Complete,
             "complete",
-            "Frames received for which the device supplied a checksum of the whole packet.",
+            "Received frames for which the device supplied a checksum of the whole packet.",
         ),
         of(
             RxCsum::Unnecessary,
             "unnecessary",
-            "Frames received whose checksums the device verified, or that never left this host.",
+            "Received frames whose checksums the device verified, or that never left this host.",
         ),
-        of(RxCsum::None, "none", "Frames received without checksum information from the device."),
+        of(RxCsum::None, "none", "Received frames without checksum information from the device."),
         Counter::new(
             "rx_csum_bad",
             "frames",
-            "Frames received with a wrong checksum; they are forwarded unchanged.",
+            "Received frames with a wrong checksum; they are forwarded unchanged.",
             CounterSource::Coalescer(bad, 0),
         )
         .of(metric, help, Label::Value("result", "bad".to_owned()))
@@ -377,14 +377,14 @@ fn checksums() -> Vec<Counter> {
         Counter::new(
             "tx_needs_csum",
             "frames",
-            "Frames sent with a partial checksum, which Grosso or the device completes.",
+            "Sent frames with a partial checksum, which Grosso or the device completes.",
             CounterSource::Plain(|side| side.tx.tx_partial),
         )
         .of("tx_csum_total", needs, need("needed")),
         Counter::new(
             "tx_csum_none",
             "frames",
-            "Frames sent with complete checksums.",
+            "Sent frames with complete checksums.",
             CounterSource::Plain(|side| side.tx.tx_complete),
         )
         .of("tx_csum_total", needs, need("none")),
@@ -485,7 +485,7 @@ fn lro() -> Vec<Counter> {
 
 /// Returns the counters for the histogram of wire packets per frame.
 fn segments() -> Vec<Counter> {
-    let all = "Wire packets per frame forwarded.";
+    let all = "Wire packets per forwarded frame.";
     let bounds = SEGMENT_BUCKETS.iter().copied().map(Some).chain([None]);
     let mut below = 0;
     let mut counters: Vec<Counter> = Vec::new();
@@ -498,7 +498,7 @@ fn segments() -> Vec<Counter> {
         };
         below = bound.unwrap_or(below);
         let source = CounterSource::Coalescer(|stats, index| stats.segments[index], index);
-        let help = format!("Frames forwarded that contain {range}.");
+        let help = format!("Forwarded frames that contain {range}.");
         let counter = Counter::new(format!("rx_gro_segs_{key}"), "frames", &help, source)
             .of("rx_gro_segments", all, Label::Bucket(bound))
             .grouped("rx_gro_segs", key);

@@ -46,7 +46,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "rx",
-            "slots of the receive ring, a power of two; `--rx` of `grosso bridge`",
+            "number of slots in the receive ring, a power of two (`--rx` in `grosso bridge`)",
             "4096: 7 MiB per queue; superframe slots 2048: 137 MiB",
             Set::Count(|device, slots| {
                 device.ring_slots = Some(slots);
@@ -55,7 +55,7 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "rx-buf-len",
-            "bytes of a slot: a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB. Longer \
+            "bytes per slot: a multiple of 64 from 256 to 16384, or of the page size up to 1 MiB. Longer \
              frames wait in the socket's queue; if that is full, or they exceed 66 KiB, they are \
              dropped and counted. BIG TCP needs 131072 or more",
             "one packet of MTU size; without `CAP_NET_ADMIN` on the host, 64 KiB plus one page",
@@ -66,8 +66,8 @@ pub(super) const KIND: PortKind<PacketDevice> = PortKind {
         ),
         PortSetting::new(
             "tx",
-            "slots of the transmit ring, a power of two from 2 to 8192, each for one packet of MTU \
-             size; `--tx` of `grosso bridge`",
+            "number of slots in the transmit ring, a power of two from 2 to 8192, each for one packet of \
+             MTU size (`--tx` in `grosso bridge`)",
             "256",
             Set::Count(|device, slots| {
                 device.transmit_slots = Some(slots);

@@ -287,7 +287,7 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
             counter(
                 "xdp_rx_invalid",
                 false,
-                "The kernel rejected a chunk that was offered for receiving.",
+                "The kernel rejected an invalid entry of the fill ring.",
             ),
             kernel.receive_invalid,
         ),
@@ -295,7 +295,7 @@ pub fn kernel_counters(kernel: &XdpStatistics) -> [(PortCounter, u64); 6] {
             counter(
                 "xdp_tx_invalid",
                 true,
-                "The kernel rejected a frame that was offered for sending.",
+                "The kernel rejected a frame because its entry in the transmit ring is invalid.",
             ),
             kernel.transmit_invalid,
         ),

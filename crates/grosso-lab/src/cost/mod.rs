@@ -221,7 +221,7 @@ Path a segments packets from its host for the wire. Path b merges packets from
 the wire for its host. call: time in the kernel. port: other time in the port.
 engine: all work between the ports, including tunnels. sums: checksums of more
 than 64 bytes. ACKs: packets in the opposite direction. loop: the loop that
-calls the ports and the engine. ?: time in no other column.
+calls the ports and the engine. ?: time not in any other column.
 on: superframes, coalescing, and 64 frames per poll. by 1: one frame per poll.
 off: no superframes on either path.
 During a call, the kernel also runs the receiver's TCP and carries packets over

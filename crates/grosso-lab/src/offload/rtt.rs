@@ -126,8 +126,9 @@ const LONG_BUFFER_BYTES: usize = 4 << 20;
 
 const NOTES: &[&str] =
     &["Only data is delayed by the time in the title; acknowledgments are not delayed.\n\
-     Each stream is measured from its first byte, because slow start needs every\n\
-     acknowledgment. On wires with a long delay, the TCP window limits the stream."];
+     Each stream is measured from its first byte, to include slow start, which\n\
+     depends on acknowledgments. If the delay is long, the TCP window limits the\n\
+     stream."];
 
 #[cfg(test)]
 mod tests {

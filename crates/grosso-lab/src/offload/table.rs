@@ -303,7 +303,7 @@ impl Consumer {
     fn write(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nThroughput to a consumer in memory; {} bytes per packet, as slices or copies",
+            "\nThroughput of an in-memory consumer; {} bytes per packet, as slices or copies",
             self.payload_bytes,
         );
         table::write(&consumer_columns(), &self.readings().collect::<Vec<_>>(), text);

@@ -410,8 +410,8 @@ TX cost: the time of path a for tunnel and checksums with RCO, divided by the
 time without RCO. The two trials run one after the other.
 With RCO, no inner checksum is computed. Path a leaves it to path b, whose
 kernel treats the packets as local. The kernel's VXLAN over veth does the same.
-The outer checksum is left to the NIC. The kernel's sockets compute it instead,
-except over veth.";
+A NIC would compute the outer checksum. Here, the kernel's sockets compute it,
+except over veth, where nothing computes it.";
 
 #[cfg(test)]
 mod tests {

@@ -217,7 +217,7 @@ impl GroThread {
         }
         control
             .set_up(&name, true)
-            .map_err(|error| describe("cannot set the interface up", error))?;
+            .map_err(|error| describe("cannot bring the interface up", error))?;
         let socket = PacketSocket::builder()
             .virtio_header(true)
             .ignore_outgoing(true)

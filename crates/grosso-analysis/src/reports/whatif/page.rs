@@ -19,8 +19,9 @@ impl WhatifReport {
         let unknown: String =
             self.not_known.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
         let body = format!(
-            "<h1>{headline}</h1>\n<p>{offered}. Trains are held across polls for at most the hold time, in \
-             capture time; <code>--batch {batch}</code> ends a poll.</p>\n{charts}<h2>Not visible in a \
+            "<h1>{headline}</h1>\n<p>{offered}. Trains are held across polls for at most the hold time, \
+             measured with the capture's timestamps. <code>--batch {batch}</code> sets the end of each \
+             poll.</p>\n{charts}<h2>Not visible in a \
              trace</h2>\n<ul>\n{unknown}</ul>\n<h2>The \
              figures</h2>\n<pre>{text}</pre>\n<p>Command: <code>{command}</code></p>\n",
             headline = escape(&self.headline()),

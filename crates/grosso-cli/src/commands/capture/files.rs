@@ -192,7 +192,7 @@ impl CaptureFiles {
             let together = source.is_any() && number == 0;
             let comment = together.then(|| {
                 format!(
-                    "all interfaces together: {seen} packets received, {drops} dropped \
+                    "total of all interfaces: {seen} packets received, {drops} dropped \
                          because the ring was full"
                 )
             });

@@ -134,7 +134,7 @@ impl Report for CaptureReport {
         };
         format!(
             "{}: {packets} of {}, {bytes}, {elapsed}{files}{by_interface}\n  superframes   {} \
-             tcp, {} udp, with their segment size\n  checksums     {} partial, {} verified, {} \
+             tcp, {} udp (segment sizes recorded)\n  checksums     {} partial, {} verified, {} \
              not checked\n  direction     {} out, {} in\n  dropped       {drops}\n{}{}",
             style.strong(&self.name),
             self.interface,

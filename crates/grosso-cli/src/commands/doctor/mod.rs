@@ -109,7 +109,7 @@ fn rootless(host: &Host) -> Finding {
                 Finding::fail("rootless", format!("user namespaces are not available: {refusal}"));
             match refusal.remedy() {
                 Some(command) => finding.fix(host.sudo(command)),
-                None => finding.fix("run `grosso lab` as root, and outside of a container"),
+                None => finding.fix("run `grosso lab` as root, and outside a container"),
             }
         }
         Err(error) => Finding::fail("rootless", format!("cannot start a process: {error}")),

@@ -59,7 +59,7 @@ fn expanded() -> Vec<Counter> {
     vec![
         counter(
             "rx_acks_expanded",
-            "Acknowledgments of merged packets that were expanded into several.",
+            "Acknowledgments of merged packets that were expanded into several acknowledgments each.",
             |stats, _| stats.acknowledgments_expanded,
         ),
         counter(

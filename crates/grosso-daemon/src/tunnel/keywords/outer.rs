@@ -144,7 +144,7 @@ pub(super) const ROWS: &[Keyword] = &[
     }),
     Keyword::new(
         "probe",
-        "[[no]probe: on, off with nopmtudisc]",
+        "[[no]probe: on unless nopmtudisc]",
         &Kind::ALL,
         Form::Switch,
         |tunnel, value| tunnel.probes = value.is_on(),

@@ -65,8 +65,8 @@ impl EspStageStats {
         let events = [
             (event("esp_out_packets", "A packet was encrypted."), self.encrypted.packets),
             (event("esp_in_packets", "A packet was decrypted."), self.decrypted.packets),
-            (event("esp_out_clear", "A frame was sent in the clear."), self.sent_clear),
-            (event("esp_in_clear", "A frame in the clear was accepted."), self.received_clear),
+            (event("esp_out_clear", "A frame was sent in cleartext."), self.sent_clear),
+            (event("esp_in_clear", "A cleartext frame was accepted."), self.received_clear),
         ];
         let unreserved = PortCounter {
             name: "esp_out_unreserved",

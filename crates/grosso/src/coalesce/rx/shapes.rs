@@ -175,11 +175,11 @@ impl CachedStack {
             options.is_empty() || are_as_long && options.starts_with(&TIMESTAMP_LAYOUT);
         debug_assert!(
             equality.includes(&structure),
-            "a packet that agrees with a train has its headers"
+            "a packet that agrees with a train has the headers of the train"
         );
         debug_assert!(
             recurring.includes(&structure),
-            "a packet that resembles a train has its headers"
+            "a packet that resembles a train has the headers of the train"
         );
         let keys = Keys::of(stack.layers(), header);
         let mut identity = structure.clone();
