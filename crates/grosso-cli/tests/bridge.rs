@@ -375,7 +375,7 @@ fn a_missing_device_file_is_named_with_the_command_that_brings_it() {
 #[test]
 fn an_interface_that_another_path_has_is_noted_until_that_ends() {
     let Some(hosts) = Hosts::new() else { return };
-    let note = "note: e0: another Grosso path also reads from it";
+    let note = "note: e0: another Grosso path also reads from this device";
     let first = Running::spawn(&mut hosts.command("bridge e0 tap:b0"));
     first.wait_for_line("1 queue");
     let second = Running::spawn(&mut hosts.command("bridge e0 tap:b1"));

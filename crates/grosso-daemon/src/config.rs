@@ -296,10 +296,7 @@ fn check_polling(polling: &Polling) -> Result<(), String> {
 /// Checks that a tunnel is on the side where one is allowed, and supports the requested options.
 fn check_tunnels(spec: &PathSpec) -> Result<(), String> {
     if let Device::Tunnel(tunnel) = &spec.left.device {
-        return Err(format!(
-            "{} must be the right port: a tunnel cannot be the left port",
-            tunnel.name()
-        ));
+        return Err(format!("{} must be `right`: a tunnel cannot be `left`", tunnel.name()));
     }
     if !matches!(spec.right.device, Device::Tunnel(_)) {
         return Ok(());
@@ -520,9 +517,9 @@ pub const LOSSY: &str = "merging is lossy, so the output differs from the input:
 /// Options of `grosso bridge` whose key in a file has another name.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),
-    ("reorder", "a profile with a table [reorder]"),
+    ("reorder", "a profile with a [reorder] table"),
     ("no-coalesce", "gro = false"),
-    ("no-promisc", "promisc = false at a port"),
+    ("no-promisc", "promisc = false for a port"),
 ];
 /// Maximum number of paths of a process.
 const PATHS_MAX: usize = 64;

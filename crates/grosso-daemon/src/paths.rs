@@ -236,7 +236,7 @@ impl Paths {
         });
         let shared = self.running.iter().flat_map(|(_, path)| &path.shared).map(|name| {
             format!(
-                "{name}: another Grosso path also reads from it, so each packet takes both paths"
+                "{name}: another Grosso path also reads from this device, so each packet takes both paths"
             )
         });
         self.down().into_iter().chain(shared).chain(features).chain(tunnels).collect()

@@ -78,7 +78,7 @@ impl ListedFlows {
         let mut connections = Connections::default();
         let Some(limit) = self.flows else { return Ok(connections) };
         if let Some(number) = captures.stray_number() {
-            let message = format!("--flows {number}: {number} is not a capture");
+            let message = format!("--flows {number}: the number needs an equals sign");
             let hint = format!(
                 "--flows={number} lists {number} flows; --max-flows {number} limits the trains \
                  held at once"

@@ -80,8 +80,11 @@ impl NicOffloadFindings {
 /// Judges whether the device carries more data per CPU-second with the feature than without it.
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
-    let speeds =
-        format!("{} Gb per CPU-second with it, {} without", digits(on.median), digits(off.median));
+    let speeds = format!(
+        "{} Gb per CPU-second with the feature, {} without",
+        digits(on.median),
+        digits(off.median)
+    );
     let cause = "one TCP connection does not need this feature, or the feature costs as much CPU time as it \
                  saves";
     let evidence = Evidence::ratio(&on, &off, Bound::AtLeast(1.0));

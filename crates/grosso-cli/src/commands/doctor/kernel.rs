@@ -39,7 +39,7 @@ const SINCE: [((u32, u32), &str); 8] = [
     ((4, 20), "packet sockets that ignore outgoing packets"),
     ((5, 0), "UDP GRO"),
     ((5, 6), "ethtool -c"),
-    ((5, 9), "AF_XDP programs by file descriptor"),
+    ((5, 9), "XDP programs attached by file descriptor"),
     ((6, 2), "UDP segmentation on TUN"),
     ((6, 3), "BIG TCP over IPv4"),
     ((6, 6), "12-byte virtio headers on packet sockets"),

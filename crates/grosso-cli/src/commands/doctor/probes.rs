@@ -133,7 +133,7 @@ pub(super) fn packet(network: &NetworkNamespace) -> Finding {
     let name = "packet sockets";
     match network.run(attempt).and_then(|tried| tried) {
         Ok(Some(true)) => {
-            Finding::ok(name, "a superframe sent over veth was received whole in a ring")
+            Finding::ok(name, "a superframe sent over veth arrived in a packet ring as one frame")
         }
         Ok(Some(false)) => {
             Finding::warn(name, "a superframe sent over veth was split before it was received")

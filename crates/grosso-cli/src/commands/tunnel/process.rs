@@ -202,8 +202,8 @@ fn wait(
         }
         let log = place.log();
         let said = last_error(&log);
-        let why = said
-            .map_or_else(|| "the process of the tunnel did not start".to_owned(), |said| said.what);
+        let why =
+            said.map_or_else(|| "the tunnel's process did not start".to_owned(), |said| said.what);
         let failure = Failure::environment("environment.tunnel", format!("{command}: {why}"));
         let hint = last_error(&log).and_then(|said| said.hint);
         return Err(failure.hint(hint.unwrap_or_else(|| format!("see {}", log.display()))));
