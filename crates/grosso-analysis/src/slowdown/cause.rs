@@ -197,7 +197,7 @@ impl Cause {
             }
             Self::MergedByRouter => "ethtool -K DEV lro off on the router",
             Self::PathMtuIgnored => {
-                "let ICMP reach the sender; ip route change DEST mtu lock MTU there"
+                "let ICMP reach the sender, or run ip route change DEST mtu lock MTU on it"
             }
             Self::PathMtu => {
                 "iptables -t mangle -A FORWARD -p tcp --syn -j TCPMSS --clamp-mss-to-pmtu on the \
@@ -206,13 +206,13 @@ impl Cause {
             Self::BadChecksums => {
                 "check ethtool -S DEV | grep -i crc; as a test, run ethtool -K DEV tx off on the sender"
             }
-            Self::ZeroWindow => "ss -tmi on the receiver: Recv-Q shows unread bytes",
+            Self::ZeroWindow => "run ss -tmi on the receiver: Recv-Q shows unread bytes",
             Self::LostBefore | Self::LostAfter => {
                 "tc -s qdisc and ethtool -S DEV show where packets are lost; ethtool -G DEV rx 4096 if \
                  the NIC drops them"
             }
             Self::ReorderedBefore | Self::ReorderedAfter => {
-                "one queue per flow: ethtool -N DEV rx-flow-hash tcp4 sdfn; bonds: \
+                "keep each flow on one queue: ethtool -N DEV rx-flow-hash tcp4 sdfn; on bonds: \
                  xmit_hash_policy layer3+4"
             }
             Self::Duplicated => {

@@ -410,7 +410,7 @@ fn flushes() -> Vec<Counter> {
     let refusals = NoMerge::ALL.iter().filter(|reason| !is_close(reason.name()));
     let refusals = refusals.map(|reason| (reason.name(), reason.sentence(), None, Some(*reason)));
     let metric = "rx_gro_flush_total";
-    let all = "Trains of received packets that were flushed, by reason.";
+    let all = "Flushed trains of received packets, by reason.";
     closes
         .chain(refusals)
         .map(|(name, sentence, close, refused)| {

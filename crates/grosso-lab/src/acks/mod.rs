@@ -395,7 +395,7 @@ In transfers, and in streams with Grosso at the sender, the receiver's kernel
 wakes the reading thread when 16 KB have arrived (SO_RCVLOWAT). Until then, the
 kernel acknowledges every second segment. In other streams, the receiver reads
 the data as it arrives.
-By default, Grosso at the sender ends the trains of a transfer with each poll.
+By default, Grosso at the sender ends the trains of a transfer after each poll.
 Grosso at the receiver holds them for 16 us.
 LAN: the round trip is 0.1 ms, so a window of 100 KB allows 8 Gb/s. Transfers on
 the LAN are eight times larger. Acknowledgments reach the sender in groups every

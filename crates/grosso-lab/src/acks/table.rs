@@ -148,7 +148,7 @@ impl AckFindings {
         let overtaken = &self.overtaken;
         let _ = writeln!(
             text,
-            "\nPackets overtaken, out of {} data packets and acknowledgments on a connection:\n\
+            "\nOvertaken packets, out of {} data packets and acknowledgments of a connection:\n\
              {:>6} if acknowledgments bypass the coalescer without flushing held packets\n\
              {:>6} if the held packets of the flow are flushed first",
             overtaken.packets, overtaken.past_it, overtaken.through_it,
@@ -158,8 +158,8 @@ impl AckFindings {
     fn write_growth(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "\nSender model: round trips of slow start to grow from 10 to {SEGMENTS_WANTED} segments,\n\
-             and segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips",
+            "\nSender model: number of round trips in which slow start grows from 10 to {SEGMENTS_WANTED}\n\
+             segments, and number of segments gained in the next {AVOIDANCE_ROUND_TRIPS} round trips",
         );
         table::write(&GROWTH, &self.growth, text);
     }

@@ -125,16 +125,16 @@ fn short(value: f64) -> String {
 /// Returns the label of a part.
 const fn said(part: PartName) -> &'static str {
     match part {
-        PartName::ReceiveCalls => "most time is spent in receive calls",
-        PartName::Receive => "most time is spent in the receiving port",
-        PartName::Engine => "most time is spent in the engine",
-        PartName::Checksums => "most time is spent on checksums",
-        PartName::SendCalls => "most time is spent in send calls",
-        PartName::Send => "most time is spent in the sending port",
-        PartName::Acknowledgments => "most time is spent on acknowledgments",
-        PartName::Wait => "most time is spent on sleeping and waking up",
-        PartName::Loop => "most time is spent in the loop itself",
-        PartName::Unexplained => "most time is unexplained",
+        PartName::ReceiveCalls => "receive calls take the largest share of time",
+        PartName::Receive => "the receiving port takes the largest share of time",
+        PartName::Engine => "the engine takes the largest share of time",
+        PartName::Checksums => "checksums take the largest share of time",
+        PartName::SendCalls => "send calls take the largest share of time",
+        PartName::Send => "the sending port takes the largest share of time",
+        PartName::Acknowledgments => "acknowledgments take the largest share of time",
+        PartName::Wait => "sleeping and waking up take the largest share of time",
+        PartName::Loop => "the loop itself takes the largest share of time",
+        PartName::Unexplained => "unexplained work takes the largest share of time",
     }
 }
 
@@ -223,7 +223,12 @@ mod tests {
         let calls = lines.iter().find(|line| line.starts_with("UDP on     b")).unwrap();
         let expected = ["0.025", "20.0", "30.0k", "0.000", "0.0", "0", "80.0", "4400", "1.00"];
         assert_eq!(words(calls)[3..], expected);
-        assert!(table.contains("ring, path a: most time is unexplained (18 %).\n  "), "{table}");
+        assert!(
+            table.contains(
+                "ring, path a: unexplained work takes the largest share of time (18 %).\n  "
+            ),
+            "{table}"
+        );
         assert_eq!(table.matches(", path ").count(), 8, "of every wire, with offloads");
         let copied = "ring, path a: segmentation into slots takes 12.0 of 110 ns (11 %).";
         assert!(table.contains(copied), "{table}");

@@ -82,7 +82,7 @@ impl Message<'_> {
         match self.payload.first_chunk().copied().map(i32::from_ne_bytes) {
             Some(0) => Ok(()),
             Some(error) => Err(io::Error::from_raw_os_error(error.saturating_neg())),
-            None => Err(io::Error::new(io::ErrorKind::InvalidData, "a truncated acknowledgement")),
+            None => Err(io::Error::new(io::ErrorKind::InvalidData, "a truncated acknowledgment")),
         }
     }
 }
