@@ -128,7 +128,7 @@ impl Report for ExportReport {
         if let Some(ExportedTable { files: [file], counts }) = &self.packets {
             let segments = match counts.segments {
                 0 => String::new(),
-                segments => format!(", {segments} of superframes"),
+                segments => format!(", {segments} split from superframes"),
             };
             text.push_str(&format!(
                 "{}: {}{segments}; {}\n",

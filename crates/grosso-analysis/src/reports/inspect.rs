@@ -364,7 +364,9 @@ impl InspectReport {
         let input = self.input.facts.words();
         if self.checksums.bad > 0 {
             let packets = units::count(self.checksums.bad, "packet");
-            text.push_str(&format!("{packets} with a bad checksum: grosso csum verify {input}\n"));
+            text.push_str(&format!(
+                "{packets} with a bad checksum; to list bad checksums: grosso csum verify {input}\n"
+            ));
         }
         text.push_str(&self.other_commands());
         if self.superframes.packets > 0 || self.checksums.partial > 0 {

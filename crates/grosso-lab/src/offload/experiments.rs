@@ -419,7 +419,7 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
         Bound::Under(1.0),
     );
     Some(evidence.verdict(
-        "turning off only GSO is slightly slower",
+        "with only GSO off, the stream is slightly slower",
         Unit::Times,
         "since Linux 4.17, TCP builds superframes regardless of the device's GSO setting, and a device \
          with TSO receives them unsegmented",
