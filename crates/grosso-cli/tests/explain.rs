@@ -681,7 +681,7 @@ fn an_l2tp_session_is_named_if_its_format_is_configured() {
     assert_eq!(report["tunnels"][0]["kind"], "l2tp", "{report}");
     let text = explain(&bench, &case(frames(), "", &[]), 2);
     assert!(text.contains("PASSED THROUGH: protocol"), "{text}");
-    let cure = "would merge with the format of the L2TPv3 sessions set, for example --l2tp 4/default \
+    let cure = "would merge with --l2tp and the session format, for example --l2tp 4/default \
                 (packets do not contain the format)";
     assert!(text.contains(cure), "{text}");
     // A control message contains no packet, and other protocols contain no L2TP.

@@ -411,8 +411,8 @@ fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
 }
 
 /// Remedy for an L2TPv3 session without a configured format.
-const CONFIGURE_L2TP: &str = "the format of the L2TPv3 sessions set, for example --l2tp 4/default \
-                         (packets do not contain the format)";
+const CONFIGURE_L2TP: &str = "--l2tp and the session format, for example --l2tp 4/default (packets do \
+                         not contain the format)";
 /// Mask of the TCP flags in the word that also contains the header length. It includes the reserved bits, which a train
 /// preserves too.
 const FLAGS: u16 = 0x0fff;
