@@ -399,7 +399,7 @@ By default, Grosso at the sender ends the trains of a transfer after each poll.
 Grosso at the receiver holds them for 16 us.
 LAN: the round trip is 0.1 ms, so a window of 100 KB allows 8 Gb/s. Transfers on
 the LAN are eight times larger. Acknowledgments reach the sender in groups every
-16 us, either merged or as a vector.
+16 us, either merged or as a vector, in which they stay separate.
 expanded: Grosso uses the profile linux. It expands an acknowledgment of merged
 packets to one acknowledgment per two packets, at most 32, and sends them back
 to back. All of them count as ACKs/s reached.";
