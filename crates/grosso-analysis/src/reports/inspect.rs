@@ -365,7 +365,7 @@ impl InspectReport {
         if self.checksums.bad > 0 {
             let packets = units::count(self.checksums.bad, "packet");
             text.push_str(&format!(
-                "{packets} with a bad checksum; to list bad checksums: grosso csum verify {input}\n"
+                "To list {packets} with a bad checksum: grosso csum verify {input}\n"
             ));
         }
         text.push_str(&self.other_commands());
