@@ -24,7 +24,7 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // With this number of words, carries reach only the low bits of the upper half.
+    // The upper half holds the carries; there are too few words for it to overflow.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
@@ -120,8 +120,7 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, which is the end of `bytes` and has fewer than eight bytes, as one word or a sum of
-/// words.
+/// Returns the sum of `rest`, the last bytes of `bytes`, of which there are fewer than eight.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
