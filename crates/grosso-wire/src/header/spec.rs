@@ -304,7 +304,7 @@ pub enum Law {
     },
     /// The field increases by one per packet, or stays fixed. The mode is set per IP level (rule G14, RFC 6864).
     Identification,
-    /// The field advances by the preceding payload bytes (rule S10).
+    /// The field advances by the number of preceding payload bytes (rule S10).
     Sequence,
     /// TCP flags: FIN and PSH only in the last packet, CWR in the first or in all; the others are equal (rules G35,
     /// S11).

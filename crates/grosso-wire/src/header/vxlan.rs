@@ -293,12 +293,13 @@ const LAYOUT: Layout = Layout::new(&[
     Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
 ]);
 
-/// The last byte contains the start of remote checksum offload.
+/// Bits that determine the headers after VXLAN. The last byte is included because it contains the start of remote
+/// checksum offload.
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// Checks rules W30 and W31: the VNI must be valid. RFC 7348 section 5 ignores reserved bits on receipt; Linux does
-/// not.
+/// Checks that the VNI is valid, and looks for reserved bits (rules W30, W31). Receivers ignore these bits according to
+/// RFC 7348 section 5; Linux does not.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
@@ -314,7 +315,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
     Ok(Received { has_reserved, ..Received::default() })
 }
 
-/// Checks rule W31.
+/// Checks version and flags, and looks for reserved bits (rule W31).
 fn receive_gpe(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
