@@ -40,15 +40,15 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Number of frames to keep, by bucket. Flows in the same bucket share its allowance.
+    /// Number of queued frames to keep in each bucket. Flows in the same bucket share its allowance.
     waiting: Box<[u32; BUCKETS]>,
-    /// An empty vector kept for its capacity.
+    /// Scratch space for [`Self::level`], kept to reuse its memory.
     counts: Vec<u32>,
     /// Queued frames, starting with the oldest.
     queue: VecDeque<Counted>,
-    /// Number of queued frames that are kept.
+    /// Number of queued frames that are not marked for dropping.
     kept: usize,
-    /// Time in nanoseconds until which the queue counts as shared by several flows.
+    /// Time in nanoseconds at which the queue stops counting as shared by several flows.
     shared_until_ns: u64,
 }
 
@@ -159,8 +159,8 @@ impl FairShare {
 
 /// Number of buckets. Two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a queue counts as shared after several flows have used it. During this time, a single
-/// flow must leave room for others: a flow with few packets seldom has one in the queue, although it uses the queue.
+/// Time in nanoseconds for which a queue counts as shared after frames of several flows were in it. During this time, a
+/// flow that occupies the queue alone must still leave room: a flow with few packets seldom has one in the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

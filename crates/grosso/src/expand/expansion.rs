@@ -1,5 +1,5 @@
-//! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the single packets of a
-//! train.
+//! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the individual packets
+//! of a train.
 //!
 //! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
 //! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender

@@ -84,7 +84,7 @@ impl DeliveredRun {
         ends.map(move |end| start.wrapping_add(end))
     }
 
-    /// Returns whether a number is in the run or at one of its ends.
+    /// Returns whether a sequence number is in the run or directly after it.
     pub(super) fn holds(&self, number: u32) -> bool {
         self.offset(number).is_some()
     }
@@ -185,7 +185,7 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        // Miri is several hundred times slower, and does not reach a full list.
+        // Miri is several hundred times slower, and its few rounds do not fill the list.
         let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
         for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;

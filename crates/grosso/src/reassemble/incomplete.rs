@@ -1,4 +1,4 @@
-//! A datagram of which some fragments have not arrived.
+//! An incomplete datagram, which waits for missing fragments.
 
 use core::ops::Range;
 
@@ -57,7 +57,7 @@ pub(crate) struct Contents {
     pub(crate) flow: Option<Flow>,
     /// Whether the fragments that have arrived so far were forwarded. This happens only in the virtual mode.
     pub(crate) is_released: bool,
-    /// The ECN code points that have arrived. Bit `n` stands for code point `n`.
+    /// ECN code points of the fragments that have arrived. Bit `n` is set if code point `n` has occurred.
     ecn_seen: u8,
     /// ECN code point of the first fragment.
     ecn: u8,
@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of a datagram of which only one fragment has arrived. A partial checksum is dropped,
-/// because completing it over one fragment would be wrong for the whole datagram.
+/// Returns the checksum state of a datagram after its first fragment to arrive. A partial checksum is dropped, because
+/// completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

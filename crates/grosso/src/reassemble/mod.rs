@@ -1,10 +1,10 @@
 //! Reassembly of IPv4 and IPv6 fragments.
 //!
-//! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A datagram is a bitmap of
-//! 8-byte units, so every fragment costs the same regardless of its offset and order of arrival. A fragment that cannot
-//! be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is limited. If
-//! the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that exceeds its
-//! share loses one of its own datagrams instead.
+//! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A bitmap of 8-byte units
+//! tracks each datagram, so every fragment costs the same regardless of its offset and order of arrival. A fragment
+//! that cannot be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is
+//! limited. If the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that
+//! exceeds its share loses one of its own datagrams instead.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
@@ -118,7 +118,7 @@ pub struct Reassembler<B> {
     ages: [Queue; 2],
     /// Live datagrams by the time of their latest fragment.
     by_use: Queue,
-    /// Dead datagrams by the time of their death.
+    /// Discarded datagrams by the time of discard.
     tombstones: Queue,
     tombstone_count: usize,
     sources: Vec<Source>,

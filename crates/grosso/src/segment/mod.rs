@@ -1,7 +1,7 @@
 //! Segmentation of superframes into packets, and of packets into IP fragments.
 //!
-//! Every packet gets the headers of the superframe, with the laws applied for the index of the packet. The payload is
-//! either copied and summed in one pass, or left in place.
+//! Every packet gets the headers of the superframe, in which the laws set the fields that depend on the packet's index.
+//! The payload is either copied and summed in one pass, or left in place.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};

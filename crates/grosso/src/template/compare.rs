@@ -132,7 +132,7 @@ impl Mask {
         differs.position(|differs| differs).map_or(self.len, |place| start + place)
     }
 
-    /// Returns a mask without bits over `len` bytes.
+    /// Returns an empty mask for `len` bytes.
     pub(crate) fn nothing(len: usize) -> Self {
         Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
     }
@@ -144,7 +144,7 @@ impl Mask {
         }
     }
 
-    /// Returns a mask with every bit of `len` bytes.
+    /// Returns a mask for `len` bytes in which every bit is set.
     pub(crate) fn every(len: usize) -> Self {
         let mut mask = Self::nothing(0);
         mask.fill(len);

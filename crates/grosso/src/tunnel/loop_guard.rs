@@ -231,7 +231,7 @@ impl OuterAddresses {
 fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>) -> Option<u8> {
     let address = address?;
     let index = remotes.iter().position(|remote| remote.as_slice() == address)?;
-    // Further remote addresses share an index, which only distinguishes fragments.
+    // All remote addresses after the first 255 share an index. The index only helps to tell fragments apart.
     Some(u8::try_from(index).unwrap_or(u8::MAX))
 }
 

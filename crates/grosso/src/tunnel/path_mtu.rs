@@ -117,7 +117,7 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
 }
 
-/// The longest packet that a frame stands for.
+/// The longest packet that a frame represents.
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,

@@ -223,8 +223,8 @@ reasons! {
 }
 
 impl NoMerge {
-    /// Returns the reason to report if two packets differ in a field of this role, in any header. Lengths and sequence
-    /// numbers follow separate laws, which are checked before any field is compared.
+    /// Returns the reason to report if two packets differ in a field with this role, in any header. Lengths and
+    /// sequence numbers follow separate laws, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

@@ -5,7 +5,7 @@ use crate::{
     flow::FlowHash,
 };
 
-/// Headers of the previous packet, and the flow that a hash of these headers identified.
+/// Headers of the previous packet, and the hash of its flow.
 #[derive(Debug)]
 pub(crate) struct LastFlow {
     known: ShapeId,

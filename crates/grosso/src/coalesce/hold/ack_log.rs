@@ -21,8 +21,8 @@ pub(crate) struct AckLog {
     pub(crate) filter: AckFilter,
 }
 
-/// Summary of a train. It does not yet include the packets at the end that repeat the acknowledgment before them. A
-/// train of one packet has no summary, so the first packet is read only when needed.
+/// Summary of a train. It does not yet include the last packets if they repeat the acknowledgment before them. A train
+/// of one packet has no summary, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,

@@ -82,7 +82,8 @@ impl Retention {
         }
     }
 
-    /// Returns whether a train has as many packets as the flow's acknowledgments allow.
+    /// Returns whether a train has reached its maximum number of packets, which ensures that the sender gets enough
+    /// acknowledgments.
     pub(crate) fn is_full(&self, slot: TrainId, packets: u16) -> bool {
         match self {
             Self::Fixed(_) => false,
@@ -210,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// Holds a train until its hold time ends, or until it has as many packets as the flow's acknowledgments allow.
+    /// Holds a train until its hold time ends or it reaches its maximum number of packets.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));

@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
-    /// Checks the laws that are not laws of equality. Returns the IP levels with a fixed identification.
+    /// Checks all laws except those of equality. Returns the IP levels with a fixed identification.
     pub(crate) fn admits<P: Policy>(
         &self,
         examined: &Examined<B>,
@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Compares the metadata of a packet and the train, and whether checksums are present.
+    /// Checks that a packet and the train agree in their metadata and in which of their checksums are present.
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
@@ -236,7 +236,8 @@ impl<B: AsRef<[u8]>> Train<B> {
             .or_else(|| is_long.then_some(Close::SegmentLimit))
     }
 
-    /// Checks rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
+    /// Checks that the sequence number of a packet continues the train (rule G32.8), in serial arithmetic (RFC 9293
+    /// section 3.4).
     #[inline(always)]
     pub(crate) fn admits_sequence(
         &self,
@@ -279,7 +280,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        // The metadata of a superframe already states the mode.
+        // The metadata of a superframe already states whether its identifications are fixed.
         let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
         let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
         let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
@@ -291,7 +292,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Checks rules G32.6, G32.7 and U12.
+    /// Checks that the payload of a packet is not too long for the train, and that a superframe has the segment size of
+    /// the train (rules G32.6, G32.7, U12).
     #[inline(always)]
     pub(crate) fn admits_size(&self, candidate: &Candidate) -> Result<(), NoMerge> {
         if candidate.size > self.size {
@@ -303,7 +305,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(())
     }
 
-    /// Checks rules G60, G64 and U13.
+    /// Checks that a packet would not exceed the limits on the train's payload and number of packets (rules G60, G64,
+    /// U13).
     #[inline(always)]
     pub(crate) fn admits_more(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
         if self.payload_len + candidate.payload_len > bounds.payload_max {
@@ -483,7 +486,7 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last packet of its train, and checks that no field shrinks that may only grow. A
+/// Compares a TCP packet with the last packet of its train: fields that may only increase must not decrease. A
 /// timestamp is compared with the timestamp that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],

@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         is_bypassed.then_some(Pass::Bypass)
     }
 
-    /// Packets whose payload was not read are ignored, because their verification costs no time.
+    /// Ignores packets whose payload was not read, because their verification costs no time.
     #[inline(always)]
     fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {

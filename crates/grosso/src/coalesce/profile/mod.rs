@@ -65,8 +65,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Returns the rules of Linux 7.2 as described in `linux-offloads`, with a flow table that is large enough for many
-    /// flows.
+    /// Returns the rules of Linux 7.2, with a flow table that is large enough for many flows.
     ///
     /// The profile differs from Linux where Linux would violate a guarantee of this engine; see `docs/rules.md`. UDP is
     /// merged, as on a forwarding host.

@@ -204,7 +204,8 @@ impl Acknowledgments {
 pub enum Refused {
     /// The packet starts the next train.
     Starts,
-    /// The packet is delivered after the train, unless the only reason is that a limit was exceeded.
+    /// The packet is delivered unmerged after the train. If only a limit prevented the merge, the packet starts the
+    /// next train instead.
     Leaves,
 }
 

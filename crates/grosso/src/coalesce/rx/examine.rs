@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
     /// Low byte of the TCP flags; zero for UDP.
     pub(crate) flags: u8,
-    /// Number of packets on the wire that the frame stands for.
+    /// Number of wire packets that the frame represents.
     pub(crate) packets: u16,
     /// Payload length in bytes of every packet except the last, which may be shorter.
     pub(crate) size: u16,

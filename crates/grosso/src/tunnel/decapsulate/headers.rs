@@ -86,7 +86,7 @@ impl OuterHeaders {
         }
     }
 
-    /// Returns the other contents of the tunnel header.
+    /// Returns the contents of the tunnel header that are not part of the path.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);

@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.admit::<P>(found, examined, false, sink)
     }
 
-    /// Returns the prediction of a train that an examined packet continues.
+    /// Returns the prediction that an examined packet matches, which is the prediction of its flow's train.
     #[inline]
     fn next_of_examined(
         &self,

@@ -11,7 +11,7 @@
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, the packet's flow is irrelevant if the packet is unmergeable for the same reason as the
 //!    packet before it.
-//! 7. Its header stack is cached: the flow is hashed from it.
+//! 7. Its header stack is in the cache, which gives the offsets of the fields to hash.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
 //! A packet that belongs to no expected flow starts at tier 6. Its flow is then guessed by hashing the packet at the
@@ -283,7 +283,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             (verdict, self.table.find(flow, hash))
             && let Some(train) = self.trains.held_mut(slot)
         {
-            // The packet started the train.
+            // The packet is now the first of the train. The other packets of a train are stored without padding.
             train.first.truncate(end);
         }
         verdict
@@ -409,7 +409,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
-        // A packet without payload seldom agrees with data packets.
+        // The headers of a packet without payload seldom agree with those of data packets.
         let agrees = packet.len() > known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, meta);

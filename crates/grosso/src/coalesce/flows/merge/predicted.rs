@@ -1,4 +1,4 @@
-//! Takes predicted packets from the stages to their train.
+//! Moves predicted packets from the stages to their train.
 
 use super::Merger;
 use crate::{
@@ -131,7 +131,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes a train that has as many packets as the flow's acknowledgments allow.
+    /// Closes a train that has reached its maximum number of packets. The limit ensures that the sender gets enough
+    /// acknowledgments.
     #[inline(never)]
     fn close_full(&mut self, slot: TrainId, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         self.close(slot, Close::AcknowledgmentClock, sink);

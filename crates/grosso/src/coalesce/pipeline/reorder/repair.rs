@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.goes_on(predicted.observed.flow, &span)
     }
 
-    /// Lets all packets that continue the flow bypass the stage.
+    /// Returns 0 for a TCP packet that does not continue its flow; otherwise, there is no limit.
     #[inline(always)]
     fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
-                // No packet has been released since the train was looked up.
+                // The result of looking up the train is still valid, because no packet has been released since.
                 let (merger, sink) = next.trains();
                 let &FlowMatch { found, agrees, .. } = flow_match;
                 let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);

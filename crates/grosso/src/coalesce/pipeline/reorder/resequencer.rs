@@ -1,4 +1,4 @@
-//! Tracked flows and queued packets. Decides which packets are released next, and why.
+//! Tracked flows and queued packets, and the decision which packets are released next, and why.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ pub(crate) struct Resequencer<B> {
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
-    /// Time until which the caller has pushed every packet that arrived.
+    /// Time before which every arrived packet has been pushed.
     seen_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.now_ns = now_ns;
     }
 
-    /// Sets the current time, and the time until which the caller has pushed every packet that arrived.
+    /// Sets the current time, and the time before which every arrived packet has been pushed.
     pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
         (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
@@ -291,13 +291,13 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].first()
     }
 
-    /// Returns the flow that has waited longest except for `entry` and the flows before it.
+    /// Returns the flow that has waited longest after `entry`.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Returns the reason if packets of a flow must be released now. Packets that fill a hole may have arrived without
-    /// being pushed yet.
+    /// Returns the reason if packets of a flow must be released now. A hole is given up only after every packet that
+    /// arrived before the deadline has been pushed.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
         let is_over = match why {
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
         let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
-        // Eight flows fill one bucket of many.
+        // These eight flows fill one of many buckets.
         let flow = |number: u64| FlowHash::new(number << 33);
         for number in 1..=8 {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
