@@ -60,8 +60,8 @@ struct Counted {
 }
 
 impl FairShare {
-    /// Creates the state of an empty queue. `seed` should be random, so that an attacker cannot choose flows that share
-    /// a bucket with the flow of a victim.
+    /// Creates the record of an empty queue. `seed` should be random, so that an attacker cannot choose flows that
+    /// share a bucket with the flow of a victim.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -123,8 +123,8 @@ impl FairShare {
         }
     }
 
-    /// Removes the oldest frame from the state and returns whether the owner must drop it. Returns false for a frame
-    /// that was never added.
+    /// Removes the oldest frame from the record and returns whether the owner must drop it. Returns false if the record
+    /// is empty.
     pub fn leave(&mut self) -> bool {
         let Some(place) = self.queue.pop_front() else { return false };
         if !place.is_shed {

@@ -249,7 +249,7 @@ impl<I: Copy + Default> Bucket<I> {
 
     /// Returns the ways that may have this fingerprint. The result has one byte per way, whose highest bit is set if
     /// the way matches. All ways are compared at once, without branches. The first match is exact. A later match may
-    /// differ in the lowest bit, and is a free way only if the first match is one.
+    /// differ in the lowest bit, but a free way never matches the fingerprint of a flow.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;

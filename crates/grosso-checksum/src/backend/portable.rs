@@ -120,7 +120,7 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, the last bytes of `bytes`, of which there are fewer than eight.
+/// Returns the sum of `rest`, which holds the last zero to seven bytes of `bytes`.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {

@@ -115,7 +115,7 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a second first fragment
+    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a repeated first fragment
     /// has no effect.
     pub(crate) fn add(
         &mut self,

@@ -79,7 +79,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // Another key has the same tag. The probability of this is 1 in 2^31.
+            // The datagram has another key with the same tag. The probability of this is 1 in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }

@@ -25,7 +25,7 @@ use payload::Payload;
 
 pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
-/// Requirements of the device that receives the packets.
+/// Requirements of the device to which the packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {

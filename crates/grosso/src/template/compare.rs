@@ -6,7 +6,7 @@ use super::HEADER_BYTES_MAX;
 
 /// Relaxations of the laws that a profile permits.
 pub(crate) trait Relaxed {
-    /// Returns whether a field of this role may vary although its law requires it to be equal.
+    /// Returns whether a field with this role may vary although its law requires it to be equal.
     fn lets_vary(&self, role: Role) -> bool;
 
     /// Returns whether TCP timestamps may vary.
@@ -16,7 +16,7 @@ pub(crate) trait Relaxed {
 /// A difference between the headers of two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// A field of this role differs.
+    /// A field with this role differs.
     Field(Role),
     /// The TCP options differ only in the timestamps.
     Timestamps,

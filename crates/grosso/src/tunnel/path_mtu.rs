@@ -124,7 +124,8 @@ struct Longest {
     /// Length of the packet in bytes, starting with its IP header, or with the first byte after the link layer if there
     /// is no IP header.
     len: usize,
-    /// Number of bytes of the link layer before the packet that exceed an Ethernet header.
+    /// Length in bytes of the headers between the Ethernet header and the packet, for example VLAN tags. A tag in the
+    /// metadata is included.
     tags: usize,
 }
 

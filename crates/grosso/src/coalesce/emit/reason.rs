@@ -171,7 +171,7 @@ reasons! {
         ShortSegment = "short_segment",
         /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
         SegmentLimit = "segment_limit",
-        /// The train reached the limit above which its sender would lack acknowledgments.
+        /// The train reached the packet limit that ensures enough acknowledgments for its sender.
         AcknowledgmentClock = "ack_clock",
         /// The next packet of the flow did not fit the train.
         NoMerge = "no_merge",

@@ -26,7 +26,7 @@ pub struct CoalesceStats {
     pub superframes: u64,
     /// Number of wire packets that the delivered superframes represent.
     pub superframe_packets: u64,
-    /// Number of packets that cannot be in a train, by reason.
+    /// Number of packets that could not be merged into any train, by reason.
     pub passed: [u64; Pass::COUNT],
     /// Number of packets that did not fit the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],

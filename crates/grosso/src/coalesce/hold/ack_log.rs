@@ -26,8 +26,7 @@ pub(crate) struct AckLog {
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet that did not repeat an acknowledgment, with the arrival time of the last packet of the train. `None`
-    /// until the first packet is read.
+    /// Last packet whose acknowledgment differs from the packet before it, or `None` until the first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,

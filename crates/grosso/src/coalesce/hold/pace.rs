@@ -28,7 +28,7 @@ pub(super) struct Pace {
     round: Round,
 }
 
-/// Amount of payload within one round trip.
+/// Amount of payload that arrives within one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_ns: u64,

@@ -116,8 +116,8 @@ impl Retention {
         }
     }
 
-    /// Returns the trains that received a packet in this poll and whose next packet is not due in time, oldest first
-    /// (P24). The caller must return the list with [`Self::give_back`].
+    /// Returns the trains that received a packet in this poll and must be delivered before their next packet is due,
+    /// oldest first (P24). The caller must return the list with [`Self::give_back`].
     pub(crate) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -228,8 +228,8 @@ impl Controller {
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
-    /// Returns the slots of the trains that received a packet in this poll and whose next packet is not due in time,
-    /// oldest first (P24).
+    /// Returns the slots of the trains that received a packet in this poll and must be delivered before their next
+    /// packet is due, oldest first (P24).
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {

@@ -78,7 +78,7 @@ impl Bypasser {
     }
 }
 
-/// Returns the length of a packet in the type used for the state.
+/// Converts the length of a packet to the type of the byte counts.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

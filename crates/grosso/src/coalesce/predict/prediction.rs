@@ -110,7 +110,7 @@ struct Identification {
     /// Offset of the identification.
     at: u16,
     numbers: IpNumbers,
-    /// Difference between the numbers of consecutive packets.
+    /// Difference between the `numbers` of consecutive packets.
     step: u64,
 }
 
@@ -157,7 +157,7 @@ impl Prediction {
         is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
     }
 
-    /// Returns the headers of a packet that continues the train if its checksums are valid.
+    /// Returns the headers of a packet if it continues the train. The checksums over the payload are not verified here.
     #[inline(always)]
     fn known_if_next<'a>(
         &self,
@@ -412,13 +412,14 @@ impl Identification {
 }
 
 impl IpNumbers {
-    /// Reads the numbers of a header whose identification is at this offset.
+    /// Reads the identification, which is at this offset, and the checksum of a header.
     #[inline(always)]
     fn read(packet: &[u8], at: usize) -> Self {
         Self(u64_at(packet, at))
     }
 
-    /// Returns the numbers of the next packet. As the identification grows by one, the checksum shrinks by one.
+    /// Returns the identification and checksum of the next packet. As the identification grows by one, the checksum
+    /// shrinks by one.
     #[inline(always)]
     fn stepped(self, step: u64) -> Self {
         let Self(word) = self;
@@ -428,7 +429,7 @@ impl IpNumbers {
         Self(word.wrapping_add(step))
     }
 
-    /// Returns the numbers of the next packet if the identification or the checksum wraps.
+    /// Returns the identification and checksum of the next packet if one of them wraps.
     #[cold]
     fn stepped_around(self, step: u64) -> Self {
         let Self(word) = self;

@@ -248,7 +248,7 @@ impl Walk<'_> {
             return Ok((tunnel, None));
         }
         self.receive(&layer)?;
-        // GRE announces a tunnel header that no link layer carries.
+        // Another tunnel header, which no link layer can carry, may follow the GRE header.
         let Some(inside) = self.layer().filter(|inside| inside.kind.spec().receive.is_some())
         else {
             return Ok((tunnel, Some(layer)));

@@ -151,8 +151,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines a packet without payload that will wait without being merged. If acknowledgments are filtered, the packet
-/// may have any options.
+/// Examines an acknowledgment that will wait unmerged. If acknowledgments are filtered, it may have any options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &CachedStack,

@@ -101,8 +101,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet whose train was found by a guess, or a packet that must be parsed although its flow was
-    /// expected.
+    /// Processes a packet whose train was found by guessing its flow, or a packet that must be parsed although its flow
+    /// was expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,

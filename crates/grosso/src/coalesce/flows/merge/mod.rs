@@ -157,7 +157,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
 
-    /// Returns the flow of any packet.
+    /// Dissects a packet and returns its flow.
     pub(crate) fn flow(&mut self, packet: &[u8]) -> FlowHash {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
@@ -256,7 +256,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Closes all trains and clears the cache of header stacks, because the cache overflowed. No queued packet may
-    /// refer to a stack.
+    /// refer to a cached stack.
     #[cold]
     pub(crate) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);

@@ -107,11 +107,11 @@ pub(super) enum Standing {
 pub(super) enum Joint {
     /// The packet forms a new run.
     Alone,
-    /// The packet follows this packet.
+    /// The packet extends a run whose last packet has this index.
     Behind(u32),
-    /// The packet precedes this packet.
+    /// The packet extends a run whose first packet has this index.
     Before(u32),
-    /// The packet is between these two packets.
+    /// The packet joins two runs, between the packets with these indexes.
     Between(u32, u32),
 }
 

@@ -210,7 +210,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let flags = examined.candidate.flags;
         let flow = examined.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
-        // The packet that continues the flow may end its train before the remaining packets are released.
+        // A packet that continues the flow is admitted first: it may end the train, and only then are the queued
+        // packets released.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
             let verdict = admit(examined, next);
             self.flush_before(flow, flags, next);
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes queued packets as long as a limit is exceeded.
+    /// Flushes queued packets until no limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);

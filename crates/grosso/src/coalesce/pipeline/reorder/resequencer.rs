@@ -118,8 +118,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow most recently received its next packet, and whether a packet with this sequence range
-    /// would continue it.
+    /// Returns whether this is the flow that most recently received its next packet, and a packet with this sequence
+    /// range would continue it.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
