@@ -140,7 +140,7 @@ pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Returns the offset of a transport header's checksum field, from the start of that header and from the start of the
+/// Returns two offsets of a transport header's checksum field: from the start of the header, and from the start of the
 /// frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {

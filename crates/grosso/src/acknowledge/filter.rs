@@ -128,7 +128,7 @@ impl AckFilter {
             if earlier.fate == Fate::Dropped {
                 continue;
             }
-            // Dropping an acknowledgment across a change of ECE or CWR would lose the change.
+            // If ECE or CWR changes between acknowledgments, dropping one could hide the change from the sender.
             if before.is_some_and(|congestion| congestion != earlier.congestion()) {
                 self.keep(eligible.take(), Kept::Congestion);
                 count -= 1;

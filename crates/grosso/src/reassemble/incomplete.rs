@@ -61,7 +61,7 @@ pub(crate) struct Contents {
     ecn_seen: u8,
     /// ECN code point of the first fragment.
     ecn: u8,
-    /// Length of the longest fragment, which consists of IP header and data.
+    /// Length of the longest fragment, including its IP header.
     pub(crate) largest: u32,
     /// Length of the longest fragment with DF set.
     largest_whole: u32,

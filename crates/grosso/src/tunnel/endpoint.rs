@@ -59,7 +59,7 @@ pub enum IpVersion {
 /// Tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// No tunnel header: packets are IPIP, SIT, IP4IP6 or IP6IP6, depending on the IP versions.
+    /// No tunnel header: the tunnel is IPIP, SIT, IP4IP6 or IP6IP6, depending on the IP versions.
     Ip,
     /// GRE (RFC 2784, RFC 2890).
     Gre {

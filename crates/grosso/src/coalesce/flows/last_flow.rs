@@ -1,4 +1,4 @@
-//! Last-flow cache, which makes hashing unnecessary for a packet of the same flow as the previous packet.
+//! Last-flow cache. If a packet belongs to the same flow as the previous packet, it need not be hashed.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},

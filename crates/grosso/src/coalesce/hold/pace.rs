@@ -180,10 +180,11 @@ pub const LONG_PATH_NS: u64 = 1_000_000;
 /// Number of acknowledgments that a sender needs per round trip. The receiver sends one for each train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
-/// Lower bound of the controller's limit on the packets per train.
+/// Lowest limit that the controller sets on the number of packets per train.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Upper bound of the controller's limit on the packets per train. This many packets fill a superframe of 64 KB.
+/// Highest limit that the controller sets on the number of packets per train. This many packets fill a superframe of 64
+/// KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
 /// Pause in nanoseconds after which the state of a flow is reset, except for the round-trip time.

@@ -42,7 +42,7 @@ struct End {
     opening: Opening,
 }
 
-/// Progress of the handshake of an endpoint.
+/// Handshake state of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]

@@ -228,7 +228,7 @@ impl Prediction {
         }
     }
 
-    /// Predicts the packet that follows a packet appended to a train.
+    /// Predicts the packet after the one that was last appended to a train.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
@@ -544,7 +544,7 @@ const IDENTIFICATION_SHIFT: u32 = 48;
 /// Adds one to the identification and subtracts one from the checksum.
 const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 
-/// Lowest [`IpNumbers`] whose identification wraps instead of growing.
+/// Lowest value of [`IpNumbers`] whose identification wraps to zero in the next packet.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
 /// Maximum length in bytes of predicted headers: enough for TCP with timestamps in VXLAN over IPv6. Trains with longer

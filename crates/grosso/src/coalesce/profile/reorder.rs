@@ -68,7 +68,7 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Sorts the packets of each poll, which adds no delay.
+    /// Settings for sorting the packets of each poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
     /// Returns settings for waiting at most `hole_ns` nanoseconds for a hole to be filled.

@@ -175,7 +175,7 @@ impl Encryptor {
         &self.stats
     }
 
-    /// Returns the number of bytes before the encrypted text that the plaintext frame does not have.
+    /// Returns the number of bytes that encryption adds before the text.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
             EspMode::Transport => 0,
