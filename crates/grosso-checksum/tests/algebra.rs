@@ -163,7 +163,7 @@ proptest! {
         );
         let tail_in_place = if head.len() % 2 == 1 { expected.at_odd_offset() } else { expected };
         let mut head_again = whole.subtract(tail_in_place);
-        // A difference of zero is -0; a head of zeros, or none, sums to +0.
+        // A difference of zero is -0, but a head that is empty or all zeros sums to +0.
         if Sum::of(&head) == Sum::ZERO {
             prop_assert!(head_again.is_valid());
             head_again = Sum::ZERO;

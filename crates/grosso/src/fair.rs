@@ -160,7 +160,8 @@ impl FairShare {
 /// Number of buckets. Two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
 /// Time in nanoseconds for which a queue counts as shared after frames of several flows were in it. During this time, a
-/// flow that occupies the queue alone must still leave room: a flow with few packets seldom has one in the queue.
+/// flow that occupies the queue alone is also limited, because a flow with few packets seldom has one in the queue
+/// although it uses the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -327,7 +327,7 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // This metadata is provisional: it is used only to find out whether the frame is a superframe of tunnel datagrams.
+    // `provisional` is used only to find out whether the frame is a superframe of tunnel datagrams.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);

@@ -53,7 +53,7 @@ fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
 /// Copies and sums at most [`SHORT_BYTES`] bytes. The caller must have checked that the lengths are equal.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    // Overlapping stores of fixed sizes are used, because `copy_from_slice` would be a call.
+    // Overlapping stores of fixed sizes are used, because `copy_from_slice` would compile to a function call.
     match source.len() {
         33..=SHORT_BYTES => copy_both_ends::<32>(source, destination),
         17..=32 => copy_both_ends::<16>(source, destination),

@@ -185,8 +185,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be
-    /// fragmented or never need to be.
+    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they have DF set or are
+    /// too short to be fragmented.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);

@@ -68,8 +68,8 @@ impl DeliveredRun {
         }
     }
 
-    /// Returns the sequence numbers after each packet that ends after `after` and not after `last`, in order. Both
-    /// numbers are [in the run](Self::holds). The sequence numbers are computed while iterating.
+    /// Returns the end of every packet that ends after `after` and at or before `last`, in order, as sequence numbers.
+    /// Both arguments must be [in the run](Self::holds). The ends are computed while iterating.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);

@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.end.is_none()
             && end <= END_MAX
             && contents.fragments < self.rules.limits.fragments;
-        // The latest fragment from the source, and from any source, belonged to this datagram, so the queues need no
+        // The latest fragment from this source, and from all sources, belongs to this datagram, so the queues need no
         // update.
         let is_latest = !datagram.is_dead
             && contents.source_count == source.count

@@ -379,7 +379,7 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
     for message in &messages {
         let segment = segments.write_next(&mut packet).unwrap().unwrap();
         assert_eq!(segment.meta.checksum, Checksum::Partial { start, offset });
-        // Identifications increase.
+        // The identification increases from packet to packet.
         let mut expected = outer(message).build_partial().0;
         expected[18..20].copy_from_slice(&packet[18..20]);
         expected[24..26].copy_from_slice(&packet[24..26]);

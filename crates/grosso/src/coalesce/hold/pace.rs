@@ -119,7 +119,7 @@ impl Pace {
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
     }
 
-    /// Returns the maximum number of packets of this payload per TCP train, so that the sender gets enough
+    /// Returns the maximum number of packets with this payload length per TCP train, so that the sender gets enough
     /// acknowledgments.
     ///
     /// If the round-trip time is unknown, the minimum for a long path ([`LONG_PATH_NS`]) is assumed.

@@ -204,7 +204,8 @@ impl Controller {
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
-            // All slots may be touched in one poll, and touching a slot must not allocate memory.
+            // Memory is reserved for all slots, because all of them may be touched in one poll, and touching a slot
+            // must not allocate.
             let slots = self.is_touched.len();
             self.touched.reserve(slots - self.touched.len());
             self.touched.push(slot);

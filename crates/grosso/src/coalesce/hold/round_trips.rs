@@ -135,7 +135,7 @@ impl End {
     fn answer(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
-            // This is a comparison in serial arithmetic (RFC 9293 section 3.4).
+            // The numbers are compared in serial arithmetic (RFC 9293 section 3.4).
             (told?.wrapping_sub(value) as i32 >= 0).then(|| {
                 *waiting = None;
                 now_ns.saturating_sub(since_ns)

@@ -460,7 +460,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
-        // All slots may be free at the same time, and freeing a slot must not allocate memory.
+        // Memory is reserved for all slots, because all of them may be free at the same time, and freeing a slot must
+        // not allocate.
         self.free.reserve(self.slots.len());
         slot
     }
@@ -505,7 +506,7 @@ pub(crate) fn beside_last(
         let window = tcp_at + tcp::field::WINDOW.start;
         let is_update = u16_at(packet, window) != u16_at(last, window);
         let joins = match known.rules.acknowledgments {
-            // Acknowledgments that wait unmerged are handled elsewhere.
+            // `Train::gathers` handles acknowledgments that wait unmerged.
             Acknowledgments::Alone
             | Acknowledgments::Vector
             | Acknowledgments::Filter
@@ -521,7 +522,7 @@ pub(crate) fn beside_last(
     if let Some(at) = known.timestamps {
         let at = usize::from(at);
         let kept = if known.rules.timestamp_value == Vary::First { first } else { last };
-        // This is a comparison in serial arithmetic (RFC 7323 section 5.2).
+        // Timestamps are compared in serial arithmetic (RFC 7323 section 5.2).
         let is_older = (u32_at(packet, at).wrapping_sub(u32_at(kept, at)) as i32) < 0;
         if is_older || known.rules.zero_echo != ZeroEcho::Joins && echoes_zero(packet, known) {
             return Err(NoMerge::TcpTimestamp);

@@ -168,7 +168,7 @@ impl Profile {
         rules.zero_echo = ZeroEcho::Starts;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // The original counted the Ethernet header too.
+        // The original driver also counted the Ethernet header.
         profile.limits.size_bytes = 65536 - ETHERNET_MTU - ethernet::HEADER_LEN as u32;
         profile
     }
@@ -192,7 +192,7 @@ impl Profile {
         profile.rules.padding = Padding::Trim;
         profile.rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Both limits of the original are exclusive.
+        // In the original code, both limits are exclusive.
         profile.limits.payload_bytes = 65535 - 255 - 1;
         profile.limits.tcp_segments = u16::MAX - 1;
         profile.batch = Batch::ByFlow { packets: 1024 };

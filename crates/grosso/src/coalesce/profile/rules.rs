@@ -272,7 +272,7 @@ impl Rules {
             full: _,
             at_limit: _,
             zero_echo: _,
-            // This has no influence, because the receiver of a superframe completes its checksum anyway.
+            // The checksum makes no difference, because the receiver of a superframe completes it anyway.
             checksum: _,
         } = *self;
         differentiated_services.is_equal()

@@ -382,8 +382,7 @@ fn verify_tunnels(
         packet.get(tunnel.start as usize..shape.transport).map_or(Sum::ZERO, Sum::of)
     };
     let behind = match tunnels.iter().filter(present).take(verified).last() {
-        // If the checksum is correct, the sum of everything that it covers follows from it, so the payload need not be
-        // read.
+        // A correct checksum determines the sum of everything that it covers, so the payload need not be read.
         Some(tunnel) => Sum::ZERO.subtract(pseudo(packet, tunnel) + between(tunnel)),
         None => sum_behind(packet, shape, state),
     };

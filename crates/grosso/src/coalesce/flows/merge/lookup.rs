@@ -149,8 +149,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the metadata and the pass reason of a packet with the same header shape as the last packet that was
-    /// delivered unmerged.
+    /// Returns the metadata and the pass reason of a packet, if it has the same header shape as the last packet that
+    /// was delivered unmerged.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;

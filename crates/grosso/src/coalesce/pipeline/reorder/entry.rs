@@ -251,7 +251,7 @@ impl Entry {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // Packets that took longer were retransmitted, so they do not count here.
+            // A packet that took longer was retransmitted, so it does not count here.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }

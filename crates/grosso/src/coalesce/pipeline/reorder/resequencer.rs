@@ -15,8 +15,7 @@ use crate::{
 
 /// The tracked flows, and the queued packets.
 ///
-/// The resequencer makes the decisions and queues the packets to release, in order; the stage carries the decisions
-/// out.
+/// The resequencer decides which packets to release and queues them in order; the stage carries out these decisions.
 #[derive(Debug)]
 pub(crate) struct Resequencer<B> {
     reorder: Reorder,
@@ -250,7 +249,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. If `is_given_up` is set, missing data counts as given up; otherwise it is no
+    /// Releases all packets of a flow. If `is_given_up` is set, missing data may still arrive late; otherwise it is no
     /// longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
