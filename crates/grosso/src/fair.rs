@@ -101,7 +101,7 @@ impl FairShare {
     }
 
     /// Marks frames of flows above their fair share for dropping, so that at most `keep` frames remain. Marks nothing
-    /// while a single flow occupies the queue, because no other flow would benefit.
+    /// if a single flow has occupied the queue for some time, because no other flow would benefit.
     pub fn shed(&mut self, keep: usize, now_ns: u64) {
         if self.kept <= keep {
             return;

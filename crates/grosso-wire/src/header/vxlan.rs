@@ -126,8 +126,8 @@ pub struct VxlanRemoteChecksum {
 }
 
 impl VxlanHeader {
-    /// Parses the header and returns it with its payload. Flags are not checked, because each endpoint accepts flags by
-    /// its configuration (rule W30).
+    /// Parses the header and returns it with its payload. Flags are not checked, because the configuration of each
+    /// endpoint determines which flags it accepts (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
@@ -166,8 +166,8 @@ impl VxlanHeader {
     /// Sets or removes remote checksum offload.
     ///
     /// # Errors
-    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset
-    /// other than 6 and 16.
+    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, or an offset
+    /// other than 6 or 16.
     pub fn set_remote_checksum(
         &mut self,
         remote: Option<VxlanRemoteChecksum>,

@@ -95,7 +95,7 @@ pub enum ReassemblyVerdict {
     Discarded(Discard),
 }
 
-/// Reassembles the IP fragments of one link. The [module documentation](self) has an example.
+/// Reassembler for the IP fragments of one link. The [module documentation](self) has an example.
 ///
 /// Time is an argument: nanoseconds of any monotonic clock. See [`ReassemblyRules`] for the rules and
 /// [`ReassemblyLimits`] for the bounds. Like [`Coalescer`](crate::Coalescer), the type is aligned so that reassemblers

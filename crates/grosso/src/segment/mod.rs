@@ -148,7 +148,7 @@ impl Segment {
     }
 }
 
-/// Writes the packets of one superframe, in order.
+/// Writer of the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};

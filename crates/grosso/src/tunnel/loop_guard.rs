@@ -17,7 +17,7 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Detects the outer packets of one tunnel or ESP association, so that they are not encapsulated again.
+/// Detector of the outer packets of one tunnel or ESP association, which must not be encapsulated again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
 /// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither the port nor

@@ -15,8 +15,8 @@ use crate::{
 /// Maximum packet length of a tunnel in bytes, starting with the inner IP header. `usize::MAX` means that there is no
 /// limit.
 ///
-/// VLAN tags before an inner packet do not count for the limit of the tunnel's device, as on any Ethernet device, but
-/// they do count for the limit of the path.
+/// VLAN tags before an inner packet do not count toward the limit of the tunnel's device, as on any Ethernet device,
+/// but they do count toward the limit of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMtu {
     /// Limit of the tunnel's device in bytes, without VLAN tags.

@@ -118,8 +118,8 @@ impl CoalesceStats {
         }
     }
 
-    /// Returns the counters without a reason, each with its name. Omits the histogram of frame sizes and the maximum of
-    /// queued memory, because they are not plain counters.
+    /// Returns the name and value of each counter that is not split by reason. Omits the histogram of frame sizes and
+    /// the maximum of queued memory, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("frames_in", self.frames_in),
