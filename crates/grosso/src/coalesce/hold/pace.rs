@@ -6,7 +6,7 @@
 pub(super) struct Common {
     /// Maximum hold time of a train.
     pub(super) hold_ns_max: u64,
-    /// Round-trip time of flows for which none was measured, or `None` if it is unknown.
+    /// Round-trip time to assume for flows without a measurement, or `None` if it is unknown.
     pub(super) round_trip_ns: Option<u64>,
 }
 

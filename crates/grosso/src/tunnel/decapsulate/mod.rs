@@ -125,7 +125,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns the defaults of Linux, which refuse every feature that must be configured.
+    /// Returns the defaults of Linux, which refuse every feature that is not configured explicitly.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,

@@ -175,7 +175,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             .then_some(latest)
     }
 
-    /// Delivers a packet that is unmergeable by its headers or flags, while no train is held.
+    /// Delivers a packet that is unmergeable because of its headers or flags, while no train is held.
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
