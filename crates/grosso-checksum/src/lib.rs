@@ -39,8 +39,8 @@
 
 #![no_std]
 
-// `backend` contains the loops over long blocks, one per instruction set. Each other module contains the functions of
-// its name; `sum` and `pseudo` contain the type `Sum` and the sums of pseudo-headers.
+// `backend` contains the loops over long blocks, one per instruction set. `sum` defines the type `Sum`, and `pseudo`
+// sums pseudo-headers. Every other module is named after its functions.
 mod backend;
 mod copy;
 mod prefetch;

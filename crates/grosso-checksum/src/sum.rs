@@ -4,20 +4,20 @@ use core::{fmt, ops};
 
 use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 
-/// A one's complement sum of 16-bit words that has not been folded, which is a checksum that is being computed.
+/// A one's complement sum of 16-bit words that has not been folded yet: a checksum that is being computed.
 ///
 /// # The two zeros
 ///
-/// One's complement has two zeros. `+0` (folds to `0x0000`) is the sum of zero words only, and `-0` (folds to `0xffff`)
-/// is every other multiple of 65535. Adding, appending and byte-swapping give `+0` only if every operand is `+0`.
-/// [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal if they fold to the same value, so `+0` and `-0`
-/// differ, as they do in a checksum field.
+/// One's complement has two zeros. `+0` folds to `0x0000` and is the sum of nothing but zero words. `-0` folds to
+/// `0xffff` and is the sum of words that add up to 65535 or a multiple of it. Adding, appending and byte-swapping give
+/// `+0` only if every operand is `+0`. [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal if they fold
+/// to the same value, so `+0` and `-0` differ, as they do in a checksum field.
 ///
 /// # Representation
 ///
 /// A sum is a 64-bit accumulator with end-around carry. Words are loaded as little-endian on every CPU, so that the
-/// common CPUs need not swap them. According to RFC 1071 section 2(B), the byte order of the words only swaps the bytes
-/// of the result. [`Sum::fold`] swaps once.
+/// common CPUs need not swap them. According to RFC 1071 section 2(B), the other byte order of the words only swaps the
+/// bytes of the result. [`Sum::fold`] swaps them once.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 

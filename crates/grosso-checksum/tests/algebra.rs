@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{noise, rfc_1071};
 
-/// Words at and next to every value at which a carry or a sign may be wrong.
+/// Words near the values at which a carry or a sign may be wrong.
 const EDGES: [u16; 9] = [0x0000, 0x0001, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
 
 #[test]
@@ -68,7 +68,7 @@ fn update_is_summing_again_at_every_position() {
     for offset in (0..60).step_by(2) {
         for checksum in EDGES {
             for old in EDGES {
-                // One more word gives the data this checksum.
+                // Another word is chosen so that the data has this checksum.
                 let mut before = noise(60, 5);
                 before[offset..offset + 2].copy_from_slice(&old.to_be_bytes());
                 let balance = (offset + 2) % 60;
@@ -163,7 +163,7 @@ proptest! {
         );
         let tail_in_place = if head.len() % 2 == 1 { expected.at_odd_offset() } else { expected };
         let mut head_again = whole.subtract(tail_in_place);
-        // A difference of zero is -0; a head of zeros, or none, sums to +0.
+        // A difference of zero is -0, but a head that is empty or all zeros sums to +0.
         if Sum::of(&head) == Sum::ZERO {
             prop_assert!(head_again.is_valid());
             head_again = Sum::ZERO;

@@ -1,5 +1,5 @@
-//! The kernel's tests of its own checksum (`checksum_kunit.c`), rules K100 to K104, and published headers. The expected
-//! values of K100 come from the loop in RFC 1071.
+//! The Linux kernel's tests of its checksum functions (`checksum_kunit.c`, rules K100 to K104), and published headers.
+//! The expected values of K100 come from the loop in RFC 1071.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 

@@ -1,4 +1,4 @@
-//! Observation of checksums. This is a separate test binary, because an observer sees all threads.
+//! Observation of checksums. This is a separate test binary, because an observer is called by all threads of a process.
 
 use std::sync::{
     Mutex,

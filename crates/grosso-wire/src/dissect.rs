@@ -112,7 +112,7 @@ impl Walk<'_, '_> {
             return step;
         }
         match self.ports.fou() {
-            // A tunnel of IP packets carries both versions, which the first bits of a packet distinguish.
+            // A tunnel that carries IP packets accepts both versions. The first bits of a packet determine its version.
             Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => Ok(Next::Ip),
             Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),
             _ => Err(Stop::Payload),

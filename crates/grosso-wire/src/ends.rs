@@ -176,7 +176,7 @@ impl<'a> Iterator for Chain<'a> {
         };
         let bytes = rest.get(..len)?;
         let extension = Extension { protocol: self.protocol, start: self.at, bytes };
-        // The header of a later fragment is followed by data.
+        // In a later fragment, data follows the fragment header, not another header.
         let is_later = self.protocol == ipv6::NEXT_FRAGMENT
             && u16::from_be_bytes([bytes[2], bytes[3]]) & ipv6_fragment::OFFSET_MASK != 0;
         self.protocol = if is_later { ipv6::NEXT_NONE } else { next };
@@ -390,7 +390,7 @@ mod tests {
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
             (&route(131, 0, 4), here),
-            // The first of two routes counts.
+            // If there are two source routes, the first is used.
             (&[route(131, 11, 4), route(137, 7, 4)].concat(), [5, 6, 7, 8]),
         ];
         for (options, destination) in cases {

@@ -9,8 +9,8 @@ macro_rules! kinds {
     ($($module:ident { $($kind:ident = $spec:ident, $sentence:literal;)* })+) => {
         /// Kind of header.
         ///
-        /// Two bytes wide, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack) is
-        /// initialized by wide stores.
+        /// The type has two bytes, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack)
+        /// is initialized by wide stores.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[non_exhaustive]

@@ -167,7 +167,7 @@ impl Stack {
     }
 }
 
-/// Compares the layers and the result of the dissection; unused slots do not count.
+/// Compares the layers and the result of the dissection; unused slots are ignored.
 impl PartialEq for Stack {
     fn eq(&self, other: &Self) -> bool {
         let facts = |stack: &Self| (stack.stop, stack.extent, stack.end);

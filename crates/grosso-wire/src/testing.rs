@@ -6,8 +6,9 @@ use std::vec;
 
 use crate::error::{Malformed, Reason};
 
-/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer, over old bytes that would show
-/// through an unwritten field, and that it refuses every shorter buffer without changing it.
+/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer. The buffer is filled with other
+/// bytes first, so that a field that is not written is noticed. Every shorter buffer must be refused and stay
+/// unchanged.
 #[track_caller]
 pub(crate) fn assert_emits(
     expected: &[u8],

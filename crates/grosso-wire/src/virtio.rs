@@ -182,7 +182,7 @@ impl VirtioHeader {
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
         let mut whole = [0; LEN_MAX];
-        // The shortest format, the most common one for packets, is copied without a call.
+        // The shortest format, the most common one for packets, is copied without a function call.
         let (short, rest) = layout::split_at(NAME, header, HEADER_LEN)?;
         whole[..HEADER_LEN].copy_from_slice(short);
         if !rest.is_empty() {

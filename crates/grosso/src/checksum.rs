@@ -114,9 +114,9 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// Returns the header whose checksum can be partial, and the pseudo-header sum that the checksum field holds in this
-/// case. Returns `None` if the frame has padding, which would be summed too, or a routing header that does not
-/// determine the final address.
+/// Returns the innermost TCP or UDP header, and the pseudo-header sum that its checksum field holds if the checksum is
+/// partial. Returns `None` for a frame with padding, which would be included in the sum, and for a packet with IPv6
+/// extension headers.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {
@@ -140,7 +140,7 @@ pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Returns the offset of a transport header's checksum field, from the start of that header and from the start of the
+/// Returns two offsets of a transport header's checksum field: from the start of the header, and from the start of the
 /// frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {

@@ -40,15 +40,15 @@ pub struct FairShare {
     ports: Ports,
     hasher: FlowHasher,
     stack: Stack,
-    /// Number of frames to keep, by bucket. Flows in the same bucket share its allowance.
+    /// Number of queued frames to keep in each bucket. Flows in the same bucket share its allowance.
     waiting: Box<[u32; BUCKETS]>,
-    /// An empty vector kept for its capacity.
+    /// Scratch space for [`Self::level`], kept to reuse its memory.
     counts: Vec<u32>,
     /// Queued frames, starting with the oldest.
     queue: VecDeque<Counted>,
-    /// Number of queued frames that are kept.
+    /// Number of queued frames that are not marked for dropping.
     kept: usize,
-    /// Time in nanoseconds until which the queue counts as shared by several flows.
+    /// Time in nanoseconds at which the queue stops counting as shared by several flows.
     shared_until_ns: u64,
 }
 
@@ -60,8 +60,8 @@ struct Counted {
 }
 
 impl FairShare {
-    /// Creates the state of an empty queue. `seed` should be random, so that an attacker cannot choose flows that share
-    /// a bucket with the flow of a victim.
+    /// Creates the record of an empty queue. `seed` should be random, so that an attacker cannot choose flows that
+    /// share a bucket with the flow of a victim.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl FairShare {
     }
 
     /// Marks frames of flows above their fair share for dropping, so that at most `keep` frames remain. Marks nothing
-    /// while a single flow occupies the queue, because no other flow would benefit.
+    /// if a single flow has occupied the queue for some time, because no other flow would benefit.
     pub fn shed(&mut self, keep: usize, now_ns: u64) {
         if self.kept <= keep {
             return;
@@ -123,8 +123,8 @@ impl FairShare {
         }
     }
 
-    /// Removes the oldest frame from the state and returns whether the owner must drop it. Returns false for a frame
-    /// that was never added.
+    /// Removes the oldest frame from the record and returns whether the owner must drop it. Returns false if the record
+    /// is empty.
     pub fn leave(&mut self) -> bool {
         let Some(place) = self.queue.pop_front() else { return false };
         if !place.is_shed {
@@ -159,8 +159,9 @@ impl FairShare {
 
 /// Number of buckets. Two flows share a bucket with a probability of 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a queue counts as shared after several flows have used it. During this time, a single
-/// flow must leave room for others: a flow with few packets seldom has one in the queue, although it uses the queue.
+/// Time in nanoseconds for which a queue counts as shared after frames of several flows were in it. During this time, a
+/// flow that occupies the queue alone is also limited, because a flow with few packets seldom has one in the queue
+/// although it uses the queue.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -281,7 +281,7 @@ impl Device {
         let mut ip = layers.iter().filter(|l| l.kind.is_ip());
         let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
         let extended = layers.iter().any(is_extension);
-        // Only the generic feature finds an IP header after a header that has no feature of its own.
+        // Without the generic feature, a device finds the IP header only after link-layer headers that it can parse.
         let mut links = layers.iter().take_while(|layer| !layer.kind.is_ip());
         if links.any(|layer| layer.kind.spec().segmentation == Segmentation::Never) {
             return false;

@@ -1,4 +1,4 @@
-//! Identity of a flow, and the bounded table that finds the held train of a flow.
+//! Flow identity, and the bounded table that maps each flow to its held train.
 //!
 //! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
 //! MPLS label, PPPoE session, VNI. Only a seeded hash of these fields is kept. Two flows with the same hash end each
@@ -30,14 +30,14 @@ struct KeyWord {
 }
 
 impl Keys {
-    /// Returns the identifying fields of these headers, which have the law `Law::Key`.
+    /// Returns the identifying fields of these headers: the fields with the law `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
             let header = packet.get(layer.offset as usize..).unwrap_or_default();
             let first = keys.words.len() as u8;
             for word in layer.kind.spec().layout(header).key() {
-                // The kind of header distinguishes the transports, whose ports may be equal.
+                // The header kind is part of the key, because a TCP flow and a UDP flow may have the same ports.
                 let kind = layer.kind as u64 & !word.mask;
                 keys.push(KeyWord { at: layer.offset + word.at, mask: word.mask, kind });
             }
@@ -48,7 +48,7 @@ impl Keys {
         keys
     }
 
-    /// Returns whether two packets belong to the same flow. Each packet has its own keys.
+    /// Returns whether two packets belong to the same flow. `self` describes `packet`, and `others` describes `other`.
     pub(crate) fn are_alike(&self, packet: &[u8], others: &Self, other: &[u8]) -> bool {
         let agree = |(own, its): (&KeyWord, &KeyWord)| own.read(packet) == its.read(other);
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
@@ -81,7 +81,7 @@ impl KeyWord {
 pub(crate) struct FlowHash(u64);
 
 impl FlowHash {
-    /// Hash that stands for no flow.
+    /// Hash value that means "no flow".
     pub(crate) const NONE: Self = Self(0);
 
     /// Creates a hash with this value. Tests of collisions use this.
@@ -200,9 +200,9 @@ pub(crate) struct Table<H, I> {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket<I> {
-    /// First part of the tag of the flow in each way: one byte whose highest bit is set. Zero marks a free way.
+    /// First byte of the tag in each way. Its highest bit is always set; zero marks a free way.
     fingerprints: [u8; WAYS],
-    /// The other bits of the tags.
+    /// Remaining bits of the tag in each way.
     remainders: [u16; WAYS],
     slots: [I; WAYS],
 }
@@ -249,7 +249,7 @@ impl<I: Copy + Default> Bucket<I> {
 
     /// Returns the ways that may have this fingerprint. The result has one byte per way, whose highest bit is set if
     /// the way matches. All ways are compared at once, without branches. The first match is exact. A later match may
-    /// differ in the lowest bit, and is a free way only if the first match is one.
+    /// differ in the lowest bit, but a free way never matches the fingerprint of a flow.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;
@@ -344,7 +344,7 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
     }
 }
 
-/// Maximum number of buckets. They occupy cache lines of 2 MiB in total.
+/// Maximum number of buckets. Their cache lines occupy 2 MiB in total.
 const BUCKETS_MAX: usize = 1 << 15;
 
 /// Maximum number of hashed words, enough for five IPv6 levels with all headers in between.
@@ -504,8 +504,8 @@ mod tests {
     /// Number of seeds to try, starting at 0.
     const SEEDS: u64 = 256;
 
-    /// Bound of chi-square that a uniform distribution exceeds less than once in 10^12 trials. It is eight standard
-    /// deviations above the expected value for 1023 degrees of freedom.
+    /// Upper bound for chi-square. A uniform distribution exceeds it less than once in 10^12 trials. It is eight
+    /// standard deviations above the expected value for 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
     /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after

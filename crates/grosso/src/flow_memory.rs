@@ -51,7 +51,8 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         set.iter().min_by_key(used_ns)?.as_ref().map(|way| &way.value)
     }
 
-    /// Returns the state of a flow, or inserts `fresh` and evicts the least recently used flow of its set.
+    /// Returns the state of a flow. If the flow is not tracked, inserts `fresh` first. If the set is full, this evicts
+    /// its least recently used flow.
     #[inline(always)]
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
         let latest = self.ways.get(self.latest).and_then(Option::as_ref);
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn the_flow_that_was_not_used_for_longest_is_forgotten() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Ten flows of one set.
+        // Ten flows that share a set.
         let flows: Vec<u64> = (0..).filter(|&flow| set(flow) == set(0)).take(10).collect();
         let flow = |i: u64| flows[i as usize];
         for i in 0..WAYS as u64 {
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_flood_takes_no_more_memory() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Miri is several hundred times slower; this number of flows also fills the memory.
+        // Miri is several hundred times slower, and this smaller number of flows is still enough to fill the memory.
         let flows = if cfg!(miri) { 6 * FLOWS_MAX as u64 } else { 1_000_000 };
         for flow in 0..flows {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());

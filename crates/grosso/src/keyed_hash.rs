@@ -1,12 +1,12 @@
 //! A hash with secret keys.
 //!
-//! Senders choose the hashed words. Therefore both factors of every product depend on a secret, which is derived from
-//! the seed or from the preceding words. No known constant makes a product zero, and no choice of words makes two
-//! products equal for every seed.
+//! The hashed words come from packets, so an attacker can choose them. Both factors of every product therefore depend
+//! on a secret, which is derived from the seed or from the preceding words. No known constant makes a product zero, and
+//! no choice of words makes two products equal for every seed.
 
 use core::hash::{BuildHasher, Hasher};
 
-/// The keys of a table or of an engine.
+/// The secret keys of a hash.
 #[derive(Clone)]
 pub(crate) struct KeyedHash {
     start: u64,

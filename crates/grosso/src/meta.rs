@@ -37,9 +37,9 @@ pub struct Meta {
 
 impl Meta {
     /// Dissects a frame with this metadata as [`grosso_wire::dissect_into`] does. For a superframe, dissection ends
-    /// with the header that has the partial checksum. If that is an outer UDP header, because a program sent the
-    /// datagrams of a tunnel with `UDP_SEGMENT`, each datagram has its own inner headers, so the outer UDP header is
-    /// the last in `stack`.
+    /// with the header that has the partial checksum. This is an outer UDP header if a program sent tunnel datagrams
+    /// with `UDP_SEGMENT`. Each datagram then has its own inner headers, so the outer UDP header is the last header in
+    /// `stack`.
     pub fn dissect_into(&self, frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
         dissect_into(frame, link, ports, stack);
         if self.cuts_around(stack) {
@@ -50,8 +50,8 @@ impl Meta {
     /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
     /// In such a superframe the outer UDP checksum is partial. It is also partial in a tunneled superframe whose inner
-    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two: in a superframe of
-    /// datagrams, it ends with the first datagram.
+    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two cases: in a superframe of
+    /// datagrams, it covers only the first datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
             return false;
@@ -88,7 +88,7 @@ pub struct VlanTag {
     pub tci: u16,
 }
 
-/// Segmentation parameters of a superframe that its headers do not contain (rules S1, G52).
+/// Segmentation parameters that the headers of a superframe do not contain (rules S1, G52).
 ///
 /// ```
 /// use grosso::meta::Gso;

@@ -12,7 +12,7 @@ pub(crate) struct RemoteChecksum {
 }
 
 impl RemoteChecksum {
-    /// Location that differs from every checksum in a frame.
+    /// Placeholder that differs from the location of every checksum in a frame.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 

@@ -28,7 +28,7 @@ use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, udp};
 
 use crate::meta::Meta;
 
-/// Selects the queue of a packet by its flow. The [module documentation](self) has an example.
+/// Selector of a packet's queue, based on the packet's flow. The [module documentation](self) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     queues: u32,

@@ -76,10 +76,10 @@ reasons! {
 
 impl core::error::Error for VnetError {}
 
-/// Virtio header for a frame, and the change that it requires to the frame.
+/// A virtio header, and the change that the caller must make to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Virtio header. Its offsets include a VLAN tag that must still be inserted into the frame.
+    /// Virtio header. Its offsets include the VLAN tag that the caller has yet to insert into the frame.
     pub header: VirtioHeader,
     /// Offset of a checksum field, and the pseudo-header sum to write to it in place of the complete checksum.
     pub pseudo_sum: Option<(usize, [u8; 2])>,
@@ -108,7 +108,7 @@ pub fn describe(
     let mut described = Described { header: VirtioHeader::default(), pseudo_sum: None };
     let header = &mut described.header;
     header.buffers = 1;
-    // The kernel keeps this many bytes contiguous; zero would mean all of them.
+    // The kernel keeps this many bytes contiguous. Zero means the whole frame.
     header.header_length = u16::try_from(stack.header_len().min(len)).unwrap_or(0);
     match meta.checksum {
         Checksum::Partial { start, offset } => {
@@ -327,8 +327,7 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // This metadata is provisional, because the header after which the frame is segmented depends on whether the frame
-    // is a superframe.
+    // `provisional` is used only to find out whether the frame is a superframe of tunnel datagrams.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
@@ -449,7 +448,7 @@ fn segmentation(stack: &Stack, transport: &Layer, cut: GsoSize) -> Option<u8> {
     }
 }
 
-/// Checks rules V2, V4 and B35.
+/// Checks the segment size, and the number of segments that it implies (rules V2, V4, B35).
 fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError> {
     if size.get() == u16::MAX {
         return Err(VnetError::SizeReserved);
@@ -459,7 +458,7 @@ fn check_gso(kind: u8, size: NonZeroU16, payload: usize) -> Result<(), VnetError
     if segments > limit { Err(VnetError::TooManySegments) } else { Ok(()) }
 }
 
-/// Checks rule V3.
+/// Checks that the checksum lies inside the frame, and after its headers (rule V3).
 fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(), VnetError> {
     if usize::from(start) + usize::from(offset) + 2 > len {
         return Err(VnetError::ChecksumOutside);
@@ -467,7 +466,7 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Checks rule V4: the checksum to complete must be the checksum of the transport header.
+/// Checks that the checksum to complete is the checksum of the transport header (rule V4).
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);

@@ -111,7 +111,7 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
-    // The remainder does not change the value; it only shows that the shift is less than 64.
+    // The `%` does not change the value. It only tells the compiler that the shift is less than 64.
     let mask = (1 << (bytes.len() % VECTOR_BYTES)) - 1;
     // SAFETY: the mask has no bit for a byte at or after `bytes.len()`; the CPU neither reads a byte whose bit is
     // clear, nor faults on it, nor requires alignment.

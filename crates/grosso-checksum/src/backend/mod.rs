@@ -224,9 +224,9 @@ fn detect() -> Backend {
     }
 }
 
-/// Discriminant of the selected backend, or [`NOT_CHOSEN`]. The next variable is the discriminant of the detected
-/// backend.
+/// Discriminant of the selected backend, or [`NOT_CHOSEN`].
 static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
+/// Discriminant of the detected backend, or [`NOT_CHOSEN`].
 static DETECTED: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
 const NOT_CHOSEN: u8 = u8::MAX;
 
@@ -235,8 +235,8 @@ const OF_THIS_TARGET: [Backend; 3] = [Backend::Portable, Backend::Avx2, Backend:
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 const OF_THIS_TARGET: [Backend; 2] = [Backend::Portable, Backend::Neon];
 
-/// Maximum number of bytes passed to a loop at once. For this many bytes, the accumulators hold the sums of 2^27 words.
-/// Each is less than 2^33 when halves are added, which leaves four bits to spare.
+/// Maximum number of bytes passed to a loop at once. This is 2^27 words. The two halves of a word add up to less than
+/// 2^33, so the sum of all halves stays below 2^60 and cannot overflow.
 const SPAN_BYTES: usize = 1 << 30;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // With this number of words, carries reach only the low bits of the upper half.
+    // The upper half holds the carries; there are too few words for it to overflow.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
@@ -53,7 +53,7 @@ fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
 /// Copies and sums at most [`SHORT_BYTES`] bytes. The caller must have checked that the lengths are equal.
 #[inline(always)]
 pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
-    // Overlapping stores of fixed sizes are used, because `copy_from_slice` would be a call.
+    // Overlapping stores of fixed sizes are used, because `copy_from_slice` would compile to a function call.
     match source.len() {
         33..=SHORT_BYTES => copy_both_ends::<32>(source, destination),
         17..=32 => copy_both_ends::<16>(source, destination),
@@ -120,8 +120,7 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, which is the end of `bytes` and has fewer than eight bytes, as one word or a sum of
-/// words.
+/// Returns the sum of `rest`, which holds the last zero to seven bytes of `bytes`.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {

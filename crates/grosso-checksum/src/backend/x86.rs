@@ -28,15 +28,17 @@ pub(super) fn detect() -> Backend {
 /// CPUID leaf for structured extended features.
 const FEATURES_LEAF: u32 = 7;
 
-/// Bits of leaf 1, ECX: OSXSAVE, and AVX in the next constant.
+/// OSXSAVE bit of leaf 1, ECX.
 const OSXSAVE: u32 = 1 << 27;
+/// AVX bit of leaf 1, ECX.
 const AVX: u32 = 1 << 28;
 
-/// Bits of leaf 7, EBX: AVX2, and AVX512F with AVX512BW in the next constant.
+/// AVX2 bit of leaf 7, EBX.
 const AVX2: u32 = 1 << 5;
+/// Bits of leaf 7, EBX: AVX512F and AVX512BW.
 const AVX512: u32 = 1 << 16 | 1 << 30;
 
-/// Bits of XCR0 for the SSE and AVX state. The bits for AVX-512 also include the mask registers and both halves of the
-/// 512-bit registers.
+/// Bits of XCR0 for the SSE and AVX state.
 const SAVED_YMM: u64 = 0b110;
+/// Bits of XCR0 for the AVX-512 state, including the mask registers and both halves of the 512-bit registers.
 const SAVED_ZMM: u64 = 0b1110_0110;

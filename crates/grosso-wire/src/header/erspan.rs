@@ -64,7 +64,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
-    // A GRE header without a sequence number has type I, whose payload starts with the frame.
+    // After a GRE header without a sequence number, the type is I: there is no ERSPAN header, and the frame follows.
     let around = walk.count.checked_sub(1).and_then(|last| walk.layers.get(last));
     if around.is_some_and(|layer| usize::from(layer.len) == gre::HEADER_LEN) {
         return Ok(Next::Header(Kind::Ethernet));

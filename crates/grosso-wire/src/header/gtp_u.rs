@@ -3,7 +3,7 @@
 //! ```text
 //!  0        1        2                 4                8                12
 //! +--------+--------+-----------------+----------------+----------------+
-//! |ver,E,S,|message | length behind   |    tunnel      | sequence, N-PDU|  if E, S or PN
+//! |ver,E,S,|message | length after    |    tunnel      | sequence, N-PDU|  if E, S or PN
 //! |PN      |type    | the first 8     |    endpoint    | next extension |
 //! +--------+--------+-----------------+----------------+----------------+
 //! ```

@@ -207,7 +207,7 @@ mod tests {
     fn emit() {
         for start in [0, u32::MAX] {
             let mut header = MplsHeader { entry: start.into() };
-            // Each setter must keep the bits of the others.
+            // Each setter must leave the other fields unchanged.
             header.set_bottom_of_stack(true);
             header.set_ttl(64);
             header.set_label(0x12345).unwrap();

@@ -23,7 +23,7 @@ pub struct HeaderSpec {
     pub class: Class,
     /// Numbers in other headers that announce this header.
     pub announced: Announced,
-    /// Reader of the header at the start of the remaining bytes, which determines its length and the next header.
+    /// Function that reads the header at the start of the remaining bytes and determines the next header.
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
@@ -304,7 +304,7 @@ pub enum Law {
     },
     /// The field increases by one per packet, or stays fixed. The mode is set per IP level (rule G14, RFC 6864).
     Identification,
-    /// The field advances by the preceding payload bytes (rule S10).
+    /// The field advances by the number of preceding payload bytes (rule S10).
     Sequence,
     /// TCP flags: FIN and PSH only in the last packet, CWR in the first or in all; the others are equal (rules G35,
     /// S11).

@@ -178,7 +178,7 @@ mod tests {
     fn emit() {
         for start in [0, 0xffff_u16] {
             let mut header = VlanHeader { tci: start.into(), ethertype: 0x0800.into() };
-            // Each setter must keep the bits of the others.
+            // Each setter must leave the other fields unchanged.
             header.set_drop_eligible(true);
             header.set_id(0x123).unwrap();
             header.set_priority(5).unwrap();

@@ -126,8 +126,8 @@ pub struct VxlanRemoteChecksum {
 }
 
 impl VxlanHeader {
-    /// Parses the header and returns it with its payload. Flags are not checked, because each endpoint accepts flags by
-    /// its configuration (rule W30).
+    /// Parses the header and returns it with its payload. Flags are not checked, because the configuration of each
+    /// endpoint determines which flags it accepts (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
@@ -166,8 +166,8 @@ impl VxlanHeader {
     /// Sets or removes remote checksum offload.
     ///
     /// # Errors
-    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, an offset
-    /// other than 6 and 16.
+    /// Returns [`Malformed`] for values that the header cannot express: a start that is odd or above 254, or an offset
+    /// other than 6 or 16.
     pub fn set_remote_checksum(
         &mut self,
         remote: Option<VxlanRemoteChecksum>,
@@ -293,12 +293,13 @@ const LAYOUT: Layout = Layout::new(&[
     Field::equal("reserved byte", field::RESERVED, Role::Tunnel),
 ]);
 
-/// The last byte contains the start of remote checksum offload.
+/// Bits that determine the headers after VXLAN. The last byte is included because it contains the start of remote
+/// checksum offload.
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// Checks rules W30 and W31: the VNI must be valid. RFC 7348 section 5 ignores reserved bits on receipt; Linux does
-/// not.
+/// Checks that the VNI is valid, and looks for reserved bits (rules W30, W31). Receivers ignore these bits according to
+/// RFC 7348 section 5; Linux does not.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
@@ -314,7 +315,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
     Ok(Received { has_reserved, ..Received::default() })
 }
 
-/// Checks rule W31.
+/// Checks version and flags, and looks for reserved bits (rule W31).
 fn receive_gpe(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();

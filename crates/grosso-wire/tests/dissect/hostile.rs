@@ -152,7 +152,7 @@ proptest! {
         }
     }
 
-    /// Every header that the dissector lists is accepted by its own parser.
+    /// Every header that the dissector lists is accepted by the `parse` function for this header.
     #[test]
     fn parsers_agree_with_the_dissector(bytes in prop::collection::vec(byte(), 0..200)) {
         for link in LINKS {

@@ -260,7 +260,7 @@ fn t23_l2tp_sessions_are_read_in_the_configured_format() {
     let bare = || ethernet().ipv4(|ip| ip).l2tp(|l| l.cookie(&[]).without_sublayer());
     let short = Some(Pseudowire { cookie: CookieLen::None, has_sublayer: false });
     assert_eq!(found(inner(bare()), short), whole);
-    // Without a configuration, the dissector does not guess.
+    // Without a configuration, the dissector does not guess the format of sessions.
     assert_eq!(found(inner(bare()), None), ("eth ip4".into(), Stop::Unknown));
     assert_eq!(found(bare(), long), ("eth ip4".into(), Stop::Truncated));
 }

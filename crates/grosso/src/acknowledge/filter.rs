@@ -128,7 +128,7 @@ impl AckFilter {
             if earlier.fate == Fate::Dropped {
                 continue;
             }
-            // Dropping an acknowledgment across a change of ECE or CWR would lose the change.
+            // If ECE or CWR changes between acknowledgments, dropping one could hide the change from the sender.
             if before.is_some_and(|congestion| congestion != earlier.congestion()) {
                 self.keep(eligible.take(), Kept::Congestion);
                 count -= 1;
@@ -227,7 +227,7 @@ impl WaitingAck {
         below || self.selective.get(1).is_some_and(covers)
     }
 
-    /// Returns the reason why a later acknowledgment does not make this one redundant, if there is one.
+    /// Checks whether a later acknowledgment makes this one redundant. If not, returns the reason to keep this one.
     fn superseded_by(&self, later: &Self) -> Result<(), Kept> {
         if let Some(reason) = self.stays {
             return Err(reason);

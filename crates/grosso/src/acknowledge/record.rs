@@ -24,7 +24,7 @@ pub struct Record {
     pub acknowledgment: u32,
     timestamp_value: u32,
     timestamp_echo: u32,
-    /// TCP window as it is in the packet, not scaled.
+    /// TCP window field of the packet, not scaled.
     pub window: u16,
     /// Twelve bits of TCP flags, and four bits that describe the record.
     marks: u16,

@@ -70,7 +70,7 @@ use crate::{
     template::compare::USUAL_BYTES,
 };
 
-/// Merges packets of one link into superframes.
+/// Coalescer for the packets of one link, which it merges into superframes.
 ///
 /// Time is an argument: nanoseconds of any monotonic clock. See [`Profile`] for the rules and [`Limits`] for the
 /// bounds. The crate documentation has a complete example.

@@ -1,4 +1,4 @@
-//! Expands acknowledgments where packets of both directions of a connection pass.
+//! Expansion of acknowledgments at a point that packets of both directions pass.
 
 use core::hash::BuildHasher;
 
@@ -16,8 +16,8 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Replaces an acknowledgment of superframes with the acknowledgments that the host would have sent for the single
-/// packets.
+/// Expander of acknowledgments. It replaces an acknowledgment of superframes with the acknowledgments that the host
+/// would have sent for the individual packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
 /// the host sends. The state is bounded. It covers [`FLOWS_MAX`] connections, and for each of them 16 runs of packets
@@ -40,7 +40,8 @@ pub struct Expander {
     ports: Ports,
     hash: KeyedHash,
     receivers: FlowMemory<u64, Receiver>,
-    /// Number of packets observed. Among the connections that share a set, the least recently active one is evicted.
+    /// Number of deliveries observed. It serves as the clock that determines which connection is least recently active
+    /// and is evicted.
     seen: u64,
     stack: Stack,
 }
@@ -79,7 +80,7 @@ impl Expander {
         self.seen += 1;
         let receiver = match delivery.is_joined() {
             true => self.receivers.entry(connection, self.seen, Receiver::default),
-            // The host acknowledges single packets as usual, so a connection without trains needs no entry.
+            // The host acknowledges unmerged packets as usual, so a connection without trains needs no entry.
             false => match self.receivers.get_mut(connection) {
                 Some(receiver) => receiver,
                 None => return,

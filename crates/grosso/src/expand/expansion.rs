@@ -1,5 +1,5 @@
-//! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the single packets of a
-//! train.
+//! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the individual packets
+//! of a train.
 //!
 //! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
 //! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender
@@ -185,8 +185,8 @@ impl<'a> Expansion<'a> {
 }
 
 impl Headers {
-    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they must not be
-    /// fragmented or never need to be.
+    /// Returns whether copies need no identification of their own (RFC 6864 section 4), because they have DF set or are
+    /// too short to be fragmented.
     fn may_be_copied(self, packet: &[u8]) -> bool {
         let Some(ip) = self.ipv4 else { return true };
         let fragment = u16_at(packet, ip + ipv4::field::FRAGMENT.start);

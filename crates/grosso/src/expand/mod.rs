@@ -1,5 +1,5 @@
-//! Expansion of acknowledgments: restores the acknowledgments that a receiver would have sent for the single packets of
-//! a train.
+//! Expansion of acknowledgments: restores the acknowledgments that a receiver would have sent for the individual
+//! packets of a train.
 //!
 //! A host that receives superframes acknowledges each superframe only once. An [`Expander`] that observes both
 //! directions records the trains. It expands each acknowledgment into an [`Expansion`], or returns the reason why it

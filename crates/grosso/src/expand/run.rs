@@ -68,8 +68,8 @@ impl DeliveredRun {
         }
     }
 
-    /// Returns the sequence numbers after each packet that ends after `after` and not after `last`, in order. Both
-    /// numbers are [in the run](Self::holds). The sequence numbers are computed while iterating.
+    /// Returns the end of every packet that ends after `after` and at or before `last`, in order, as sequence numbers.
+    /// Both arguments must be [in the run](Self::holds). The ends are computed while iterating.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);
@@ -84,7 +84,7 @@ impl DeliveredRun {
         ends.map(move |end| start.wrapping_add(end))
     }
 
-    /// Returns whether a number is in the run or at one of its ends.
+    /// Returns whether a sequence number is in the run or directly after it.
     pub(super) fn holds(&self, number: u32) -> bool {
         self.offset(number).is_some()
     }
@@ -185,7 +185,7 @@ mod tests {
         };
         let (mut run, mut expected) = (DeliveredRun::default(), VecDeque::new());
         let (mut next, mut acknowledged, mut most) = (0_u32, 0_u32, 0);
-        // Miri is several hundred times slower, and does not reach a full list.
+        // Miri is several hundred times slower, and its few rounds do not fill the list.
         let rounds = if cfg!(miri) { 300 } else { 20_000_u64 };
         for round in 0..rounds {
             let size = 1 + dice(4) as u32 * 100;

@@ -1,5 +1,5 @@
-//! Fast path for a fragment that continues the data received so far, which is the common case. The fragment is neither
-//! compared with others nor causes an eviction, and its cost does not depend on the length of the datagram.
+//! Fast path for a fragment that continues the data received so far, which is the common case. Such a fragment is not
+//! compared with other fragments and causes no eviction, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,
@@ -34,7 +34,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.end.is_none()
             && end <= END_MAX
             && contents.fragments < self.rules.limits.fragments;
-        // No fragment of another datagram has arrived from the source since, so no datagram of the source is newer.
+        // The latest fragment from this source, and from all sources, belongs to this datagram, so the queues need no
+        // update.
         let is_latest = !datagram.is_dead
             && contents.source_count == source.count
             && self.by_use.last() == slot

@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
-    /// Returns the fragment geometry for [`Meta::fragmented`], for forwarding, or `None` for a single fragment.
+    /// Returns the value of [`Meta::fragmented`] for forwarding the datagram, or `None` if there was only one fragment.
     #[must_use]
     pub fn fragmented(&self) -> Option<Fragmented> {
         let largest = NonZeroU16::new(self.fragment_bytes_max).filter(|_| self.fragments > 1)?;

@@ -19,7 +19,7 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A fragment in which the examination of its frame found no error.
+/// A fragment that was examined and has no error.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,

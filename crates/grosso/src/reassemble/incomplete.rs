@@ -1,4 +1,4 @@
-//! A datagram of which some fragments have not arrived.
+//! An incomplete datagram, which waits for missing fragments.
 
 use core::ops::Range;
 
@@ -57,11 +57,11 @@ pub(crate) struct Contents {
     pub(crate) flow: Option<Flow>,
     /// Whether the fragments that have arrived so far were forwarded. This happens only in the virtual mode.
     pub(crate) is_released: bool,
-    /// The ECN code points that have arrived. Bit `n` stands for code point `n`.
+    /// ECN code points of the fragments that have arrived. Bit `n` is set if code point `n` has occurred.
     ecn_seen: u8,
     /// ECN code point of the first fragment.
     ecn: u8,
-    /// Length of the longest fragment, which consists of IP header and data.
+    /// Length of the longest fragment, including its IP header.
     pub(crate) largest: u32,
     /// Length of the longest fragment with DF set.
     largest_whole: u32,
@@ -115,7 +115,7 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a second first fragment
+    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a repeated first fragment
     /// has no effect.
     pub(crate) fn add(
         &mut self,
@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of a datagram of which only one fragment has arrived. A partial checksum is dropped,
-/// because completing it over one fragment would be wrong for the whole datagram.
+/// Returns the checksum state of a datagram after its first fragment to arrive. A partial checksum is dropped, because
+/// completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

@@ -79,7 +79,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // Another key has the same tag. The probability of this is 1 in 2^31.
+            // The datagram has another key with the same tag. The probability of this is 1 in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
@@ -135,8 +135,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts again if too many fragments
-    /// of its source arrived in between (rule F4).
+    /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts over if too many other
+    /// fragments of its source have arrived in the meantime (rule F4).
     fn renew(
         &mut self,
         slot: u32,
@@ -178,8 +178,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 
     /// Evicts datagrams until there is room for more data of this datagram. While its source is above the limit per
-    /// source, datagrams of this source are evicted. After that, the datagrams of all sources that have waited longest
-    /// for a fragment are evicted (P32).
+    /// source, datagrams of this source are evicted. After that, the datagrams that have waited longest for a fragment
+    /// are evicted, whatever their source (P32).
     fn make_room(
         &mut self,
         slot: u32,
@@ -265,7 +265,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.store.set_index(&contents.pages, units.start, number);
     }
 
-    /// Delivers the datagram if a kept fragment has completed it, or the fragments that it releases.
+    /// Delivers the datagram if the fragment that was just kept completes it. In the virtual mode, delivers the waiting
+    /// fragments once the first fragment has arrived.
     fn settle(
         &mut self,
         slot: u32,

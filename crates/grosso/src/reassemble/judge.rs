@@ -42,7 +42,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if let Err((reason, error)) = alone(arrival, overlap) {
             return Judgement::Kills(reason, error);
         }
-        // This is rule F12.
+        // The fragment must agree with the known end of the datagram, and the end with the data that has arrived (rule
+        // F12).
         let (end, known) = (arrival.end(), contents.end);
         let contradicts = match arrival.more {
             true => known.is_some_and(|known| end > known),
@@ -112,8 +113,8 @@ fn alone(
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Returns whether the same fragment has arrived before, with the same position, the same bytes and the same flag for
-/// more fragments.
+/// Returns whether the same fragment has arrived before, with the same position, the same bytes and the same
+/// more-fragments flag.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,

@@ -1,10 +1,10 @@
 //! Reassembly of IPv4 and IPv6 fragments.
 //!
-//! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A datagram is a bitmap of
-//! 8-byte units, so every fragment costs the same regardless of its offset and order of arrival. A fragment that cannot
-//! be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is limited. If
-//! the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that exceeds its
-//! share loses one of its own datagrams instead.
+//! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A bitmap of 8-byte units
+//! tracks each datagram, so every fragment costs the same regardless of its offset and order of arrival. A fragment
+//! that cannot be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is
+//! limited. If the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that
+//! exceeds its share loses one of its own datagrams instead.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
@@ -95,7 +95,7 @@ pub enum ReassemblyVerdict {
     Discarded(Discard),
 }
 
-/// Reassembles the IP fragments of one link. The [module documentation](self) has an example.
+/// Reassembler for the IP fragments of one link. The [module documentation](self) has an example.
 ///
 /// Time is an argument: nanoseconds of any monotonic clock. See [`ReassemblyRules`] for the rules and
 /// [`ReassemblyLimits`] for the bounds. Like [`Coalescer`](crate::Coalescer), the type is aligned so that reassemblers
@@ -116,9 +116,9 @@ pub struct Reassembler<B> {
     /// Queues of all datagrams by age, including discarded ones. IPv4 and IPv6 have separate queues, because their
     /// timeouts differ.
     ages: [Queue; 2],
-    /// Live datagrams by the time of their latest fragment.
+    /// Incomplete datagrams by the time of their latest fragment.
     by_use: Queue,
-    /// Dead datagrams by the time of their death.
+    /// Discarded datagrams by the time of discard.
     tombstones: Queue,
     tombstone_count: usize,
     sources: Vec<Source>,
@@ -366,7 +366,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.bury(slot);
     }
 
-    /// Discards a datagram and forgets its key. The datagram may be live or dead.
+    /// Discards a datagram, unless this has already been done, and forgets its key.
     fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         if self.datagrams.used(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
@@ -374,7 +374,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.forget(slot);
     }
 
-    /// Discards everything that a live datagram holds.
+    /// Discards everything that an incomplete datagram holds.
     fn empty(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         let Some(datagram) = self.datagrams.used_mut(slot) else { return };
         let key = datagram.key;
@@ -425,13 +425,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Removes a live datagram whose contents have been moved to a new owner.
+    /// Removes a datagram whose contents have been moved to a new owner.
     fn detach(&mut self, slot: u32) {
         self.retire(slot);
         self.forget(slot);
     }
 
-    /// Moves an emptied datagram to the queue of dead datagrams.
+    /// Moves an emptied datagram to the queue of discarded datagrams.
     fn bury(&mut self, slot: u32) {
         if self.tombstone_count >= self.rules.limits.tombstones
             && let Some(oldest) = self.tombstones.first()

@@ -184,7 +184,7 @@ impl Queue {
     }
 }
 
-/// Index that stands for no slot.
+/// Index that means "no slot".
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

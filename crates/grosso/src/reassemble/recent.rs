@@ -78,9 +78,9 @@ impl Recent {
         }
     }
 
-    /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Fragments
-    /// that start a datagram, might hide a TCP header or are not fragments are left to
-    /// [`examine`](super::examine::examine).
+    /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Returns
+    /// `None` for first fragments, for fragments that might hide a TCP header, and for frames that are not fragments;
+    /// [`examine`](super::examine::examine) handles these.
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {
         let told = self.told.as_ref()?;
         let summed = matches!(meta.checksum, Checksum::Complete { .. });

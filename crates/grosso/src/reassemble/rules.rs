@@ -37,8 +37,8 @@ pub enum Overlap {
     /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
     /// 4, P26, P27), in any order of arrival.
     Drop,
-    /// Does what Linux does: a fragment inside a run of bytes that arrived in order is ignored without a comparison;
-    /// any other overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is
+    /// Behaves like Linux: a fragment inside a run of bytes that arrived in order is ignored without a comparison; any
+    /// other overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is
     /// rounded down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and
     /// RFC 3128 advise against.
     Linux,
@@ -75,7 +75,7 @@ pub struct ReassemblyLimits {
 }
 
 impl ReassemblyRules {
-    /// Returns the rules of Linux, except that rules are stricter where those of Linux are unsafe.
+    /// Returns the rules of Linux, or stricter rules where those of Linux are unsafe.
     #[must_use]
     pub fn new(mode: ReassemblyMode) -> Self {
         Self {

@@ -27,7 +27,7 @@ pub struct ReassembleStats {
     pub datagrams_discarded: [u64; Discard::COUNT],
     /// Number of fragments with segmentation parameters in their metadata, which were removed (rule F25).
     pub gso_stripped: u64,
-    /// Maximum size so far of the held memory in bytes.
+    /// Highest amount of held memory so far, in bytes.
     pub held_bytes_max: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 units with bits
 //! that state which units are present, where fragments start, and where runs start. A query about a fragment reads only
-//! a few words, whatever fragments have arrived before and in whatever order (B40, P31). No data has to be sorted.
+//! a few words, regardless of which fragments have arrived and in which order (B40, P31). Nothing has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -61,7 +61,7 @@ struct Page {
     bits: [Bits; 3],
     /// The bytes of the units of the page.
     bytes: Box<[u8]>,
-    /// For the first unit of each fragment, a number that the caller chooses.
+    /// Number that the caller stores for each fragment, at the index of the fragment's first unit.
     index: Box<[u32]>,
     next_free: u32,
 }

@@ -1,7 +1,7 @@
 //! Segmentation of superframes into packets, and of packets into IP fragments.
 //!
-//! Every packet gets the headers of the superframe, with the laws applied for the index of the packet. The payload is
-//! either copied and summed in one pass, or left in place.
+//! Every packet gets the headers of the superframe, in which the laws set the fields that depend on the packet's index.
+//! The payload is either copied and summed in one pass, or left in place.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
@@ -25,7 +25,7 @@ use payload::Payload;
 
 pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
-/// Requirements of the device that receives the packets.
+/// Requirements of the device to which the packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
@@ -148,7 +148,7 @@ impl Segment {
     }
 }
 
-/// Writes the packets of one superframe, in order.
+/// Writer of the packets of one superframe, in order.
 ///
 /// ```
 /// use grosso::{LinkType, Meta, Ports, meta::Gso, segment::{Outgoing, Segments}};

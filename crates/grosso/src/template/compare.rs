@@ -6,7 +6,7 @@ use super::HEADER_BYTES_MAX;
 
 /// Relaxations of the laws that a profile permits.
 pub(crate) trait Relaxed {
-    /// Returns whether a field of this role may vary although its law requires it to be equal.
+    /// Returns whether a field with this role may vary although its law requires it to be equal.
     fn lets_vary(&self, role: Role) -> bool;
 
     /// Returns whether TCP timestamps may vary.
@@ -16,7 +16,7 @@ pub(crate) trait Relaxed {
 /// A difference between the headers of two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// A field of this role differs.
+    /// A field with this role differs.
     Field(Role),
     /// The TCP options differ only in the timestamps.
     Timestamps,
@@ -132,7 +132,7 @@ impl Mask {
         differs.position(|differs| differs).map_or(self.len, |place| start + place)
     }
 
-    /// Returns a mask without bits over `len` bytes.
+    /// Returns an empty mask for `len` bytes.
     pub(crate) fn nothing(len: usize) -> Self {
         Self { bits: [0; HEADER_BYTES_MAX], len: len.min(HEADER_BYTES_MAX) }
     }
@@ -144,7 +144,7 @@ impl Mask {
         }
     }
 
-    /// Returns a mask with every bit of `len` bytes.
+    /// Returns a mask for `len` bytes in which every bit is set.
     pub(crate) fn every(len: usize) -> Self {
         let mut mask = Self::nothing(0);
         mask.fill(len);

@@ -23,8 +23,8 @@ pub(crate) struct Template<'a> {
     pub(crate) fixed_ids: IpLevels,
     /// The packets that have CWR.
     pub(crate) cwr: Cwr,
-    /// Whether to write a transport checksum even if the checksum field is zero. Normally, zero means for UDP that
-    /// there is no checksum. Here, the source of the superframe may have left even the pseudo-header sum out.
+    /// Whether to write a transport checksum even if the checksum field is zero. For UDP, zero normally means that
+    /// there is no checksum. Here, the source of the superframe may have omitted even the pseudo-header sum.
     pub(crate) checksum_wanted: bool,
 }
 

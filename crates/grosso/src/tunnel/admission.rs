@@ -17,7 +17,8 @@ reasons! {
         Tunnel = "foreign_tunnel",
         /// The network identifier or key differs, is missing, or was not expected.
         Identifier = "foreign_identifier",
-        /// The payload is not what the tunnel carries: Ethernet frames, or IP packets of the configured version.
+        /// The payload is not of the type that the tunnel carries: Ethernet frames, or IP packets of the configured
+        /// version.
         Payload = "foreign_payload",
         /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",

@@ -59,7 +59,7 @@ pub enum IpVersion {
 /// Tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// No tunnel header: packets are IPIP, SIT, IP4IP6 or IP6IP6, depending on the IP versions.
+    /// No tunnel header: the tunnel is IPIP, SIT, IP4IP6 or IP6IP6, depending on the IP versions.
     Ip,
     /// GRE (RFC 2784, RFC 2890).
     Gre {
@@ -408,9 +408,9 @@ const DSCP_MAX: u8 = 63;
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
 /// Length in bytes of the destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;
-/// Length in bytes of the private flags of GUE. The next constant is the length of the fields of remote checksum
-/// offload (rule C51).
+/// Length in bytes of the private flags of GUE (rule C51).
 const GUE_PRIVATE_BYTES: usize = 4;
+/// Length in bytes of GUE's fields for remote checksum offload (rule C51).
 const GUE_REMOTE_BYTES: usize = 4;
 
 #[cfg(test)]

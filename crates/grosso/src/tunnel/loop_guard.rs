@@ -17,7 +17,7 @@ use super::esp::{EspMode, Outer, SecurityAssociation};
 use super::{Carrier, Endpoint, Header};
 use crate::bytes::{u16_at, u32_at};
 
-/// Detects the outer packets of one tunnel or ESP association, so that they are not encapsulated again.
+/// Detector of the outer packets of one tunnel or ESP association, which must not be encapsulated again.
 ///
 /// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
 /// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither the port nor
@@ -231,7 +231,7 @@ impl OuterAddresses {
 fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>) -> Option<u8> {
     let address = address?;
     let index = remotes.iter().position(|remote| remote.as_slice() == address)?;
-    // Further remote addresses share an index, which only distinguishes fragments.
+    // All remote addresses after the first 255 share an index. The index only helps to tell fragments apart.
     Some(u8::try_from(index).unwrap_or(u8::MAX))
 }
 

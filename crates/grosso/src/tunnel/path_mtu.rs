@@ -15,8 +15,8 @@ use crate::{
 /// Maximum packet length of a tunnel in bytes, starting with the inner IP header. `usize::MAX` means that there is no
 /// limit.
 ///
-/// VLAN tags before an inner packet do not count for the limit of the tunnel's device, as on any Ethernet device, but
-/// they do count for the limit of the path.
+/// VLAN tags before an inner packet do not count toward the limit of the tunnel's device, as on any Ethernet device,
+/// but they do count toward the limit of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMtu {
     /// Limit of the tunnel's device in bytes, without VLAN tags.
@@ -117,14 +117,15 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
 }
 
-/// The longest packet that a frame stands for.
+/// The longest packet that a frame represents.
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
     /// Length of the packet in bytes, starting with its IP header, or with the first byte after the link layer if there
     /// is no IP header.
     len: usize,
-    /// Number of bytes of the link layer before the packet that exceed an Ethernet header.
+    /// Length in bytes of the headers between the Ethernet header and the packet, for example VLAN tags. A tag in the
+    /// metadata is included.
     tags: usize,
 }
 

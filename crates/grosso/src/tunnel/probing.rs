@@ -9,10 +9,10 @@
 //!                                                               the longest is probed again
 //! ```
 //!
-//! Each probe is sent together with a packet of the base length, which distinguishes a lost probe from a host that
-//! never answers (section 4.3). The prober has neither a clock nor a socket. Times are passed as monotonic nanoseconds,
-//! and lengths are in bytes including the IP header. The caller sends echo requests with DF set and reports the numbers
-//! of the replies.
+//! A path is narrow if the longest packets do not arrive. Each probe is sent together with a packet of the base length,
+//! which distinguishes a lost probe from a host that never answers (section 4.3). The prober has neither a clock nor a
+//! socket. Times are passed as monotonic nanoseconds, and lengths are in bytes including the IP header. The caller
+//! sends echo requests with DF set and reports the numbers of the replies.
 
 /// Path MTU discovery for one remote endpoint.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub enum Measured {
     Nothing,
     /// The longest packets arrive.
     Whole,
-    /// Packets of this length in bytes arrive, and the longest packets do not arrive.
+    /// The longest packets do not arrive, but packets of this length in bytes do.
     Narrow(usize),
 }
 
@@ -128,7 +128,8 @@ impl Prober {
         self.round.is_some()
     }
 
-    /// Returns the time of the next probe of a narrow path. This probe does not depend on traffic.
+    /// Returns the time at which a narrow path is next probed with a longer packet. This probe is sent even if there is
+    /// no traffic.
     pub fn raises_ns(&self) -> Option<u64> {
         matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
     }

@@ -35,7 +35,7 @@ impl Case {
         self.describe(Form::Tunnel).unwrap().header
     }
 
-    /// Returns the metadata that a reader gets for the frame with another header.
+    /// Decodes the frame's metadata from `header` instead of the frame's own header.
     fn read(&self, header: VirtioHeader, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
@@ -342,7 +342,7 @@ fn t12_the_inner_checksum_marks_a_tunnel_for_a_packet_socket() {
 
 #[test]
 fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
-    // Messages of a tunnel, as a program passes them to one call with `UDP_SEGMENT`.
+    // Tunnel packets, as a program passes them to one send call with `UDP_SEGMENT`.
     let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
     let messages = [1, 2, 3].map(message);
     let outer = |payload: &[u8]| {
@@ -379,7 +379,7 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
     for message in &messages {
         let segment = segments.write_next(&mut packet).unwrap().unwrap();
         assert_eq!(segment.meta.checksum, Checksum::Partial { start, offset });
-        // Identifications increase.
+        // The identification increases from packet to packet.
         let mut expected = outer(message).build_partial().0;
         expected[18..20].copy_from_slice(&packet[18..20]);
         expected[24..26].copy_from_slice(&packet[24..26]);
@@ -392,8 +392,8 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
 
 #[test]
 fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
-    // This is as in a capture on the host, where the inner checksum is left to the receiver and the outer checksum to
-    // the device.
+    // This frame looks as it does in a capture on the sender: the inner checksum is left to the receiver, and the outer
+    // checksum to the device.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let frame = packet.payload_len(3000).build_superframe().0;

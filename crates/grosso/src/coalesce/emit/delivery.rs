@@ -64,7 +64,7 @@ pub struct Delivery<'a, B> {
     summary: Option<&'a Summary>,
     /// Metadata of the frame. A superframe has [`Meta::gso`] and a partial checksum.
     pub meta: Meta,
-    /// Number of packets on the wire that the frame stands for.
+    /// Number of wire packets that the frame represents.
     pub packets: u32,
     /// Length of the frame in bytes.
     pub len: usize,
@@ -105,7 +105,8 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         Self { header, first: Some(first), rest, pool, summary, meta, packets, len, closed }
     }
 
-    /// Returns true for a superframe; otherwise the delivery has only one part, which is the unchanged packet.
+    /// Returns whether the frame is a superframe. If not, the delivery has only one part, which is the unchanged
+    /// packet.
     #[must_use]
     pub fn is_joined(&self) -> bool {
         !self.header.is_empty()
@@ -117,8 +118,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         self.header
     }
 
-    /// Returns a summary of the merged acknowledgments if the profile keeps only the last one, so that the superframe
-    /// lacks the others.
+    /// Returns a summary of the merged acknowledgments, if the profile keeps only the last of them in the superframe.
     #[must_use]
     pub fn acknowledged(&self) -> Option<&Summary> {
         self.summary

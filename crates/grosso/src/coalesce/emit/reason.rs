@@ -171,7 +171,7 @@ reasons! {
         ShortSegment = "short_segment",
         /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
         SegmentLimit = "segment_limit",
-        /// The train reached the limit above which its sender would lack acknowledgments.
+        /// The train reached the packet limit that ensures enough acknowledgments for its sender.
         AcknowledgmentClock = "ack_clock",
         /// The next packet of the flow did not fit the train.
         NoMerge = "no_merge",
@@ -223,8 +223,8 @@ reasons! {
 }
 
 impl NoMerge {
-    /// Returns the reason to report if two packets differ in a field of this role, in any header. Lengths and sequence
-    /// numbers follow separate laws, which are checked before any field is compared.
+    /// Returns the reason to report if two packets differ in a field with this role, in any header. Lengths and
+    /// sequence numbers follow separate laws, which are checked before any field is compared.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

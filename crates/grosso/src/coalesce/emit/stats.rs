@@ -14,20 +14,19 @@ pub struct CoalesceStats {
     pub frames_in: u64,
     /// Total length of the pushed frames in bytes.
     pub bytes_in: u64,
-    /// Number of packets on the wire that the pushed frames stand for. Each segment of a superframe counts as one
-    /// packet.
+    /// Number of wire packets that the pushed frames represent. Each segment of a superframe counts as one packet.
     pub packets_in: u64,
     /// Number of frames delivered, including single packets.
     pub frames_out: u64,
     /// Total length of the delivered frames in bytes.
     pub bytes_out: u64,
-    /// Number of packets on the wire that the delivered frames stand for.
+    /// Number of wire packets that the delivered frames represent.
     pub packets_out: u64,
     /// Number of delivered superframes, that is, trains of at least two packets.
     pub superframes: u64,
-    /// Number of packets on the wire that the delivered superframes stand for.
+    /// Number of wire packets that the delivered superframes represent.
     pub superframe_packets: u64,
-    /// Number of packets that cannot be in a train, by reason.
+    /// Number of packets that could not be merged into any train, by reason.
     pub passed: [u64; Pass::COUNT],
     /// Number of packets that did not fit the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],
@@ -59,7 +58,7 @@ pub struct ReorderStats {
     pub waited: u64,
     /// Number of wire packets released from the queue, by reason.
     pub released: [u64; Release::COUNT],
-    /// Maximum size so far of the queued memory in bytes.
+    /// Highest amount of queued memory so far, in bytes.
     pub bytes_max: u64,
 }
 
@@ -119,8 +118,8 @@ impl CoalesceStats {
         }
     }
 
-    /// Returns the counters without a reason, each with its name. Omits the histogram of frame sizes and the maximum of
-    /// queued memory, because they are not plain counters.
+    /// Returns the name and value of each counter that is not split by reason. Omits the histogram of frame sizes and
+    /// the maximum of queued memory, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("frames_in", self.frames_in),
@@ -139,8 +138,8 @@ impl CoalesceStats {
         .into_iter()
     }
 
-    /// Returns the counters by reason, each as the event, the name of the reason, and the count. Reasons of different
-    /// events may have the same name.
+    /// Returns the counters by reason, each as a tuple of the event, the name of the reason, and the count. Reasons for
+    /// different events may have the same name.
     pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let passed = Pass::ALL.iter().map(|why| ("passed", why.name(), self.passed[why.index()]));
         let refused =

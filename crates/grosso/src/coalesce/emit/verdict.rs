@@ -14,8 +14,8 @@ pub enum Verdict {
     Refused(NoMerge),
     /// The packet cannot be merged and was delivered unchanged.
     Passed(Pass),
-    /// The packet is queued in a [`Batch`] or by reordering repair ([`Reorder`]). What happens to it later appears only
-    /// in the counters.
+    /// The packet is queued in a [`Batch`] or by reordering repair ([`Reorder`]). Its eventual result appears only in
+    /// the counters.
     ///
     /// [`Batch`]: crate::coalesce::Batch
     /// [`Reorder`]: crate::coalesce::Reorder

@@ -1,4 +1,5 @@
-//! Ordering flushes. A flush delivers the trains that a packet that cannot be merged must not overtake.
+//! Ordering flushes. A packet that cannot be merged must not overtake the held trains of its flow, so a flush delivers
+//! these trains first.
 
 use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 

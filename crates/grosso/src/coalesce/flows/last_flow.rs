@@ -1,11 +1,11 @@
-//! Last-flow cache, which makes hashing unnecessary for a packet of the same flow as the previous packet.
+//! Last-flow cache. If a packet belongs to the same flow as the previous packet, it need not be hashed.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},
     flow::FlowHash,
 };
 
-/// Headers of the previous packet, and the flow that a hash of these headers identified.
+/// Headers of the previous packet, and the hash of its flow.
 #[derive(Debug)]
 pub(crate) struct LastFlow {
     known: ShapeId,

@@ -21,13 +21,12 @@ pub(crate) struct AckLog {
     pub(crate) filter: AckFilter,
 }
 
-/// Summary of a train. It does not yet include the packets at the end that repeat the acknowledgment before them. A
-/// train of one packet has no summary, so the first packet is read only when needed.
+/// Summary of a train. It does not yet include the last packets if they repeat the acknowledgment before them. A train
+/// of one packet has no summary, so the first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet that did not repeat an acknowledgment, with the arrival time of the last packet of the train. `None`
-    /// until the first packet is read.
+    /// Last packet whose acknowledgment differs from the packet before it, or `None` until the first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,

@@ -10,7 +10,7 @@ use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 pub(crate) struct AddressPairs {
     /// Address hash of the train in each slot; zero if it has not been computed. An ordering flush scans this list.
     pairs: SlotMap<TrainId, u32>,
-    /// Number of trains by one part of their hash. If the number is zero, the flush skips the scan.
+    /// Number of trains for each value of some bits of the hash. If the number is zero, the flush skips the scan.
     counts: Box<[u32]>,
 }
 

@@ -6,7 +6,7 @@
 pub(super) struct Common {
     /// Maximum hold time of a train.
     pub(super) hold_ns_max: u64,
-    /// Round-trip time of flows for which none was measured, or `None` if it is unknown.
+    /// Round-trip time to assume for flows without a measurement, or `None` if it is unknown.
     pub(super) round_trip_ns: Option<u64>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Pace {
     gap: Option<u64>,
     /// Average payload of one arrival in bytes, multiplied by [`WEIGHT`]. The last arrival of a burst is not counted.
     bytes: u64,
-    /// Number of consecutive pauses up to now.
+    /// Number of consecutive pauses so far.
     pauses: u8,
     /// Payload bytes of the current arrival counted so far.
     arriving: u64,
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     round: Round,
 }
 
-/// Amount of payload within one round trip.
+/// Amount of payload that arrives within one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_ns: u64,
@@ -48,7 +48,8 @@ impl Pace {
     }
 
     /// Counts a packet. A packet ends a pause if it arrives more than the maximum hold time after the previous one.
-    /// Pauses are excluded from the average gap; otherwise, trains would never be held for the rest of a burst.
+    /// Pauses are excluded from the average gap. Otherwise, the average could exceed the hold time, and trains would
+    /// not be held within a burst.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
@@ -118,10 +119,10 @@ impl Pace {
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
     }
 
-    /// Returns the maximum number of packets of this payload per TCP train, so that the sender gets enough
+    /// Returns the maximum number of packets with this payload length per TCP train, so that the sender gets enough
     /// acknowledgments.
     ///
-    /// A path with an unknown round-trip time is treated as one with the shortest round-trip time of a long path.
+    /// If the round-trip time is unknown, the minimum for a long path ([`LONG_PATH_NS`]) is assumed.
     pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
         if self.round_trip_ns(common).is_some_and(|round_trip_ns| round_trip_ns < LONG_PATH_NS) {
             return SEGMENTS_MAX;
@@ -154,8 +155,8 @@ impl Round {
     }
 }
 
-/// Weight in the averages of all earlier arrivals relative to a new one. It is a power of two, so that dividing by it
-/// is a shift.
+/// Weight of all earlier arrivals in an average, relative to a new one. It is a power of two, so that dividing by it is
+/// a shift.
 const WEIGHT: u64 = 8;
 
 /// Number of consecutive pauses after which a flow is idle. A single pause only separates two bursts.
@@ -179,10 +180,11 @@ pub const LONG_PATH_NS: u64 = 1_000_000;
 /// Number of acknowledgments that a sender needs per round trip. The receiver sends one for each train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
-/// Lower bound of the controller's limit on the packets per train.
+/// Lowest limit that the controller sets on the number of packets per train.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Upper bound of the controller's limit on the packets per train. This many packets fill a superframe of 64 KB.
+/// Highest limit that the controller sets on the number of packets per train. This many packets fill a superframe of 64
+/// KB.
 pub const SEGMENTS_MAX: u16 = 44;
 
 /// Pause in nanoseconds after which the state of a flow is reset, except for the round-trip time.

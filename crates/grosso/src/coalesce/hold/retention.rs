@@ -82,7 +82,8 @@ impl Retention {
         }
     }
 
-    /// Returns whether a train has as many packets as the flow's acknowledgments allow.
+    /// Returns whether a train has reached its maximum number of packets, which ensures that the sender gets enough
+    /// acknowledgments.
     pub(crate) fn is_full(&self, slot: TrainId, packets: u16) -> bool {
         match self {
             Self::Fixed(_) => false,
@@ -115,8 +116,8 @@ impl Retention {
         }
     }
 
-    /// Returns the trains that received a packet in this poll and whose next packet is not due in time, oldest first
-    /// (P24). The caller must return the list with [`Self::give_back`].
+    /// Returns the trains that received a packet in this poll and must be delivered before their next packet is due,
+    /// oldest first (P24). The caller must return the list with [`Self::give_back`].
     pub(crate) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -203,14 +204,15 @@ impl Controller {
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
-            // All slots may be touched in one poll, and touching a slot must not allocate memory.
+            // Memory is reserved for all slots, because all of them may be touched in one poll, and touching a slot
+            // must not allocate.
             let slots = self.is_touched.len();
             self.touched.reserve(slots - self.touched.len());
             self.touched.push(slot);
         }
     }
 
-    /// Holds a train until its hold time ends, or until it has as many packets as the flow's acknowledgments allow.
+    /// Holds a train until its hold time ends or it reaches its maximum number of packets.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
@@ -227,8 +229,8 @@ impl Controller {
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
-    /// Returns the slots of the trains that received a packet in this poll and whose next packet is not due in time,
-    /// oldest first (P24).
+    /// Returns the slots of the trains that received a packet in this poll and must be delivered before their next
+    /// packet is due, oldest first (P24).
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {

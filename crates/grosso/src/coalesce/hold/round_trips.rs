@@ -9,13 +9,13 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Measures round-trip times at a point that packets of both directions pass. It measures the time from a packet to its
-/// acknowledgment, or to the echo of its timestamp (RFC 7323 section 4).
+/// Meter of round-trip times, for a point that packets of both directions pass. A measurement is the time from a packet
+/// to its acknowledgment, or to the echo of its timestamp (RFC 7323 section 4).
 ///
 /// If only packets of one direction pass, the handshake gives a single measurement: the time from an endpoint's SYN to
-/// its first packet that requires an answer to the SYN. The value is never shorter than the round trip, but longer if a
-/// SYN was lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application or the
-/// sender's segmentation may cause them.
+/// its first packet that requires an answer to the SYN. The value is never shorter than the round trip, but it is
+/// longer if a SYN was lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application
+/// or the sender's segmentation may cause them.
 ///
 /// One packet per direction of each connection is observed at a time. Delayed acknowledgments make some values too
 /// long, so use the minimum of many values.
@@ -37,12 +37,12 @@ struct End {
     unacknowledged: Option<(u32, u64)>,
     /// Timestamp whose echo is awaited, and the start of the wait.
     unechoed: Option<(u32, u64)>,
-    /// Minimum response time.
+    /// Minimum time in nanoseconds until the other endpoint responded.
     answers_ns: Option<u64>,
     opening: Opening,
 }
 
-/// Progress of the handshake of an endpoint.
+/// Handshake state of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 enum Opening {
     #[default]
@@ -58,7 +58,7 @@ struct SegmentFacts {
     connection: u64,
     /// Whether the endpoint with the greater address and port sent the packet.
     is_of_second: bool,
-    /// The sequence number of a SYN.
+    /// Sequence number of the SYN, if the packet has SYN set.
     opens: Option<u32>,
     /// Whether the packet resets the connection.
     is_reset: bool,
@@ -135,7 +135,7 @@ impl End {
     fn answer(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
-            // This is a comparison in serial arithmetic (RFC 9293 section 3.4).
+            // The numbers are compared in serial arithmetic (RFC 9293 section 3.4).
             (told?.wrapping_sub(value) as i32 >= 0).then(|| {
                 *waiting = None;
                 now_ns.saturating_sub(since_ns)
@@ -249,7 +249,7 @@ mod tests {
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
         assert_eq!(observe(&mut observed, &near(100, 7), 0), None);
-        // The timestamp clock of the near endpoint does not advance for several packets; the first of them counts.
+        // Several packets of the near endpoint have the same timestamp. The measurement starts with the first of them.
         assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS / 2), None);
         assert_eq!(
             observe(&mut observed, &far(8, 99), FAR_NS / 2),
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS), Some(FAR_NS));
         assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS + 1), None, "observed before");
         assert_eq!(observe(&mut observed, &far(8, 100), FAR_NS + 2), None);
-        // The minimum counts.
+        // A longer measurement does not raise the minimum.
         assert_eq!(observe(&mut observed, &near(101, 7), 2 * FAR_NS), None);
         assert_eq!(observe(&mut observed, &far(8, 101), 4 * FAR_NS), Some(FAR_NS));
     }

@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
-    /// Checks the laws that are not laws of equality. Returns the IP levels with a fixed identification.
+    /// Checks all laws except those of equality. Returns the IP levels with a fixed identification.
     pub(crate) fn admits<P: Policy>(
         &self,
         examined: &Examined<B>,
@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Compares the metadata of a packet and the train, and whether checksums are present.
+    /// Checks that a packet and the train agree in their metadata and in which of their checksums are present.
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
@@ -236,7 +236,8 @@ impl<B: AsRef<[u8]>> Train<B> {
             .or_else(|| is_long.then_some(Close::SegmentLimit))
     }
 
-    /// Checks rule G32.8, in serial arithmetic (RFC 9293 section 3.4).
+    /// Checks that the sequence number of a packet continues the train (rule G32.8), in serial arithmetic (RFC 9293
+    /// section 3.4).
     #[inline(always)]
     pub(crate) fn admits_sequence(
         &self,
@@ -279,7 +280,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        // The metadata of a superframe already states the mode.
+        // The metadata of a superframe already states whether its identifications are fixed.
         let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
         let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
         let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
@@ -291,7 +292,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Checks rules G32.6, G32.7 and U12.
+    /// Checks that the payload of a packet is not too long for the train, and that a superframe has the segment size of
+    /// the train (rules G32.6, G32.7, U12).
     #[inline(always)]
     pub(crate) fn admits_size(&self, candidate: &Candidate) -> Result<(), NoMerge> {
         if candidate.size > self.size {
@@ -303,7 +305,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(())
     }
 
-    /// Checks rules G60, G64 and U13.
+    /// Checks that a packet would not exceed the limits on the train's payload and number of packets (rules G60, G64,
+    /// U13).
     #[inline(always)]
     pub(crate) fn admits_more(&self, candidate: &Candidate, bounds: Bounds) -> Result<(), NoMerge> {
         if self.payload_len + candidate.payload_len > bounds.payload_max {
@@ -457,7 +460,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
-        // All slots may be free at the same time, and freeing a slot must not allocate memory.
+        // Memory is reserved for all slots, because all of them may be free at the same time, and freeing a slot must
+        // not allocate.
         self.free.reserve(self.slots.len());
         slot
     }
@@ -483,7 +487,7 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last packet of its train, and checks that no field shrinks that may only grow. A
+/// Compares a TCP packet with the last packet of its train: fields that may only increase must not decrease. A
 /// timestamp is compared with the timestamp that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
@@ -502,7 +506,7 @@ pub(crate) fn beside_last(
         let window = tcp_at + tcp::field::WINDOW.start;
         let is_update = u16_at(packet, window) != u16_at(last, window);
         let joins = match known.rules.acknowledgments {
-            // Acknowledgments that wait unmerged are handled elsewhere.
+            // `Train::gathers` handles acknowledgments that wait unmerged.
             Acknowledgments::Alone
             | Acknowledgments::Vector
             | Acknowledgments::Filter
@@ -518,7 +522,7 @@ pub(crate) fn beside_last(
     if let Some(at) = known.timestamps {
         let at = usize::from(at);
         let kept = if known.rules.timestamp_value == Vary::First { first } else { last };
-        // This is a comparison in serial arithmetic (RFC 7323 section 5.2).
+        // Timestamps are compared in serial arithmetic (RFC 7323 section 5.2).
         let is_older = (u32_at(packet, at).wrapping_sub(u32_at(kept, at)) as i32) < 0;
         if is_older || known.rules.zero_echo != ZeroEcho::Joins && echoes_zero(packet, known) {
             return Err(NoMerge::TcpTimestamp);

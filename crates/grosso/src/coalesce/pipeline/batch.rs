@@ -1,10 +1,9 @@
 //! The packets of a poll, sorted by flow.
 //!
-//! If packets of many flows alternate, each packet belongs to a different train from the packet before it, and a small
-//! flow table evicts each train before its next packet arrives. Therefore the stage collects the packets of a poll and
-//! processes them flow by flow. The flow whose first packet arrived first comes first. Sorting by hash, as FreeBSD
-//! does, would delay flows with a large hash (P20). Packets of the first flow come first anyway, so they need not be
-//! collected.
+//! If packets of many flows alternate, consecutive packets belong to different trains, and a small flow table evicts
+//! each train before its next packet arrives. This stage therefore collects the packets of a poll and processes them
+//! flow by flow. The flow whose first packet arrived first comes first. Sorting by hash, as FreeBSD does, would delay
+//! flows with a large hash (P20). Packets of the first flow come first anyway, so they need not be collected.
 
 use alloc::{vec, vec::Vec};
 

@@ -26,13 +26,14 @@ pub(crate) struct BurstBypass {
     pub(crate) is_unverified: bool,
     pub(crate) now_ns: u64,
     pub(crate) flow: FlowHash,
-    /// Length of each packet in bytes; the next field is the length of its payload.
+    /// Length of each packet in bytes.
     pub(crate) len: usize,
+    /// Payload length of each packet in bytes.
     pub(crate) payload_len: usize,
 }
 
 impl BurstBypass {
-    /// Fast path that no packet may use.
+    /// Empty fast path, which no packet may use.
     pub(crate) const NONE: Self = Self {
         prediction: PredictionId::NONE,
         left: 0,

@@ -78,7 +78,7 @@ impl Bypasser {
     }
 }
 
-/// Returns the length of a packet in the type used for the state.
+/// Converts the length of a packet to the type of the byte counts.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         is_bypassed.then_some(Pass::Bypass)
     }
 
-    /// Packets whose payload was not read are ignored, because their verification costs no time.
+    /// Ignores packets whose payload was not read, because their verification costs no time.
     #[inline(always)]
     fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {

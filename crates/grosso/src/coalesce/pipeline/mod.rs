@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Pushes one packet. If no stage needs to see the packet, it goes directly to the train that it continues. This
+    /// Pushes one packet. If no stage has to examine the packet, it goes directly to the train that it continues. This
     /// fast path is the same for the exact laws and for a profile, because the rules of a profile include the exact
     /// laws.
     #[inline(always)]

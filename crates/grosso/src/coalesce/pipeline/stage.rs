@@ -103,7 +103,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 }
 
-/// Receiver of the frames of a stage: the trains, and behind them the receiver of their deliveries.
+/// Receiver of the frames of a stage: the trains, followed by the receiver of their deliveries.
 pub(crate) trait Downstream<B: AsRef<[u8]>> {
     /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
@@ -151,7 +151,7 @@ pub(crate) mod probe {
         }
     }
 
-    /// Metadata without information.
+    /// Empty metadata.
     const META: Meta = Meta {
         checksum: Checksum::None,
         gso: None,

@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.burst.note_unmerged();
     }
 
-    /// Pushes a packet with its expected prediction through the stages.
+    /// Pushes a packet through the stages. `expected` is the prediction that it may match.
     #[inline(never)]
     pub(crate) fn push_expected(
         &mut self,
@@ -333,7 +333,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         });
     }
 
-    /// Reports to the stages the packets that bypassed them. Must be called before any other function of the stages.
+    /// Reports to the stages the packets that bypassed them. This function must be called before any other function of
+    /// the stages.
     #[inline(always)]
     pub(crate) fn settle(&mut self, merger: &mut Merger<B>) {
         if self.burst.end() > 0 {

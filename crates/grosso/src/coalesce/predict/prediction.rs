@@ -6,9 +6,9 @@
 //! obeys every law; only the checksums over the payload remain to be verified. For any other packet, each law is
 //! checked separately.
 //!
-//! A prediction outlives its train. Between the trains of a flow, acknowledgments, window, timestamps and numbers
-//! change, but the headers keep their shape. A packet that otherwise resembles the earlier packets can start a train
-//! without being parsed, and the packets after it are predicted immediately.
+//! A prediction outlives its train. Between the trains of a flow, sequence numbers, identifications, acknowledgments,
+//! windows and timestamps change, but the headers keep their shape. A packet that otherwise resembles the earlier
+//! packets can start a train without being parsed, and the packets after it are predicted immediately.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{Sum, incremented};
@@ -31,8 +31,8 @@ use crate::{
     template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
 };
 
-/// Prediction of the next packet of a flow. It is exact to the byte for a packet that continues the train, and only by
-/// shape for a packet that starts the next train.
+/// Prediction of the next packet of a flow. For a packet that continues the train, it gives every header byte; for a
+/// packet that starts the next train, only the shape of its headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
@@ -40,7 +40,7 @@ pub(crate) struct Prediction {
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction that matched the next packet of any flow after the previous packet of this flow.
+    /// Prediction that matched the packet that arrived directly after the previous packet of this flow.
     pub(crate) follower: PredictionId,
     /// Length of the packet with its headers; zero if nothing is predicted.
     pub(crate) len: usize,
@@ -62,9 +62,9 @@ pub(crate) struct Prediction {
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether the train has state that the exact laws do not need. The next field tells whether that state includes a
-    /// summary of acknowledgments.
+    /// Whether the train has state that the exact laws do not need.
     pub(crate) is_watched: bool,
+    /// Whether this state includes a summary of acknowledgments.
     pub(crate) is_summed: bool,
     /// Expected headers, compared under the mask.
     header: [u8; HEADER_BYTES_MAX],
@@ -76,7 +76,7 @@ pub(crate) struct Prediction {
 pub(crate) struct Joined<'a> {
     pub(crate) slot: TrainId,
     pub(crate) flow: FlowHash,
-    /// ID of the headers; the next field is the headers.
+    /// ID of the headers.
     pub(crate) id: ShapeId,
     pub(crate) known: &'a CachedStack,
     pub(crate) rules: &'a Rules,
@@ -86,7 +86,7 @@ pub(crate) struct Joined<'a> {
     pub(crate) size: usize,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) is_partial: bool,
-    /// Whether the train has state beyond the exact laws.
+    /// Whether the train has state that the exact laws do not need.
     pub(crate) is_watched: bool,
     /// First packet of the train.
     pub(crate) first: &'a [u8],
@@ -110,7 +110,7 @@ struct Identification {
     /// Offset of the identification.
     at: u16,
     numbers: IpNumbers,
-    /// Difference between the numbers of consecutive packets.
+    /// Difference between the `numbers` of consecutive packets.
     step: u64,
 }
 
@@ -157,7 +157,7 @@ impl Prediction {
         is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
     }
 
-    /// Returns the headers of a packet that continues the train if its checksums are valid.
+    /// Returns the headers of a packet if it continues the train. The checksums over the payload are not verified here.
     #[inline(always)]
     fn known_if_next<'a>(
         &self,
@@ -228,7 +228,7 @@ impl Prediction {
         }
     }
 
-    /// Predicts the packet that follows a packet appended to a train.
+    /// Predicts the packet after the one that was last appended to a train.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
@@ -412,13 +412,14 @@ impl Identification {
 }
 
 impl IpNumbers {
-    /// Reads the numbers of a header whose identification is at this offset.
+    /// Reads the identification, which is at this offset, and the checksum of a header.
     #[inline(always)]
     fn read(packet: &[u8], at: usize) -> Self {
         Self(u64_at(packet, at))
     }
 
-    /// Returns the numbers of the next packet. As the identification grows by one, the checksum shrinks by one.
+    /// Returns the identification and checksum of the next packet. As the identification grows by one, the checksum
+    /// shrinks by one.
     #[inline(always)]
     fn stepped(self, step: u64) -> Self {
         let Self(word) = self;
@@ -428,7 +429,7 @@ impl IpNumbers {
         Self(word.wrapping_add(step))
     }
 
-    /// Returns the numbers of the next packet if the identification or the checksum wraps.
+    /// Returns the identification and checksum of the next packet if one of them wraps.
     #[cold]
     fn stepped_around(self, step: u64) -> Self {
         let Self(word) = self;
@@ -543,7 +544,7 @@ const IDENTIFICATION_SHIFT: u32 = 48;
 /// Adds one to the identification and subtracts one from the checksum.
 const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 
-/// Lowest [`IpNumbers`] whose identification wraps instead of growing.
+/// Lowest value of [`IpNumbers`] whose identification wraps to zero in the next packet.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
 /// Maximum length in bytes of predicted headers: enough for TCP with timestamps in VXLAN over IPv6. Trains with longer

@@ -68,8 +68,8 @@ impl Predictions {
         self.latest = PredictionId::NONE;
     }
 
-    /// Predicts the packet that follows a packet appended to a train, unless the slot of the prediction belongs to
-    /// another held train. Returns the slot of the prediction, or `NONE`.
+    /// Predicts the packet after the one that was last appended to a train, unless the slot of the prediction belongs
+    /// to another held train. Returns the slot of the prediction, or `NONE`.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();

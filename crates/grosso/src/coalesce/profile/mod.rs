@@ -65,8 +65,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Returns the rules of Linux 7.2 as described in `linux-offloads`, with a flow table that is large enough for many
-    /// flows.
+    /// Returns the rules of Linux 7.2, with a flow table that is large enough for many flows.
     ///
     /// The profile differs from Linux where Linux would violate a guarantee of this engine; see `docs/rules.md`. UDP is
     /// merged, as on a forwarding host.
@@ -169,7 +168,7 @@ impl Profile {
         rules.zero_echo = ZeroEcho::Starts;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // The original counted the Ethernet header too.
+        // The original driver also counted the Ethernet header.
         profile.limits.size_bytes = 65536 - ETHERNET_MTU - ethernet::HEADER_LEN as u32;
         profile
     }
@@ -193,7 +192,7 @@ impl Profile {
         profile.rules.padding = Padding::Trim;
         profile.rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // Both limits of the original are exclusive.
+        // In the original code, both limits are exclusive.
         profile.limits.payload_bytes = 65535 - 255 - 1;
         profile.limits.tcp_segments = u16::MAX - 1;
         profile.batch = Batch::ByFlow { packets: 1024 };

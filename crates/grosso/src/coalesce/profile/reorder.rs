@@ -68,7 +68,7 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Sorts the packets of each poll, which adds no delay.
+    /// Settings for sorting the packets of each poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
     /// Returns settings for waiting at most `hole_ns` nanoseconds for a hole to be filled.
@@ -101,7 +101,8 @@ impl Reorder {
         }
     }
 
-    /// Returns the maximum delay of a packet in nanoseconds, if trains are not held longer than that.
+    /// Returns the maximum delay of a packet in nanoseconds, including its time in a held train. The delay can be
+    /// longer only if the hold time of trains is longer.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.hole_ns().saturating_mul(2)

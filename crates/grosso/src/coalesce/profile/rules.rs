@@ -204,7 +204,8 @@ impl Acknowledgments {
 pub enum Refused {
     /// The packet starts the next train.
     Starts,
-    /// The packet is delivered after the train, unless the only reason is that a limit was exceeded.
+    /// The packet is delivered unmerged after the train. If only a limit prevented the merge, the packet starts the
+    /// next train instead.
     Leaves,
 }
 
@@ -271,7 +272,7 @@ impl Rules {
             full: _,
             at_limit: _,
             zero_echo: _,
-            // This has no influence, because the receiver of a superframe completes its checksum anyway.
+            // The checksum makes no difference, because the receiver of a superframe completes it anyway.
             checksum: _,
         } = *self;
         differentiated_services.is_equal()

@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
     /// Low byte of the TCP flags; zero for UDP.
     pub(crate) flags: u8,
-    /// Number of packets on the wire that the frame stands for.
+    /// Number of wire packets that the frame represents.
     pub(crate) packets: u16,
     /// Payload length in bytes of every packet except the last, which may be shorter.
     pub(crate) size: u16,
@@ -382,8 +382,7 @@ fn verify_tunnels(
         packet.get(tunnel.start as usize..shape.transport).map_or(Sum::ZERO, Sum::of)
     };
     let behind = match tunnels.iter().filter(present).take(verified).last() {
-        // If the checksum is correct, the sum of everything that it covers follows from it, so the payload need not be
-        // read.
+        // A correct checksum determines the sum of everything that it covers, so the payload need not be read.
         Some(tunnel) => Sum::ZERO.subtract(pseudo(packet, tunnel) + between(tunnel)),
         None => sum_behind(packet, shape, state),
     };

@@ -1,4 +1,4 @@
-//! Policies, which define the points of the merge path where implementations of receive offload differ.
+//! Policies, which make the decisions in which implementations of receive offload differ.
 //!
 //! The code of the merge path is written once and compiled for each policy. [`Exact`] merges only packets that
 //! segmentation restores exactly. All decisions of this policy are constants, so the default executes no instructions

@@ -157,7 +157,7 @@ impl CachedStack {
         refusal: Option<Pass>,
     ) -> Self {
         let header = packet.get(..stack.header_len()).unwrap_or_default();
-        // UDP packets are always merged so that segmentation restores them.
+        // UDP packets are merged only if segmentation can restore them.
         let rules = if shape.is_tcp { rules } else { &Rules::INVERTIBLE };
         let mut example = header.to_vec();
         example.resize(header.len().max(TUNNEL_BYTES), 0);

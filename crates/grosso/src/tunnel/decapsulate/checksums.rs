@@ -57,7 +57,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // If the outermost checksum is not visible, it was verified below, so it is the first of the verified levels.
+        // A hidden outermost checksum is one of the verified checksums, but is not in `covers`.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;

@@ -86,7 +86,7 @@ impl OuterHeaders {
         }
     }
 
-    /// Returns the other contents of the tunnel header.
+    /// Returns the contents of the tunnel header that are not part of the path.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
@@ -215,8 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a header that a receiver removes, or refuses it. Any other header is the first header inside the
-    /// tunnel.
+    /// Checks a tunnel header and steps over it, because the receiver removes it. Any other header is the first header
+    /// inside the tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
@@ -248,7 +248,7 @@ impl Walk<'_> {
             return Ok((tunnel, None));
         }
         self.receive(&layer)?;
-        // GRE announces a tunnel header that no link layer carries.
+        // Another tunnel header, which no link layer can carry, may follow the GRE header.
         let Some(inside) = self.layer().filter(|inside| inside.kind.spec().receive.is_some())
         else {
             return Ok((tunnel, Some(layer)));

@@ -9,9 +9,9 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Returns the partial checksum of an inner packet that ends at `end`. The checksum is partial if its field holds the
-/// pseudo-header sum, unless this is a coincidence. Such packets occur on a virtual link between two hosts on one
-/// machine; a socket does not report that their checksum is partial.
+/// Returns the partial checksum of an inner packet that ends at `end`. A checksum is partial if its field holds the
+/// pseudo-header sum and this value is not also a valid complete checksum. Such packets come from a container on the
+/// same host, over a virtual link; a socket does not report that their checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

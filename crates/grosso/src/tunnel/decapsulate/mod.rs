@@ -125,7 +125,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns the defaults of Linux, which refuse every feature that must be configured.
+    /// Returns the defaults of Linux, which refuse every feature that is not configured explicitly.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -151,9 +151,9 @@ pub struct Decapsulation {
     pub details: Details,
     /// ECN change that the tunnel imposes on the packet.
     pub congestion: Congestion,
-    /// Metadata of the decapsulated packet (rule W4). This is the state of the inner checksums, the segmentation
-    /// parameters, and the VLAN tag if the link header is kept. The receive hash is dropped, because it was computed
-    /// for the outer packet.
+    /// Metadata of the decapsulated packet (rule W4): the state of the inner checksums, the segmentation parameters,
+    /// and the VLAN tag if the link header is kept. The receive hash is dropped, because it was computed for the outer
+    /// packet.
     pub meta: Meta,
     /// Part of the link layer that is kept.
     front: Front,
@@ -442,7 +442,7 @@ impl Decapsulation {
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
-    // Merged datagrams of a tunnel have separate inner lengths (B29).
+    // In a superframe of tunnel datagrams, each datagram has its own inner length (B29).
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
     if !is_transport || !is_whole || matches!(gso.size, GsoSize::Fragments(_)) {
         return Err(Refusal::Superframe);
@@ -565,8 +565,8 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// Returns the EtherType for a field. If the field holds a length, an LLC header follows, for which Linux uses a number
-/// of its own.
+/// Returns the EtherType for a field. If the field holds a length, an LLC header follows, which Linux identifies by a
+/// special number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
 }

@@ -92,5 +92,5 @@ fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Check
     }
 }
 
-/// Address that stands for the missing addresses of a label stack.
+/// Placeholder for the endpoint addresses, which a label stack does not have.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

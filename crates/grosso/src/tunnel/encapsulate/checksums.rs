@@ -36,7 +36,7 @@ pub(super) fn seal(
     let covers = covers(written, header, ends, inside);
     let moved = moved(meta, covers.is_empty(), header.len(), inside);
     if meta.gso.is_some() {
-        // Each packet gets its own checksum (rules C40, T11).
+        // Segmentation computes the checksum of each packet from the pseudo-header sum (rules C40, T11).
         for cover in &covers {
             put_u16(header, cover.at, cover.pseudo.fold());
         }

@@ -144,8 +144,8 @@ impl Inside {
         // With a tag, the addresses are no longer part of the frame.
         let least = first_end.unwrap_or(self.start).max(self.start);
         let is_inside = usize::from(start) >= least && at + 2 <= self.end.min(head.len());
-        // At an even offset, a checksum is one of the 16-bit words of the sum. Otherwise the bytes after a completed
-        // checksum could sum to any value (rule C40).
+        // At an even offset, the checksum is one of the 16-bit words of the sum. At an odd offset, the sum of the
+        // completed packet could not be predicted (rule C40).
         let is_word = offset.is_multiple_of(2);
         if is_inside && is_word { Ok(()) } else { Err(Refusal::ChecksumOutside) }
     }

@@ -51,7 +51,7 @@ use crate::{
     },
 };
 
-/// Encapsulates frames for one tunnel. The [module documentation](self) has an example.
+/// Encapsulator for the frames of one tunnel. The [module documentation](self) has an example.
 #[derive(Debug)]
 pub struct Encapsulator {
     endpoint: Endpoint,

@@ -69,7 +69,7 @@ pub struct Decrypted {
     pub checksum: Checksum,
 }
 
-/// Decrypts the packets of one association. The [module documentation](super) has an example.
+/// Decryptor for the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Decryptor {
     spi: u32,

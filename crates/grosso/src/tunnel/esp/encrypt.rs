@@ -32,7 +32,7 @@ pub struct Encrypted {
     pub meta: Meta,
 }
 
-/// Encrypts the packets of one association. The [module documentation](super) has an example.
+/// Encryptor for the packets of one association. The [module documentation](super) has an example.
 #[derive(Debug)]
 pub struct Encryptor {
     spi: u32,
@@ -175,7 +175,7 @@ impl Encryptor {
         &self.stats
     }
 
-    /// Returns the number of bytes before the encrypted text that the plaintext frame does not have.
+    /// Returns the number of bytes that encryption adds before the text.
     const fn headroom(&self) -> usize {
         let outer = match &self.mode {
             EspMode::Transport => 0,
@@ -319,7 +319,7 @@ impl Encryptor {
     }
 }
 
-/// Writes the packets of a superframe, encrypted one by one.
+/// Writer of the packets of a superframe, which are encrypted one by one.
 ///
 /// Every packet gets the next sequence number of the association, so the high half of an extended number is also
 /// correct across 2^32 (B25).

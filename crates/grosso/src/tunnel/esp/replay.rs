@@ -15,7 +15,7 @@ pub(super) struct ReplayWindow {
     packets: u64,
     /// The highest accepted sequence number; 0 before the first packet.
     top: u64,
-    /// The ring of bits: bit `n` stands for the numbers that equal `n` modulo the length of the ring.
+    /// The ring of bits. Bit `n` belongs to the numbers that equal `n` modulo the length of the ring.
     accepted: Box<[u64]>,
 }
 
@@ -29,7 +29,7 @@ impl ReplayWindow {
             top,
             accepted: vec![mark; words.next_power_of_two()].into_boxed_slice(),
         };
-        // In the word that contains `top`, the bits to the right of it belong to later numbers.
+        // In the word that contains `top`, the higher bits belong to later numbers.
         let right_of_top = u64::MAX << (top % WORD_BITS as u64) << 1;
         *window.word(top) &= !right_of_top;
         window

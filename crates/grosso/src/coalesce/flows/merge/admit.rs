@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.admit::<P>(found, examined, false, sink)
     }
 
-    /// Returns the prediction of a train that an examined packet continues.
+    /// Returns the prediction that an examined packet matches, which is the prediction of its flow's train.
     #[inline]
     fn next_of_examined(
         &self,
@@ -115,8 +115,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, free, sink)
     }
 
-    /// Compares a packet with the train of its flow. `agrees` is true if the headers of both have already been
-    /// compared.
+    /// Compares a packet with the train of its flow. `agrees` is true if the lookup has already shown that their
+    /// headers agree.
     #[inline]
     fn offer<P: Policy>(
         &mut self,
@@ -290,7 +290,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Held
     }
 
-    /// Returns a free entry of the flow table, and closes the oldest train of the bucket if necessary (rule G3), unless
+    /// Returns a free entry of the flow table. If the bucket is full, closes its oldest train first (rule G3), unless
     /// the policy never evicts trains.
     #[cold]
     fn room_for<P: Policy>(

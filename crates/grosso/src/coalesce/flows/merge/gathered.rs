@@ -49,7 +49,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Records that a packet was appended to a train and returns the reason if no further packet may be appended.
+    /// Records that a packet was appended to a train. If no further packet may be appended, returns the reason.
     #[inline]
     pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
         let train = self.trains.held(slot)?;
@@ -122,8 +122,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a packet may be appended to a train, in case the packet is a pure acknowledgment or the train
-    /// consists of pure acknowledgments. `known` holds the packet's headers, and `own` holds the train's headers.
+    /// Checks whether a packet may be appended to a train, if the packet is a pure acknowledgment or the train contains
+    /// only pure acknowledgments. `known` holds the packet's headers, and `own` holds the train's headers.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,
@@ -134,8 +134,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         let (first, packet) = (self.first.buffer.as_ref(), frame.buffer.as_ref());
         let is_full =
             usize::from(self.packets) >= RECORDS_MAX || self.packets >= known.bounds.packets_max;
-        // The options may differ, but not the headers in front of TCP, because one set of headers locates TCP in all
-        // packets.
+        // TCP options may differ. The headers before TCP must have the same length, because the offset of the TCP
+        // header is stored once for all packets.
         let stacks_agree = known.shape.transport == own.shape.transport
             && known.shape.covers.len() == own.shape.covers.len();
         let are_empty = self.is_empty() && candidate.payload_len == 0;
@@ -151,8 +151,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines a packet without payload that will wait without being merged. If acknowledgments are filtered, the packet
-/// may have any options.
+/// Examines an acknowledgment that will wait unmerged. If acknowledgments are filtered, it may have any options.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &CachedStack,

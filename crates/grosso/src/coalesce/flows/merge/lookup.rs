@@ -11,7 +11,7 @@
 //! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
 //! 6. While no train is held, the packet's flow is irrelevant if the packet is unmergeable for the same reason as the
 //!    packet before it.
-//! 7. Its header stack is cached: the flow is hashed from it.
+//! 7. Its header stack is in the cache, which gives the offsets of the fields to hash.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
 //! A packet that belongs to no expected flow starts at tier 6. Its flow is then guessed by hashing the packet at the
@@ -101,8 +101,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet whose train was found by a guess, or a packet that must be parsed although its flow was
-    /// expected.
+    /// Processes a packet whose train was found by guessing its flow, or a packet that must be parsed although its flow
+    /// was expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
@@ -149,8 +149,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the metadata and the pass reason of a packet with the same header shape as the last packet that was
-    /// delivered unmerged.
+    /// Returns the metadata and the pass reason of a packet, if it has the same header shape as the last packet that
+    /// was delivered unmerged.
     #[inline(always)]
     fn passes_as_the_last<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<(Meta, Pass)> {
         let passthrough = Some(&self.passthrough).filter(|_| P::tiers(self.tiers).prediction)?;
@@ -175,7 +175,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             .then_some(latest)
     }
 
-    /// Delivers a packet that is unmergeable by its headers or flags, while no train is held.
+    /// Delivers a packet that is unmergeable because of its headers or flags, while no train is held.
     #[inline(always)]
     fn pass_alone<P: Policy>(
         &mut self,
@@ -283,7 +283,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             (verdict, self.table.find(flow, hash))
             && let Some(train) = self.trains.held_mut(slot)
         {
-            // The packet started the train.
+            // The packet is now the first of the train. The other packets of a train are stored without padding.
             train.first.truncate(end);
         }
         verdict
@@ -409,7 +409,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
-        // A packet without payload seldom agrees with data packets.
+        // The headers of a packet without payload seldom agree with those of data packets.
         let agrees = packet.len() > known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, meta);

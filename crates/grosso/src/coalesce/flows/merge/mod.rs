@@ -1,5 +1,5 @@
-//! The merge engine. It stores the known headers and the held trains. Its code finds the train that a packet extends,
-//! starts or must not overtake. Packets pass all stages of a profile before they reach the merge engine.
+//! The merge engine. It stores the known headers and the held trains, and finds the train that a packet extends, starts
+//! or must not overtake. Packets pass all stages of a profile before they reach the merge engine.
 
 mod admit;
 mod gathered;
@@ -60,7 +60,7 @@ pub(crate) struct Merger<B> {
     pub(crate) profile: Profile,
     /// Enabled fast paths.
     tiers: Tiers,
-    /// Whether trains store acknowledgments or controlled hold times, which the exact laws do not need.
+    /// Whether acknowledgments or individual hold times are stored for each train. The exact laws need neither.
     is_watched: bool,
     /// Whether trains have deadlines or unmerged acknowledgments, which must be removed when a train ends.
     is_noted: bool,
@@ -157,7 +157,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
 
-    /// Returns the flow of any packet.
+    /// Dissects a packet and returns its flow.
     pub(crate) fn flow(&mut self, packet: &[u8]) -> FlowHash {
         dissect_into(packet, self.link, &self.ports, &mut self.stack);
         self.hasher.flow(packet, &Keys::of(self.stack.layers(), packet))
@@ -200,7 +200,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     /// Works like [`Self::might_be_of`], for the packet that was just dissected.
     pub(crate) fn dissected_might_be_of(&self, packet: &[u8], meta: &Meta) -> Option<FlushScope> {
         if meta.cuts_around(&self.stack) {
-            // The datagrams of one superframe may belong to any inner flow.
+            // Each datagram of the superframe may belong to a different inner flow.
             return Some(FlushScope::All);
         }
         let keys = Keys::of(self.stack.layers(), packet);
@@ -256,7 +256,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 
     /// Closes all trains and clears the cache of header stacks, because the cache overflowed. No queued packet may
-    /// refer to a stack.
+    /// refer to a cached stack.
     #[cold]
     pub(crate) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);

@@ -1,4 +1,4 @@
-//! Takes predicted packets from the stages to their train.
+//! Moves predicted packets from the stages to their train.
 
 use super::Merger;
 use crate::{
@@ -38,7 +38,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
 
-    /// Returns the data of a predicted packet that the stages may read.
+    /// Returns the data of a predicted packet, for the stages to read.
     #[inline(always)]
     pub(crate) fn predicted<'a>(
         &self,
@@ -77,8 +77,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the packet that is predicted to follow the packet that has just arrived, with the same metadata and
-    /// arrival time.
+    /// Returns the predicted successor of the packet that has just arrived. It has the same metadata and arrival time.
     #[inline(always)]
     pub(crate) fn predicted_behind<'a>(
         &self,
@@ -131,7 +130,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes a train that has as many packets as the flow's acknowledgments allow.
+    /// Closes a train that has reached its maximum number of packets. The limit ensures that the sender gets enough
+    /// acknowledgments.
     #[inline(never)]
     fn close_full(&mut self, slot: TrainId, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         self.close(slot, Close::AcknowledgmentClock, sink);

@@ -40,18 +40,19 @@ pub(super) struct Entry {
     pub(super) next: u32,
     /// Time at which the wait for a hole began: when the hole appeared, or when the last packet was released.
     progress_ns: u64,
-    /// Queued runs in the order of sequence numbers. They neither overlap nor touch.
+    /// Queued runs in the order of sequence numbers. There is a gap between any two of them.
     runs: Vec<Run>,
-    /// Start of the range of sequence numbers that were given up as lost and have not arrived since. The next field is
-    /// its end.
+    /// Start of the range of sequence numbers that were given up as lost and have not arrived since.
     lost: u32,
+    /// End of this range.
     resume: u32,
-    /// Time at which the range was given up. The next field is the time at which the hole had appeared.
+    /// Time at which the range was given up.
     given_up_ns: u64,
+    /// Time at which the hole had appeared.
     missing_since_ns: u64,
     /// Number of consecutive late packets.
     late: u32,
-    /// Smoothed time that it took for holes to be filled, or 0 before the first hole.
+    /// Smoothed time after which holes of this flow were filled, or 0 before the first hole.
     fill_ns: u64,
     /// Round-trip time, or 0 if it is unknown.
     round_trip_ns: u64,
@@ -62,8 +63,9 @@ pub(super) struct Entry {
 pub(super) struct Run {
     start: u32,
     end: u32,
-    /// First packet of the run; the next field is the last packet.
+    /// First packet of the run.
     pub(super) first: u32,
+    /// Last packet of the run.
     pub(super) last: u32,
     /// Arrival time of the first packet.
     since_ns: u64,
@@ -105,11 +107,11 @@ pub(super) enum Standing {
 pub(super) enum Joint {
     /// The packet forms a new run.
     Alone,
-    /// The packet follows this packet.
+    /// The packet extends a run whose last packet has this index.
     Behind(u32),
-    /// The packet precedes this packet.
+    /// The packet extends a run whose first packet has this index.
     Before(u32),
-    /// The packet is between these two packets.
+    /// The packet joins two runs, between the packets with these indexes.
     Between(u32, u32),
 }
 
@@ -244,12 +246,12 @@ impl Entry {
     }
 
     /// Counts a late packet. Returns whether there were enough consecutive late packets to show that the flow has
-    /// restarted at an earlier number.
+    /// restarted at an earlier sequence number.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // Packets that took longer were retransmitted, so they do not count here.
+            // A packet that took longer was retransmitted, so it does not count here.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }

@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.goes_on(predicted.observed.flow, &span)
     }
 
-    /// Lets all packets that continue the flow bypass the stage.
+    /// Returns 0 for a TCP packet that does not continue its flow; otherwise, there is no limit.
     #[inline(always)]
     fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
-                // No packet has been released since the train was looked up.
+                // The result of looking up the train is still valid, because no packet has been released since.
                 let (merger, sink) = next.trains();
                 let &FlowMatch { found, agrees, .. } = flow_match;
                 let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);
@@ -210,7 +210,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let flags = examined.candidate.flags;
         let flow = examined.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
-        // The packet that continues the flow may end its train before the remaining packets are released.
+        // A packet that continues the flow is admitted first: it may end the train, and only then are the queued
+        // packets released.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
             let verdict = admit(examined, next);
             self.flush_before(flow, flags, next);
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes queued packets as long as a limit is exceeded.
+    /// Flushes queued packets until no limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);

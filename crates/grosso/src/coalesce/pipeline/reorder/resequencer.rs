@@ -1,4 +1,4 @@
-//! Tracked flows and queued packets. Decides which packets are released next, and why.
+//! Tracked flows and queued packets, and the decision which packets are released next, and why.
 
 use alloc::vec::Vec;
 
@@ -15,8 +15,7 @@ use crate::{
 
 /// The tracked flows, and the queued packets.
 ///
-/// The resequencer makes the decisions and queues the packets to release, in order; the stage carries the decisions
-/// out.
+/// The resequencer decides which packets to release and queues them in order; the stage carries out these decisions.
 #[derive(Debug)]
 pub(crate) struct Resequencer<B> {
     reorder: Reorder,
@@ -33,11 +32,11 @@ pub(crate) struct Resequencer<B> {
     queues: [Queue; 3],
     /// Flow that most recently received its next packet.
     latest: u32,
-    /// First packet of the list of packets to release, and last packet of the list.
+    /// First and last packet of the list of packets to release.
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
-    /// Time until which the caller has pushed every packet that arrived.
+    /// Time before which every arrived packet has been pushed.
     seen_ns: u64,
 }
 
@@ -79,7 +78,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.now_ns = now_ns;
     }
 
-    /// Sets the current time, and the time until which the caller has pushed every packet that arrived.
+    /// Sets the current time, and the time before which every arrived packet has been pushed.
     pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
         (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
@@ -118,8 +117,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this flow most recently received its next packet, and whether a packet with this sequence range
-    /// would continue it.
+    /// Returns whether this is the flow that most recently received its next packet, and a packet with this sequence
+    /// range would continue it.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
@@ -250,7 +249,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. If `is_given_up` is set, missing data counts as given up; otherwise it is no
+    /// Releases all packets of a flow. If `is_given_up` is set, missing data may still arrive late; otherwise it is no
     /// longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
@@ -291,13 +290,13 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].first()
     }
 
-    /// Returns the flow that has waited longest except for `entry` and the flows before it.
+    /// Returns the flow that has waited longest after `entry`.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Returns the reason if packets of a flow must be released now. Packets that fill a hole may have arrived without
-    /// being pushed yet.
+    /// Returns the reason if packets of a flow must be released now. A hole is given up only after every packet that
+    /// arrived before the deadline has been pushed.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
         let is_over = match why {
@@ -441,7 +440,7 @@ mod tests {
     #[test]
     fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
         let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
-        // Eight flows fill one bucket of many.
+        // These eight flows fill one of many buckets.
         let flow = |number: u64| FlowHash::new(number << 33);
         for number in 1..=8 {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
