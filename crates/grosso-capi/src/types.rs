@@ -84,11 +84,12 @@ pub struct Options {
     pub release: Release,
 }
 
-/// Maximum size in bytes of the options of a later version.
+/// Maximum size in bytes of the options in later versions.
 const OPTIONS_BYTES_MAX: usize = 4096;
 
 impl Options {
-    /// Reads the caller's options, of this version or of a later one that sets no new options.
+    /// Reads the caller's options. Options of a later version are accepted if all fields unknown to this version are
+    /// zero.
     ///
     /// # Safety
     /// The pointer must be null or point to as many initialized bytes as its first four bytes state.

@@ -42,8 +42,8 @@ pub struct Packet<'a> {
     pub timestamp_ns: Option<u64>,
     /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// Index of the first interface of the same device: this is equal to `interface` unless several captures are merged
-    /// ([`Outcome::device`](super::Outcome::device)).
+    /// Index of the first interface of the same device. Equal to `interface` unless several captures are merged; see
+    /// [`Outcome::device`](super::Outcome::device).
     pub device: u32,
     /// Description of the interface.
     pub description: &'a Interface,
@@ -117,7 +117,7 @@ impl<'a> Packet<'a> {
         self.options.damage()
     }
 
-    /// Returns whether the capture contains fewer bytes of the packet than the link carried.
+    /// Returns whether the packet was truncated when it was captured.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()

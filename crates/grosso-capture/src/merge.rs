@@ -1,4 +1,4 @@
-//! Merges several captures into one, which contains only the selected packets, in order of time.
+//! Merges several captures into one, which contains only the selected packets, in time order.
 //!
 //! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
 //! captures. Among packets with equal times, the packet from the last capture comes first. A packet without a time is
@@ -74,7 +74,7 @@ impl Outcome {
         self.origins = Some(VecDeque::new());
     }
 
-    /// Takes the origin of the next packet of the merged capture.
+    /// Removes and returns the origin of the next packet of the merged capture.
     pub fn next_origin(&mut self) -> Option<Origin> {
         self.origins.as_mut()?.pop_front()
     }
@@ -97,9 +97,9 @@ impl Outcome {
 struct Member<R> {
     reader: CaptureReader<R>,
     name: String,
-    /// Numbers that the interfaces of the current section have in the merged capture.
+    /// Numbers in the merged capture for the interfaces of the current section.
     interfaces: Vec<u32>,
-    /// The next packets. There is usually one; there are several if the order depends on whether the capture ends.
+    /// Packets that were read ahead: usually one, or several if the order depends on whether the capture ends.
     next: VecDeque<Pending>,
     has_begun: bool,
     is_at_end: bool,
@@ -244,8 +244,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Returns the capture that ends at the time at which another begins; the packets of this capture come first.
-    /// Captures that began before that time are preferred.
+    /// Returns a capture that ends at the time at which another begins; its packets come first. Captures that began
+    /// before that time are preferred.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -436,5 +436,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Number of packets to merge per batch.
 const PACKETS_PER_BATCH: usize = 64;
-/// Maximum number of packets with equal times that are read ahead in a capture to find out whether it ends with them.
+/// Maximum number of packets with equal times to read ahead when checking whether a capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

@@ -35,7 +35,8 @@ enum Lengths {
     CapturedFirst,
     /// The original length comes first, as in versions before 2.3.
     OriginalFirst,
-    /// The order is unknown, because programs of version 2.3 differed. The captured length is the lower of the two.
+    /// The order is unknown, because programs that wrote version 2.3 differed. The captured length is the smaller of
+    /// the two.
     CapturedShorter,
 }
 
@@ -150,7 +151,7 @@ impl FileHeader {
         header
     }
 
-    /// Returns the number of nanoseconds per unit of the file's fractions of a second.
+    /// Returns the unit of the sub-second part of the file's timestamps in nanoseconds.
     pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
         if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
     }

@@ -217,7 +217,7 @@ impl FrameHeader {
     }
 }
 
-/// Descriptor of a frame, which shows the fields that the frame's header contains.
+/// Descriptor of a frame, which determines the fields in the frame header.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor(u8);
 
