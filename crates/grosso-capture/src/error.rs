@@ -103,7 +103,7 @@ pub enum CaptureError {
     },
 }
 
-/// Error of a decompression window that would exceed the memory that the process may use for windows.
+/// Error returned if a decompression window would exceed the memory that the process may use for windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "needs a decompression window of {needs} bytes, but other captures already use {used} of the {WINDOWS_BYTES_MAX} \

@@ -41,7 +41,7 @@ pub struct Paths {
     asked: Asked,
 }
 
-/// Handle with which any thread can read the counters of all paths. No path waits for the reader.
+/// Handle for reading the counters of all paths from any thread. No path waits for the reader.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<Mutex<Vec<Askable>>>);
 
@@ -128,14 +128,14 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// Removes a path that ended by itself; returns `None` for a path that was stopped.
+    /// Removes a path that ended on its own; returns `None` for a path that was stopped.
     pub fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
     }
 
-    /// Returns the note that the tunnel of this path dropped a packet of its own; `None` if this was already noted, or
-    /// if the path was stopped.
+    /// Returns the note that the tunnel of this path dropped one of its own packets; `None` if this was already noted,
+    /// or if the path was stopped.
     pub fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {
@@ -290,5 +290,5 @@ fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
 /// Maximum time for a path's thread to reply with its counters. A thread that takes longer is reported as stuck.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time for the threads of paths to end after the request: one second to deliver held packets
-/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is abandoned.
+/// (`RunOptions::drain`), and a margin for a busy machine. A thread that takes longer is abandoned.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);

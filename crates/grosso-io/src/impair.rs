@@ -75,7 +75,7 @@ impl Default for Impairment {
     }
 }
 
-/// Error: the text is not a valid [`Impairment`].
+/// Error returned if a text is not a valid [`Impairment`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in \"{text}\"; example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7")]
 pub struct BadImpairment {
@@ -260,7 +260,7 @@ impl<P: Port> Impair<P> {
         &mut self.port
     }
 
-    /// Applies the impairments to a frame that enters the wire. Every frame draws the same number of random numbers, so
+    /// Applies the impairments to a frame that enters the wire. Every frame uses the same number of random numbers, so
     /// that changing one probability does not affect the others.
     fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
@@ -394,8 +394,8 @@ impl<P: Port> Port for Impair<P> {
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    /// Returns 0, which means immediately, while the port may have more frames, because its descriptor may not become
-    /// readable again for them. Otherwise returns the next arrival or the port's own deadline, whichever is earlier.
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them. Otherwise returns the next arrival or the port's own deadline, whichever is earlier.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);

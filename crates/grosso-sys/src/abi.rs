@@ -130,7 +130,7 @@ pub(crate) const ETH_P_ALL: u16 = 0x0003;
 /// linux/if_ether.h: IPv4 and IPv6.
 pub(crate) const ETH_P_IP: u16 = 0x0800;
 pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
-/// linux/if_ether.h: the tag of 802.1Q.
+/// linux/if_ether.h: the 802.1Q tag.
 pub(crate) const ETH_P_8021Q: u16 = 0x8100;
 
 /// `struct tpacket_auxdata` of linux/if_packet.h.

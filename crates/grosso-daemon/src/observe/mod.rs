@@ -75,8 +75,8 @@ pub enum Missing {
 }
 
 impl Service {
-    /// Starts to serve on every listener that could be created; see [`Service::missing`]. The thread calls `ask` at
-    /// most once in ten milliseconds.
+    /// Starts serving on every listener that could be created; see [`Service::missing`]. The thread calls `ask` at most
+    /// once in ten milliseconds.
     ///
     /// # Errors
     /// Fails if the system runs out of threads or descriptors.
@@ -127,7 +127,8 @@ impl Service {
         &self.missing
     }
 
-    /// Returns the address at which Prometheus is served; a requested port 0 is replaced by the assigned port.
+    /// Returns the address at which the counters are served to Prometheus; a requested port 0 is replaced by the
+    /// assigned port.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }

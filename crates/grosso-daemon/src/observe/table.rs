@@ -454,7 +454,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters that drivers which used inet_lro reported in `ethtool -S`.
+/// Returns the counters that drivers with inet_lro reported in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);

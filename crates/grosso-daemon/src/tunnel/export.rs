@@ -1,4 +1,4 @@
-//! Writes a tunnel in the syntax of other programs.
+//! Writes a tunnel's configuration in the syntax of other programs.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -59,7 +59,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
             }
-            // The kernel's tunnels never probe.
+            // Kernel tunnels never probe the path MTU.
             ("probe", _) => continue,
             // Separate commands below set the entries.
             ("fdb", Kind::Vxlan) => continue,

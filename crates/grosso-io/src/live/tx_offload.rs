@@ -57,8 +57,8 @@ pub(crate) struct TxOffload {
     ports: Ports,
     form: Option<Form>,
     features: Features,
-    /// Features that the kernel may have refused a superframe for. They are disabled if the kernel then accepts the
-    /// packets of this superframe.
+    /// Features that may be the reason why the kernel refused a superframe. They are disabled if the kernel then
+    /// accepts the packets of this superframe.
     suspect: Features,
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,

@@ -41,7 +41,7 @@ enum Writer {
 pub(super) enum RecordState {
     /// There is no request.
     Idle,
-    /// The request was not answered yet.
+    /// The request has not been answered yet.
     Waiting,
     /// The file could not be written.
     Failed,

@@ -93,8 +93,8 @@ impl SequenceFile {
     /// # Errors
     /// Returns errors from the file system.
     pub fn note(&mut self, numbers: Numbers) -> io::Result<()> {
-        // The length is constant and less than a sector, so a write takes effect as a whole or not
-        // at all.
+        // The text has a constant length and is shorter than a sector, so a write takes effect as a whole or not at
+        // all.
         self.file.rewind()?;
         self.file.write_all(text(self.keys, numbers).as_bytes())?;
         self.numbers = numbers;

@@ -33,14 +33,14 @@ pub struct IpOptions {
     pub remotes: Vec<IpAddr>,
     /// IP protocols of the packets. There may be at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
-    /// TTL or hop limit that most frames have.
+    /// TTL or hop limit of most frames.
     pub hop_limit: u8,
     /// Size of each socket's buffer in bytes. The system limits the size. The receiving socket uses the buffer for
     /// packets longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Callback for the event that the route to a remote endpoint now uses another link.
+    /// Callback to call when the route to a remote endpoint changes to another link.
     pub route_notice: Option<Notice>,
     /// Layout of the receive ring.
     pub layout: RingLayout,

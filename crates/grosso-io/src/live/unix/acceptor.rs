@@ -88,7 +88,7 @@ impl Acceptor {
     }
 
     /// Returns the descriptor that becomes readable when a peer connects. The descriptor is never ready if this side
-    /// connects, or as long as the next attempt to accept has to wait.
+    /// connects, or while the next attempt to accept is not due.
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),

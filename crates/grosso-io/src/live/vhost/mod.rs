@@ -264,8 +264,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port. Each comes with the virtio feature bits that permit it in frames to the guest and in frames
-/// from the guest.
+/// Features of the port, each with the virtio feature bits that permit it in frames to the guest and from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),

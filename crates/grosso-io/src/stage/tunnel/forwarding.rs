@@ -11,7 +11,7 @@ use grosso_wire::ethernet;
 /// Further remote endpoints of a tunnel that carries Ethernet, in addition to
 /// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses that can be reached through them.
 ///
-/// A frame is sent to the endpoint behind which its destination is located. If that endpoint is unknown, or the
+/// A frame is sent to the endpoint through which its destination can be reached. If that endpoint is unknown, or the
 /// destination is a group address, the frame is sent to all endpoints. Frames received from one endpoint are not
 /// forwarded to another: connect hosts behind two endpoints with a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ use grosso_wire::ethernet;
 pub struct Forwarding {
     /// Further remote endpoints. Together with the one in the endpoint, there may be at most [`REMOTES_MAX`].
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses, each with the endpoint behind which it is located. Learning never changes these entries.
+    /// Ethernet addresses, each with the endpoint through which it can be reached. Learning never changes these
+    /// entries.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
@@ -125,7 +126,7 @@ impl Table {
         }
     }
 
-    /// Learns that the source address of a frame is behind endpoint `end`, from which the frame arrived.
+    /// Learns that the source address of a frame can be reached through endpoint `end`, from which the frame arrived.
     pub(super) fn learn(
         &mut self,
         frame: &[u8],

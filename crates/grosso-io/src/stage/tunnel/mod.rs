@@ -128,17 +128,20 @@ pub struct TunnelStage<P: Port> {
     peers: Peers,
     decap: Decap,
     egress: Egress,
-    /// The configured MTU; the following fields are the minimum path MTU and the effective MTU.
+    /// Configured MTU.
     mtu_wanted: Option<usize>,
+    /// Minimum path MTU.
     mtu_min: Option<usize>,
+    /// Effective MTU.
     mtu: TunnelMtu,
     /// Path MTUs of the inner port from which the effective MTU was derived.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
-    /// The headers of a frame to send. The following fields are a packet that was segmented before encapsulation, and
-    /// an empty vector kept for its capacity.
+    /// Headers of a frame to send.
     head: Vec<u8>,
+    /// Packet that was segmented before encapsulation.
     packet: Vec<u8>,
+    /// Empty vector kept for its capacity.
     slices: Vec<&'static [u8]>,
     /// Packets of segmented superframes that exceed the number of frames requested.
     ready: VecDeque<Frame<PortBuffer>>,
@@ -442,8 +445,8 @@ impl<P: Port> Port for TunnelStage<P> {
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// Returns 0, which means immediately, while a packet or an ICMP message is queued, or the port may have more
-    /// frames, because its descriptor may not become readable again for them.
+    /// Returns 0 (immediately) while a packet or an ICMP message is queued, or while the port may have more frames,
+    /// because its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
         let has_more = self.more || !self.ready.is_empty() || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }
