@@ -6,9 +6,9 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
 /// Reason why a capture could not be read or written.
 ///
-/// Only errors of the environment include the file name in their text. Prefix other errors with the name that the user
-/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the text
-/// includes the name.
+/// Only `Io`, `Write` and `BrokenPipe` include the file name in their text. Prefix other errors with the name that the
+/// user typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the
+/// text includes the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {

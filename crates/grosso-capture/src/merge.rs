@@ -116,7 +116,7 @@ struct Pending {
 
 impl<R: Read> Merge<R> {
     /// Merges at least one capture. `captures` contains each capture with its name. If `is_batched` is true, packets
-    /// may wait for later packets; pass false for live captures.
+    /// may be delayed until later packets have been read; pass false for live captures.
     ///
     /// # Errors
     /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
@@ -164,7 +164,7 @@ impl<R: Read> Merge<R> {
         Rc::clone(&self.outcome)
     }
 
-    /// Declares the interface of a classic pcap, which exists before any packet.
+    /// Declares the interface of a classic pcap before its first packet.
     fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
         let member = &mut self.members[index];
         if member.reader.format() == Format::Pcap {

@@ -69,7 +69,7 @@ impl PacketMeta {
     }
 
     /// Returns the engine's metadata of a packet, without the time. `stack` holds the packet's headers. If no metadata
-    /// was recorded, the result states nothing.
+    /// was recorded, returns the default, which states nothing about the packet.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()

@@ -193,8 +193,7 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// Number that stands for foo over UDP in list entries. The numbers of the other tunnels are those in their
-/// specifications.
+/// Type number of foo over UDP in list entries. The other types have their own numbers.
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.

@@ -38,8 +38,8 @@ pub enum Event {
 }
 
 /// Event queue. The number of signals and paths limits the length of the queue. The kernel merges equal pending
-/// signals. A path ends once, reports the first packet of its own tunnel once, and sends a few notes each time it
-/// starts. Each queue of a path checks the path's routes once per second.
+/// signals. A path ends once, reports a looping packet once, and sends a few notes each time it starts. Each queue of a
+/// path checks the path's routes once per second.
 #[derive(Debug)]
 pub struct Events {
     /// Sender through which the threads of paths report events.

@@ -183,14 +183,15 @@ pub struct Impair<P: Port> {
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire>,
-    /// Number of frames put on the wire so far. Frames with equal arrival times are delivered in this order.
+    /// Number of frames put on the wire so far. Frames with equal arrival times are delivered in the order of these
+    /// numbers.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
     stats: ImpairStats,
 }

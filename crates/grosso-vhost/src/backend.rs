@@ -74,8 +74,8 @@ struct Queue {
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether to notify the driver unconditionally, because a previous device may have died between using entries and
-    /// notifying the driver.
+    /// Whether the ring is new. If so, the driver is notified unconditionally, because a previous device may have died
+    /// between using entries and notifying the driver.
     is_new: bool,
 }
 

@@ -79,7 +79,7 @@ impl Server {
         Ok(Self { control, metrics, stopped, clients, acceptor, client_time, paths })
     }
 
-    /// Serves clients until the server is stopped, or can no longer wait.
+    /// Serves clients until the server is stopped or waiting fails.
     pub fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.stopped {

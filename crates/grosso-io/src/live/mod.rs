@@ -53,7 +53,7 @@ use grosso_sys::errno::ErrorClass;
 
 use crate::port::PortError;
 
-/// Returns the error for a port whose device is gone or has failed.
+/// Returns the port error for a device that is gone or has failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match ErrorClass::of(&source) {
         ErrorClass::Gone => PortError::Gone { name: name.to_owned() },

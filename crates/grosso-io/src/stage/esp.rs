@@ -37,9 +37,9 @@ use crate::{
 /// other; every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level
 /// and counted by reason.
 ///
-/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
-/// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
-/// make the MTU of the hosts lower than the MTU of the inner port by that amount, or insert a
+/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that
+/// represents one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max)
+/// bytes: make the MTU of the hosts lower than the MTU of the inner port by that amount, or insert a
 /// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
 /// read-only. Fragments must be reassembled first.
 ///
@@ -74,7 +74,7 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
     /// Filter that drops packets that this stage itself has encrypted; used in tunnel mode.
     own: Option<OwnPackets>,

@@ -231,8 +231,8 @@ impl Segmenting {
         sent
     }
 
-    /// Fragments a UDP superframe that stands for one datagram (rule S30), with at most `size`
-    /// bytes of data per fragment.
+    /// Fragments a UDP superframe that represents one datagram (rule S30), with at most `size` bytes of data per
+    /// fragment.
     fn cut_datagram(
         &mut self,
         slices: &[&[u8]],

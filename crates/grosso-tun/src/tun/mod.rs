@@ -39,7 +39,7 @@ use merger::Merger;
 #[cfg(any(target_os = "macos", windows))]
 use plain::device as system;
 
-/// A queue of a device, opened by the operating system's module.
+/// An open queue of a device, as returned by the module for the operating system.
 struct Opened {
     reader: system::Reader,
     writer: system::Writer,

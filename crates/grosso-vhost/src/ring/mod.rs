@@ -209,7 +209,7 @@ impl Ring {
         let rest = parts.iter().skip(1).map(|part| &part[..]);
         let all = [&header[..copied], behind].into_iter().chain(rest);
         if !self.pieces.fill(all) {
-            // The addresses were checked before, and the front end has not removed any memory since.
+            // Not expected, because the addresses were checked and the front end has not removed any memory since.
             return self.refuse(ChainFault::Outside);
         }
         self.give_back(bytes);

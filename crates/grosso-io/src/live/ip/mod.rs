@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// The sending sockets, each with its protocol.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing. Through them, the kernel learns about IPv6 paths and can be queried.
+    /// Sockets that send nothing. Because they are connected, the kernel learns the path MTU of IPv6 paths.
     _witnesses: Vec<DatagramSocket>,
 }
 

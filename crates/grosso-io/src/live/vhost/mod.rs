@@ -272,7 +272,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// Returns the virtio feature bits that stand for `features`. They are offered to a guest, or requested from a device.
+/// Returns the virtio feature bits for `features`, which are offered to a guest or requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,
