@@ -152,7 +152,7 @@ impl Vnet {
         let refused = Failure(GROSSO_ERROR_VNET);
         let meta = understand(&header, frame, link, stack, Form::Buffers).map_err(|_| refused)?;
         match meta.gso.map(|gso| gso.size) {
-            // No receiver of these frames fragments datagrams.
+            // The receivers of these frames do not fragment datagrams.
             Some(GsoSize::Fragments(_)) => Err(refused),
             _ => Ok(meta),
         }

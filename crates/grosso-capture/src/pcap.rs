@@ -78,7 +78,7 @@ impl FileHeader {
         // The upper half holds the length of the frame check sequence, in units of 16 bits, if its presence bit is set
         // (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
-        // The copy has no frame check sequences.
+        // Packets are copied without frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let (link_type, has_nflog) = match network & LINK_TYPE_MASK {
             nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),

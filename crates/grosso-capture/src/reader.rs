@@ -263,7 +263,7 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(need.bytes);
         let there = self.buffer.unread().len();
         if there >= need.bytes {
-            // An error after these bytes is returned once the buffer is empty.
+            // If reading failed after these bytes, the error is returned when the buffer is empty.
             return Ok(true);
         }
         match more {

@@ -474,7 +474,7 @@ impl<W: Write> CaptureWriter<W> {
             let length = packet.original_len;
             return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
-        // The bytes of the time are kept, because some times have no other representation.
+        // The timestamp is copied byte by byte, because some timestamps would change if they were converted.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);

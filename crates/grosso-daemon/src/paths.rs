@@ -58,7 +58,7 @@ impl Asked {
     /// Returns the current counters of the running paths. A path is stuck if one of its threads does not reply within
     /// `ANSWER_WAIT`; the last counters of that thread are used.
     pub fn readings(&self) -> Vec<PathReading> {
-        // A queue replies when its current work is done; the list is not locked during that time.
+        // The list is not locked while the queues finish their current work and reply.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ask = |path: Askable| {
             let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
@@ -283,7 +283,7 @@ impl Paths {
 fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
     let (result, queues) = path.stop(until);
-    // The message about an abandoned thread is more specific.
+    // An abandoned thread has its own message, which is more specific than "stuck".
     (PathReading { name, left, right, queues, stuck: None }, result)
 }
 

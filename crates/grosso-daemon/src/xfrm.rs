@@ -99,7 +99,7 @@ pub fn pair(
             ));
         }
     }
-    // The buffer never grows, because growing would leave a copy behind.
+    // The buffer never grows, because growing would leave a copy of the keys in memory.
     let mut keys = Zeroizing::new(String::with_capacity(BYTES_MAX));
     for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
         keys.push_str(part);

@@ -137,7 +137,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The counter of missing room is restored, because the frames were refused by `Full` and not by the port.
+        // The counter `no_room` is restored, because `Full` refused these frames, and not the port.
         self.stats.no_room = no_room;
         Ok(())
     }

@@ -271,7 +271,7 @@ pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 0x001;
 pub(crate) const NLM_F_ACK: u16 = 0x004;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-// linux/sock_diag.h, linux/unix_diag.h; the user ID since Linux 5.3.
+// linux/sock_diag.h, linux/unix_diag.h. The user ID is reported since Linux 5.3.
 pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 pub(crate) const UDIAG_SHOW_NAME: u32 = 0x01;
 pub(crate) const UDIAG_SHOW_UID: u32 = 0x40;

@@ -228,7 +228,7 @@ pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
         };
         let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
         let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
-            // A program that has just exited has removed its directory.
+            // A program that has just exited may have removed its directory.
             true => list(&path, names::entries(&path).unwrap_or_default()),
             false => vec![path],
         };
@@ -249,7 +249,7 @@ impl Answers {
                 // The program exited after the directory was listed.
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
-                    // The program was killed and left its socket behind. The socket stays if this user must not remove
+                    // The program was killed and left its socket behind. The socket stays if this user may not remove
                     // it.
                     let _ = socket::remove_stale(&path, SocketType::STREAM);
                 }

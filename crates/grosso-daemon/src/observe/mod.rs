@@ -139,7 +139,7 @@ impl Drop for Service {
         // The thread ends when it reads this byte; if it has ended already, nothing needs waking.
         let _ = self.stop.write_all(&[0]);
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; if it did, its message has been printed.
+            // If the thread panicked, its message has already been printed.
             let _ = thread.join();
         }
     }

@@ -520,7 +520,7 @@ fn of_ports() -> Vec<Counter> {
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());
-    // The other port counters have the names of a Unix socket's counters.
+    // The other vhost-user counters have the same names as counters of a Unix socket.
     let is_new = |name| !unix.counters().any(|(counter, _)| counter.name == name);
     let shared = vhost.counters().filter(|(counter, _)| is_new(counter.name));
     let machines = unix.counters().chain(shared);

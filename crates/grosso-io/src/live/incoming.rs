@@ -43,7 +43,7 @@ impl FrameReceiver {
     /// that brings the number of packets to `packets_max`.
     pub(super) fn new(incoming: Incoming, frame_bytes_max: usize, packets_max: usize) -> Self {
         let bytes_max = incoming.header_len() + frame_bytes_max;
-        // One more byte is read, to recognize frames that are too long.
+        // One extra byte is read to detect frames that are too long.
         Self { incoming, buffers: Buffers::new(bytes_max + 1), bytes_max, packets_max }
     }
 

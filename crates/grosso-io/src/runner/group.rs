@@ -116,7 +116,7 @@ impl Group {
             }
         }
         drop(prepared);
-        // The list ends once each thread has reported its result.
+        // The channel closes once every thread has reported its result.
         match all_prepared.iter().find_map(Result::err) {
             None => Ok(group),
             Some(error) => Err(group.give_up(error)),

@@ -47,7 +47,7 @@ impl Pieces {
             return Err(ChainFault::Direction);
         }
         // Readable buffers are checked when they are copied; writable buffers are checked now, so that no frame is
-        // written only partly.
+        // written only in part.
         if self.is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
         }

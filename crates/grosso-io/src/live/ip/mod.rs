@@ -40,7 +40,7 @@ pub struct IpOptions {
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Callback to call when the route to a remote endpoint changes to another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     pub route_notice: Option<Notice>,
     /// Layout of the receive ring.
     pub layout: RingLayout,
@@ -246,7 +246,7 @@ fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
     let open = |(protocol, remote)| {
         let local = SocketAddr::new(options.local, 0);
         let socket = DatagramSocketBuilder::new(protocol, local).send_only(true).open()?;
-        // Without a route there is no path to learn.
+        // Connecting fails if there is no route. In that case, there is no path MTU to learn.
         let _ = socket.connect(remote);
         Ok(socket)
     };

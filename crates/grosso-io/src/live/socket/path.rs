@@ -31,7 +31,7 @@ pub(in crate::live) struct Paths {
     echoes: Option<EchoSocket>,
     /// Whether packets that routers cannot fragment were sent since the last check.
     sends_long: bool,
-    /// Callback to call when the route to a remote endpoint changes to another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     route_notice: Option<Notice>,
 }
 
@@ -193,8 +193,8 @@ impl Paths {
                 told.into_iter().for_each(|told| remote.prober.hear(told));
             }
             remote.told = told;
-            // The kernel creates the IPv6 fragments, so a path MTU that was found without an ICMP message must be set
-            // there.
+            // The kernel creates the IPv6 fragments, so a path MTU that was found without an ICMP message must be
+            // reported to it.
             if remote.address.is_ipv6()
                 && let (Some(carries), Some(echoes)) = (remote.carries(), &*echoes)
                 && told.is_some_and(|told| told > carries)

@@ -56,7 +56,7 @@ pub struct UdpOptions {
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Callback to call when the route to a remote endpoint changes to another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     pub route_notice: Option<Notice>,
     /// Whether to let the kernel segment superframes if it can (`UDP_SEGMENT`).
     pub segmentation: bool,

@@ -196,7 +196,7 @@ impl VhostDevice {
     /// Enables notifications for an empty ring, and returns whether entries have been added in the meantime.
     fn ask(&mut self, way: Way) -> bool {
         let Self { role, asked, .. } = self;
-        // The descriptor is cleared once per sleep, not each time that the ring is empty.
+        // The descriptor is cleared once per sleep, not every time the ring is empty.
         if core::mem::take(&mut asked[way as usize]) {
             role.clear_notification(way);
         }

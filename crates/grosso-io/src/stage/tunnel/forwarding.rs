@@ -8,7 +8,7 @@ use std::{
 
 use grosso_wire::ethernet;
 
-/// Further remote endpoints of a tunnel that carries Ethernet, in addition to
+/// Remote endpoints of a tunnel that carries Ethernet, in addition to
 /// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses that can be reached through them.
 ///
 /// A frame is sent to the endpoint through which its destination can be reached. If that endpoint is unknown, or the
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!((table.entries.len(), table.unlearned), (4, 196));
         assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
         assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
-        // Only one address is used again; the other addresses have expired.
+        // One address is used again before it expires; the others expire.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.entries.len(), 2);

@@ -439,7 +439,7 @@ impl<P: Port> Port for TunnelStage<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room after sending its batch; draining flushes the port for that purpose.
+        // A port that batches may have room after sending its batch, so draining also flushes the port.
         let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
