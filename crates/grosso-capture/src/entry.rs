@@ -66,7 +66,7 @@ pub struct Origin {
     pub file: u32,
     /// Position of the packet in that file, counted from 1, including packets that were filtered out.
     pub number: u64,
-    /// Offset of the record or block in bytes of the uncompressed file.
+    /// Offset of the record or block in the uncompressed file, in bytes.
     pub offset: u64,
 }
 

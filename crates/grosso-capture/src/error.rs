@@ -38,7 +38,7 @@ pub enum CaptureError {
         needs: u64,
         /// Number of bytes of the incomplete part that are in the file.
         there: u64,
-        /// Offset of the record in bytes of the uncompressed file.
+        /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,
     },
     /// Compressed data ends early, but between two records. Every record was returned.
@@ -68,7 +68,7 @@ pub enum CaptureError {
     Damaged {
         /// Description of the contradiction.
         what: Damage,
-        /// Offset of the record in bytes of the uncompressed file.
+        /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,
     },
     /// The output format cannot hold an entry.

@@ -38,7 +38,7 @@ impl core::fmt::Display for Format {
 pub struct Resolution(u8);
 
 impl Resolution {
-    /// Microseconds, which is the default of both formats.
+    /// Microseconds, the default of both formats.
     pub const MICROSECONDS: Self = Self(6);
     /// Nanoseconds.
     pub const NANOSECONDS: Self = Self(9);

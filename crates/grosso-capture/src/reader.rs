@@ -182,7 +182,7 @@ impl<R: Read> CaptureReader<R> {
         self.packets
     }
 
-    /// Returns the offset of the next record in bytes of the uncompressed file.
+    /// Returns the offset of the next record in the uncompressed file, in bytes.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.buffer.offset

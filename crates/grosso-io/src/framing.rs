@@ -174,8 +174,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the frames of a stream that arrives in pieces. The sizes of the pieces are taken from `sizes`,
-    /// repeatedly.
+    /// Returns the frames of a stream that arrives in pieces. `sizes` contains the sizes of the pieces and is repeated
+    /// as needed.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

@@ -329,7 +329,7 @@ enum FrameDirection {
 }
 
 impl Batch {
-    /// Returns the size of the batch with one more frame of `len` bytes.
+    /// Returns the size that the batch would have with another frame of `len` bytes.
     fn size_with(&self, len: usize) -> usize {
         self.bytes.len() + len + (self.frames.len() + 1) * size_of::<Noted>()
     }

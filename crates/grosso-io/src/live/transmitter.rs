@@ -80,7 +80,7 @@ impl Transmitter {
     }
 
     /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes, or `None`
-    /// while the queue of the device is full, which no descriptor shows.
+    /// while the queue of the device is full, because no descriptor signals that state.
     pub(super) fn blocked(&self, frame_len: usize) -> Option<BorrowedFd<'_>> {
         match &self.ring {
             _ if self.drops => None,

@@ -176,7 +176,7 @@ impl PacketSocketBuilder {
     }
 
     /// Opens a receive ring for IP packets to this host that pass the filter, from any interface. Packets are received
-    /// as they arrive, before firewall and reassembly.
+    /// as they arrive, before the firewall and before reassembly.
     ///
     /// # Errors
     ///

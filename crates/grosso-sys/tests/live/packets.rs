@@ -680,8 +680,8 @@ fn a_sender_with_checksum_offload_leaves_its_checksums_unfinished() {
     });
 }
 
-/// Returns the status with which a datagram of bytes `mark` arrives. The datagram is sent repeatedly: the kernel drops
-/// packets while the receive queue of a CPU, which all network namespaces share, is full.
+/// Returns the status with which a datagram filled with `mark` arrives. The datagram is sent repeatedly: the kernel
+/// drops packets while the receive queue of a CPU, which all network namespaces share, is full.
 fn status_of_datagram(socket: &UdpSocket, ring: &mut ReceiveRing, mark: u8) -> io::Result<Status> {
     for _ in 0..100 {
         socket.send_to(&[mark; 100], "10.9.0.2:9")?;

@@ -269,7 +269,8 @@ const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of an interface name, which has up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// Share of trains ended by gaps above which the screen warns that packets are lost or reordered.
+/// Limit for the share of trains that end with a gap. Above this limit, the screen warns that packets are lost or
+/// reordered.
 const REORDERING: f64 = 0.5;
 /// Indexes of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;

@@ -140,8 +140,8 @@ fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta>
     meta.ok()
 }
 
-/// Decodes the metadata of a packet. The offsets in the virtio header count from a point that is `start` bytes before
-/// the IP header. A VLAN tag before the packet has no effect.
+/// Decodes the metadata of a packet. The offsets in the virtio header are relative to a point `start` bytes before the
+/// IP header. A VLAN tag before the packet has no effect.
 fn understand_at(
     start: usize,
     header: &[u8],

@@ -122,7 +122,7 @@ impl<S: Sockets> DatagramPort<S> {
         self.sockets.heed_path(self.paths.is_narrow())
     }
 
-    /// Queries the path MTU again if the counter of packets that were too long has increased from `before`.
+    /// Queries the path MTU again if the counter of packets that were too long has risen above `before`.
     fn look_if_too_long(&mut self, before: u64) {
         if self.stats.too_long() > before {
             self.paths.look_now();

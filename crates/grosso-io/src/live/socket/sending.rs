@@ -174,8 +174,8 @@ impl SocketSender {
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
-    /// Sends the packets of a superframe without copying the payload. Returns `None` for a frame that cannot be
-    /// segmented, which is not accepted.
+    /// Sends the packets of a superframe without copying the payload. If the frame cannot be segmented, returns `None`
+    /// and does not accept it.
     fn send_superframe(
         &mut self,
         socket: &mut DatagramSocket,

@@ -41,7 +41,8 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// Whether notifications are enabled: of frames, and of room. Otherwise the descriptor does not become ready.
+    /// Whether notifications of frames and of room, respectively, are enabled. Otherwise the descriptor does not become
+    /// ready.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
     will_be_told: bool,
@@ -186,7 +187,7 @@ impl VhostDevice {
         self.role.notification(self.role.outgoing())
     }
 
-    /// Returns the time of the next attempt to connect to the peer, or at which a waiting frame is dropped.
+    /// Returns the time at which to try again to connect to the peer, or to drop a waiting frame.
     pub(super) fn deadline(&self) -> Option<u64> {
         let meets = self.acceptor.deadline().filter(|_| self.peer.is_none());
         let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));

@@ -44,7 +44,7 @@ pub struct VhostOptions {
     /// Offloads in both directions. A back end offers them to the guest; a front end uses the ones that the device
     /// supports.
     pub features: Features,
-    /// If the port is a device, maximum size in bytes of the memory that the front end may share. A guest that refers
+    /// Maximum size in bytes of the memory that the front end may share, if the port is a device. A guest that refers
     /// to pages that were never used makes this process grow by at most this amount. The default is
     /// [`MAPPED_BYTES_MAX`].
     pub memory_bytes_max: u64,

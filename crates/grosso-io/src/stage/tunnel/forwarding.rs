@@ -17,14 +17,15 @@ use grosso_wire::ethernet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
-    /// Further remote endpoints. Together with the one in the endpoint, there may be at most [`REMOTES_MAX`].
+    /// Additional remote endpoints. Including the one in the [`Endpoint`](grosso::tunnel::Endpoint), there may be at
+    /// most [`REMOTES_MAX`].
     pub remotes: Vec<Remote>,
     /// Ethernet addresses, each with the endpoint through which it can be reached. Learning never changes these
     /// entries.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
-    /// Maximum number of learned addresses. Packets from further addresses are still accepted, but frames to such
+    /// Maximum number of learned addresses. Packets from other addresses are still accepted, but frames to these
     /// addresses are sent to all endpoints.
     pub addresses_max: usize,
 }
@@ -163,8 +164,8 @@ impl Table {
         }
     }
 
-    /// Removes expired addresses, at most once in [`SWEEP_NS`], so that a flood of sources costs
-    /// one lookup each.
+    /// Removes expired addresses, at most once per [`SWEEP_NS`], so that each packet of a flood of new sources costs
+    /// only one lookup.
     fn sweep(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
             return;

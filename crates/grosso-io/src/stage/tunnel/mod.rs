@@ -64,7 +64,7 @@ pub struct TunnelOptions {
     pub ports: Ports,
     /// Key of the hash that selects the source port of a flow. It should be random.
     pub seed: u64,
-    /// Further remote endpoints of a tunnel that carries Ethernet.
+    /// Additional remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
     /// Callback for the first outer packet of this tunnel that enters the tunnel again.
     pub loop_notice: Option<Notice>,
