@@ -128,7 +128,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that suffices for
+    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that is large enough for
     /// superframes.
     #[must_use]
     pub const fn new(link_type: u32) -> Self {

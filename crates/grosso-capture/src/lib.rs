@@ -88,7 +88,7 @@ pub use reader::{CaptureReader, Input};
 pub use tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 pub use writer::{CaptureWriter, Output, WriterOptions};
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Example of `README.md`, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -27,7 +27,8 @@ use super::writer::{CaptureWriter, WriterOptions};
 /// Filter that decides whether to keep a packet.
 pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 
-/// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
+/// Reader that merges several captures into one. The type implements `Read` and returns the bytes of the merged capture
+/// file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
 /// pcapng section. The section has one interface for each original interface, with a comment that names the original

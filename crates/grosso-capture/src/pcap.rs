@@ -18,8 +18,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 /// Length of the time at the start of a record header in bytes.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
-/// Header of a pcap file. Keeps its original bytes, so that a copy has the same bytes, except that a copy's version is
-/// at least [`VERSION`].
+/// Header of a pcap file. Keeps the original bytes, so that a copy is identical, except that its version is at least
+/// [`VERSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,

@@ -76,7 +76,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes a capture entry by entry, in constant memory.
+/// Writer that writes a capture entry by entry, in constant memory.
 ///
 /// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
 /// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).

@@ -29,7 +29,7 @@ pub enum Event {
     PathEnded(u64),
     /// The path with this number has few ESP sequence numbers left, or none.
     Scarce(u64, Scarcity),
-    /// The path with this number dropped, for the first time, a packet that its own tunnel had sent.
+    /// For the first time, the path with this number dropped a packet that its own tunnel had sent.
     Looped(u64),
     /// The path with this number has a tunnel, and a route to the tunnel's remote endpoint changed.
     RouteChanged(u64),

@@ -17,8 +17,8 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Sends frames to a port, or to any other receiver that implements [`Transmit`]. It segments superframes and completes
-/// checksums as the receiver's features require, and queues frames while the receiver has no room.
+/// Sender of frames to a port, or to any other receiver that implements [`Transmit`]. It segments superframes and
+/// completes checksums as the receiver's features require, and queues frames while the receiver has no room.
 ///
 /// The queue holds the rejected frames of one call. The queue grows if the caller sends more frames before
 /// [`Egress::drain`] has emptied it.

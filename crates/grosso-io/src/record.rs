@@ -57,7 +57,7 @@ pub struct RecordOptions {
 }
 
 impl Default for RecordOptions {
-    /// Returns options that record both directions, with limits of 1 GiB of frames and 8 MiB queued.
+    /// Returns options that record both directions, with limits of 1 GiB for the frames and 8 MiB for the queue.
     fn default() -> Self {
         Self {
             received: true,

@@ -97,7 +97,7 @@ pub use udp::{
     UdpStats,
 };
 
-/// Compiles the example of `README.md` as a test.
+/// Example of `README.md`, compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

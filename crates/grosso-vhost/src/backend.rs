@@ -49,9 +49,10 @@ pub struct BackEnd {
     memory: Option<Arc<Memory>>,
     /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
-    /// Dirty log, and whether the front end has enabled logging. The front end may set the log before or after enabling
-    /// it, and the log stays mapped when logging is disabled.
+    /// Dirty log. The front end may set the log before or after it enables logging, and the log stays mapped when
+    /// logging is disabled.
     log: Option<Arc<DirtyLog>>,
+    /// Whether the front end has enabled logging.
     wants_log: bool,
     /// Reason for the last refusal of a memory table or log.
     refused_memory: Option<io::Error>,

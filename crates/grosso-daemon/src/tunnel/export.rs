@@ -96,7 +96,7 @@ fn is_generic(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }
 
-/// Returns whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, except for GRE tunnels.
+/// Returns whether iproute2 refuses a TTL: it accepts none with `nopmtudisc`, except for GRE tunnels.
 fn inherits_ttl(description: &Description) -> bool {
     let Description { kind, endpoint, .. } = description;
     matches!(kind, Kind::Ipip | Kind::Sit) && endpoint.dont_fragment != DontFragment::Set
@@ -256,7 +256,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
     }
 }
 
-/// Writes whether, and for how long, the kernel learns the addresses behind each endpoint.
+/// Writes whether the kernel learns the addresses that are reached through each endpoint, and how long it keeps them.
 fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
     section.put("MacLearning", age_ns.is_some());

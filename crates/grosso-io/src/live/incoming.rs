@@ -16,7 +16,7 @@ use crate::{
     port::PortError,
 };
 
-/// Receives frames from a device that precedes each frame with a virtio header. Header and frame are read into one
+/// Receiver of frames from a device that puts a virtio header before each frame. Header and frame are read into one
 /// buffer.
 #[derive(Debug)]
 pub(super) struct FrameReceiver {

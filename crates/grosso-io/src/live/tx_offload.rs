@@ -50,7 +50,7 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Prepares frames for a device, and queues frames for which the kernel has no room.
+/// Sender that prepares frames for a device and queues frames for which the kernel has no room.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,

@@ -22,7 +22,7 @@ use super::{Numbers, SequenceFile};
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
-    /// Numbers in the file when it was opened. Later numbers have not been used.
+    /// Numbers in the file when it was opened. Higher numbers have not been used.
     unused: Numbers,
     writer: Writer,
 }

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports, Stack, ethernet, ipv4, ipv6, ipv6_fragment};
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// Transmits packets, and fragments packets that are too long.
+/// Transmitter that fragments packets that are too long.
 #[derive(Debug)]
 pub(super) struct Segmenting {
     link: LinkType,

@@ -72,7 +72,7 @@ impl SequenceFile {
         (self.file, self.keys)
     }
 
-    /// Creates the value for a file that is already locked, with the fingerprint of its keys.
+    /// Wraps a file that is already locked, with the fingerprint of its keys.
     #[cfg(unix)]
     pub(super) fn from_parts(file: File, keys: u128) -> Self {
         Self { file, path: PathBuf::new(), keys, numbers: Numbers::default() }

@@ -18,7 +18,7 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Sends packets to a port after merging them.
+/// Sender that merges packets before it sends them to a port.
 #[derive(Debug)]
 pub(crate) struct Merger<B, P> {
     pub(super) port: P,

@@ -196,7 +196,7 @@ fn is_one_device(address: &[u8; 6]) -> bool {
 /// Maximum number of remote endpoints of a tunnel. The number is limited because a frame to all endpoints is sent once
 /// per endpoint.
 pub const REMOTES_MAX: usize = 64;
-/// Lifetime of learned addresses in nanoseconds, which is the default of Linux's `vxlan`.
+/// Default lifetime of learned addresses in nanoseconds, the same as in Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Default limit of learned addresses, which take about 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
