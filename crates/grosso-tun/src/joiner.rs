@@ -32,8 +32,8 @@ pub enum Trust {
     Authenticated,
 }
 
-/// Merger of the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it for WinTUN
-/// on Windows, utun on macOS, and any other TUN device without a virtio header.
+/// Merger that combines the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it
+/// for WinTUN on Windows, utun on macOS, and any other TUN device without a virtio header.
 ///
 /// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to the packets that it
 /// was merged from, whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their

@@ -229,7 +229,8 @@ impl Refusal {
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // `Down` is EIO, which has this meaning only for a TUN device; a socket returns it if it cannot segment.
+            // `Down` is EIO here. Only from a TUN device does EIO mean "down"; a socket returns it if it cannot
+            // segment.
             (ErrorClass::Down, 2..) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne

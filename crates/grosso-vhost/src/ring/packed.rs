@@ -204,8 +204,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     }
     let mut end = place;
     for Returned { chain, .. } in frame {
-        // The length of several descriptors is written only with the mark: it may exceed the buffer of the first
-        // descriptor, and a device that takes over before the mark would write beyond that buffer.
+        // The total length of several descriptors is written only together with the mark. It may exceed the buffer of
+        // the first descriptor, and a device that took over before the mark would write beyond that buffer.
         if chain.slots > 1 {
             parts.name(end, chain.number);
         } else {
