@@ -1,4 +1,4 @@
-//! The C boundary: no panic crosses it, and a handle is entered once at a time.
+//! The C boundary: catches panics, and rejects calls that use a handle already in use.
 
 use core::{
     cell::{Cell, RefCell},

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn grosso_segment(
         let vnet = unsafe { vnet.as_ref() }.copied().unwrap_or_default();
         let meta = vnet.meta(frame, link, &mut Stack::new(0))?;
         let give = |bytes: &[u8]| {
-            // SAFETY: the caller gave the function for this context; the bytes outlive the call.
+            // SAFETY: the caller provided the function for this context; the bytes outlive the call.
             unsafe { packet(context, bytes.as_ptr().cast(), bytes.len()) };
         };
         if meta.gso.is_none() {

@@ -33,7 +33,7 @@ pub(crate) struct Sink {
     /// Headers of a frame whose checksum must be changed.
     head: Vec<u8>,
     pieces: Vec<libc::iovec>,
-    /// Bytes of the pieces beyond the maximum.
+    /// Bytes of the pieces beyond [`GROSSO_PIECES_MAX`].
     rest: Vec<u8>,
 }
 
@@ -64,8 +64,8 @@ impl Sink {
     /// Releases a buffer to the caller.
     pub(crate) fn release(&self, Lent { user, .. }: Lent) {
         if let Some(release) = self.release {
-            // SAFETY: the caller gave the function for this context, and `user` with the buffer, which is not read any
-            // more: the value was moved in here.
+            // SAFETY: the caller provided the function for this context, and `user` for this buffer. The buffer is not
+            // read any more, because its value was moved in here.
             unsafe { release(self.context, user) };
         }
     }
@@ -116,7 +116,7 @@ impl Sink {
         self.rest.clear();
         pieces.for_each(|piece| self.rest.extend_from_slice(piece));
         self.pieces.extend(Some(&self.rest[..]).filter(|rest| !rest.is_empty()).map(piece));
-        // SAFETY: the caller gave the function for this context; the pieces, their bytes and the header outlive the
+        // SAFETY: the caller provided the function for this context; the pieces, their bytes and the header outlive the
         // call.
         unsafe { take(self.context, self.pieces.as_ptr(), self.pieces.len(), &raw const vnet) };
     }

@@ -84,11 +84,12 @@ pub struct Options {
     pub release: Release,
 }
 
-/// Maximum size in bytes of the options of a later version.
+/// Maximum size in bytes of the options in later versions.
 const OPTIONS_BYTES_MAX: usize = 4096;
 
 impl Options {
-    /// Reads the caller's options, of this version or of a later one that sets no new options.
+    /// Reads the caller's options. Options of a later version are accepted if all fields unknown to this version are
+    /// zero.
     ///
     /// # Safety
     /// The pointer must be null or point to as many initialized bytes as its first four bytes state.
@@ -151,7 +152,7 @@ impl Vnet {
         let refused = Failure(GROSSO_ERROR_VNET);
         let meta = understand(&header, frame, link, stack, Form::Buffers).map_err(|_| refused)?;
         match meta.gso.map(|gso| gso.size) {
-            // No receiver of these frames fragments datagrams.
+            // The receivers of these frames do not fragment datagrams.
             Some(GsoSize::Fragments(_)) => Err(refused),
             _ => Ok(meta),
         }

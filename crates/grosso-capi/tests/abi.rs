@@ -29,7 +29,7 @@ fn layouts() -> String {
     out
 }
 
-/// Returns the names that a program can link to, as the header declares them.
+/// Returns the names of the functions that the header declares.
 fn declared(header: &str) -> String {
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let mut rest = header;

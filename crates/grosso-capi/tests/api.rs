@@ -28,7 +28,7 @@ unsafe extern "C" fn take(
     count: usize,
     vnet: *const Vnet,
 ) {
-    // SAFETY: the test gave this context.
+    // SAFETY: the test passed this context.
     let seen = unsafe { &mut *context.cast::<Seen>() };
     // SAFETY: the header promises this many pieces.
     let pieces = unsafe { core::slice::from_raw_parts(pieces, count) };
@@ -47,12 +47,12 @@ unsafe extern "C" fn take(
 }
 
 unsafe extern "C" fn release(context: *mut c_void, user: *mut c_void) {
-    // SAFETY: the test gave this context.
+    // SAFETY: the test passed this context.
     unsafe { &mut *context.cast::<Seen>() }.released.push(user as usize);
 }
 
 unsafe extern "C" fn keep(context: *mut c_void, bytes: *const c_void, len: usize) {
-    // SAFETY: the test gave this context.
+    // SAFETY: the test passed this context.
     let packets = unsafe { &mut *context.cast::<Vec<Vec<u8>>>() };
     // SAFETY: the header promises this many bytes.
     packets.push(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec());

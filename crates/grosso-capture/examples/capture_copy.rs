@@ -1,4 +1,4 @@
-//! The skeleton of every capture command, which reads entries, passes them on, writes them, and reports damage.
+//! Skeleton of a capture command: reads entries, writes them to the output, and reports damage.
 //!
 //! `cargo run --release -p grosso-capture --example capture_copy IN OUT`, where `-` stands for a pipe.
 

@@ -1,7 +1,7 @@
 //! Decompresses input while it is read, so that uncompressed, gzip and zstd input look the same to the reader.
 //!
-//! The first bytes determine the compression; the file name does not matter. Input may consist of several gzip members
-//! or several Zstandard frames, which parallel compressors write.
+//! The first bytes determine the compression; the file name does not matter. The input may consist of several gzip
+//! members or Zstandard frames, as written by parallel compressors.
 
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::BufReader;
@@ -19,14 +19,14 @@ use super::zstd::ZstdReader;
 pub enum Compression {
     /// No compression.
     None,
-    /// gzip, of one or more members.
+    /// gzip, with one or more members.
     Gzip,
-    /// Zstandard, of one or more frames.
+    /// Zstandard, with one or more frames.
     Zstd,
 }
 
 impl Compression {
-    /// Detects the compression by the magic number at the start of a file.
+    /// Detects the compression from the magic number at the start of a file.
     ///
     /// # Errors
     /// Returns `UnsupportedFormat` for compressions that are recognized but not supported.
@@ -127,7 +127,7 @@ impl<R: Read> Read for Decompressor<R> {
     }
 }
 
-/// The source file itself. Counts the bytes read, and records whether the system reported a read error.
+/// Reader of the source file that counts the bytes read and records whether a read failed.
 #[derive(Debug)]
 pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,

@@ -42,8 +42,8 @@ pub struct Packet<'a> {
     pub timestamp_ns: Option<u64>,
     /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// Index of the first interface of the same device: this is equal to `interface` unless several captures are merged
-    /// ([`Outcome::device`](super::Outcome::device)).
+    /// Index of the first interface of the same device. Equal to `interface` unless several captures are merged; see
+    /// [`Outcome::device`](super::Outcome::device).
     pub device: u32,
     /// Description of the interface.
     pub description: &'a Interface,
@@ -66,7 +66,7 @@ pub struct Origin {
     pub file: u32,
     /// Position of the packet in that file, counted from 1, including packets that were filtered out.
     pub number: u64,
-    /// Offset of the record or block in bytes of the uncompressed file.
+    /// Offset of the record or block in the uncompressed file, in bytes.
     pub offset: u64,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Packet<'a> {
         self.options.damage()
     }
 
-    /// Returns whether the capture contains fewer bytes of the packet than the link carried.
+    /// Returns whether the packet was truncated when it was captured.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()

@@ -6,9 +6,9 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
 /// Reason why a capture could not be read or written.
 ///
-/// Only errors of the environment include the file name in their text. Prefix other errors with the name that the user
-/// typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the text
-/// includes the name.
+/// Only `Io`, `Write` and `BrokenPipe` include the file name in their text. Prefix other errors with the name that the
+/// user typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the
+/// text includes the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -38,7 +38,7 @@ pub enum CaptureError {
         needs: u64,
         /// Number of bytes of the incomplete part that are in the file.
         there: u64,
-        /// Offset of the record in bytes of the uncompressed file.
+        /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,
     },
     /// Compressed data ends early, but between two records. Every record was returned.
@@ -61,8 +61,8 @@ pub enum CaptureError {
         /// Number of decompressed bytes before the damage.
         offset: u64,
     },
-    /// The decompression windows of all open captures need too much memory. Every record before the frame with that
-    /// window was returned.
+    /// The decompression windows of all open captures would need too much memory. Every record before the frame that
+    /// needs a new window was returned.
     #[error("{0}")]
     WindowMemory(#[from] NoWindowMemory),
     /// A record contradicts itself. Every record before this one was returned.
@@ -70,7 +70,7 @@ pub enum CaptureError {
     Damaged {
         /// Description of the contradiction.
         what: Damage,
-        /// Offset of the record in bytes of the uncompressed file.
+        /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,
     },
     /// The output format cannot hold an entry.
@@ -105,7 +105,7 @@ pub enum CaptureError {
     },
 }
 
-/// Error: a decompression window needs more memory than the process may use for windows.
+/// Error returned if a decompression window would exceed the memory that the process may use for windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "needs a decompression window of {needs} bytes, but other captures already use {used} of the {WINDOWS_BYTES_MAX} \
@@ -136,8 +136,7 @@ impl CaptureError {
         matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
     }
 
-    /// Returns whether the cause of the error is the input, which is damaged or unsupported, rather than the
-    /// environment.
+    /// Returns whether the error is caused by damaged or unsupported input rather than by the environment.
     #[must_use]
     pub const fn is_input(&self) -> bool {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
@@ -149,7 +148,8 @@ impl CaptureError {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Returns whether the reader of the output pipe has closed the pipe, which ends a pipeline without a message.
+    /// Returns whether the reader of the output pipe has closed the pipe. In this case, the program should exit without
+    /// a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
@@ -254,7 +254,7 @@ pub enum Damage {
         /// Number of bytes of the block that remain for the option.
         room: usize,
     },
-    /// Bytes after the last option are too few for another option.
+    /// The last option is followed by too few bytes for another option.
     #[error("unexpected data after the options: {bytes} bytes")]
     OptionStray {
         /// Number of stray bytes.
@@ -321,7 +321,7 @@ fn starts(starts_with: &str) -> String {
     if starts_with.is_empty() { "empty".into() } else { format!("starts with \"{starts_with}\"") }
 }
 
-/// Number of bytes that the message shows of a file that is not a capture.
+/// Number of leading bytes that the message quotes from a file that is not a capture.
 const STARTS_WITH_BYTES: usize = 16;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub const RECORD_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of interfaces per section. Each interface costs a few dozen bytes of memory.
 pub const INTERFACES_MAX: usize = 1 << 16;
 
-/// Snapshot length in bytes that suffices for superframes, which is also the default of tcpdump.
+/// Snapshot length in bytes, large enough for superframes and equal to the default of tcpdump.
 pub const SNAPLEN_DEFAULT: u32 = 262_144;
 
 /// Link type of Ethernet in the tcpdump.org registry.
@@ -38,7 +38,7 @@ impl core::fmt::Display for Format {
 pub struct Resolution(u8);
 
 impl Resolution {
-    /// Microseconds, which is the default of both formats.
+    /// Microseconds, the default of both formats.
     pub const MICROSECONDS: Self = Self(6);
     /// Nanoseconds.
     pub const NANOSECONDS: Self = Self(9);
@@ -128,7 +128,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that suffices for
+    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that is large enough for
     /// superframes.
     #[must_use]
     pub const fn new(link_type: u32) -> Self {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn ticks_of_known_units_are_nanoseconds() {
-        // The numbers of ticks are one and a half seconds in each unit.
+        // Each tick count is 1.5 seconds in its unit.
         for (byte, ticks) in
             [(0, 1), (3, 1500), (6, 1_500_000), (9, 1_500_000_000), (12, 1_500_000_000_000)]
         {

@@ -1,11 +1,11 @@
-//! Finds out whether two paths lead to the same file, so that no capture is overwritten while it is read.
+//! Detects that two paths name the same file, so that no capture is overwritten while it is read.
 
 use std::io;
 use std::path::Path;
 
-/// Returns whether both paths lead to the same file, which may be through symbolic or hard links.
+/// Returns whether both paths name the same file, possibly through symbolic or hard links.
 ///
-/// A path that does not exist is never the same file as another.
+/// A path that does not exist never names the same file as another path.
 ///
 /// # Errors
 /// Returns any error from `stat(2)`, except `ENOENT`.

@@ -1,4 +1,4 @@
-//! Layout of a record in a buffer, which the decoder of a format returns.
+//! Layout of a record in a buffer, as returned by the decoders.
 
 use core::ops::Range;
 
@@ -23,7 +23,7 @@ pub(crate) struct Need {
     pub(crate) part: Part,
 }
 
-/// Part of a record to which the missing bytes belong.
+/// Part of a record that contains the missing bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     PacketHeader,

@@ -34,23 +34,23 @@
 //! | pcap to pcapng | packets, times, lengths, link type |
 //! | pcapng to pcap | packets, times (to nanoseconds), lengths; fails at a second link type. **Classic pcap cannot store metadata**: comments, flags and offload states are lost |
 //!
-//! A packet with new bytes keeps its options if they are passed to [`CaptureWriter::write_packet_with`], except options
-//! that would no longer be true.
+//! To keep the options of a packet that you changed, pass them to [`CaptureWriter::write_packet_with`], which drops
+//! only options that would no longer be true.
 //!
 //! # Damaged captures
 //!
 //! The reader returns every complete record before the damage, and then reports the damage once, as an error with its
 //! offset. Lengths are limited to [`RECORD_BYTES_MAX`], which bounds memory.
 //!
-//! [`PacketMeta`] converts between the metadata in a capture and [`Meta`](grosso::Meta) of the engine, the crate
-//! [`grosso`]. `docs/pcapng-option.md` specifies how pcapng files store this metadata. The crate `grosso-io` has a port
-//! that reads and writes captures, and `grosso-analysis` analyzes them.
+//! [`PacketMeta`] converts between the metadata in a capture and the engine's [`Meta`](grosso::Meta); the engine is the
+//! crate [`grosso`]. `docs/pcapng-option.md` specifies how pcapng files store this metadata. The crate `grosso-io` has
+//! a port that reads and writes captures, and `grosso-analysis` analyzes them.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
-// Only `reader` and `writer` perform IO. `pcap` and `pcapng` are the formats as state machines over bytes, and `layout`
-// is a record in a buffer as their decoders find it. `magic` and `compression` detect formats by the first bytes of a
-// file.
+// Only `reader` and `writer` perform IO. `pcap` and `pcapng` decode the formats as state machines over bytes, and
+// `layout` describes a record that they found in a buffer. `magic` and `compression` detect formats from the first
+// bytes of a file.
 mod compression;
 mod entry;
 mod error;
@@ -88,7 +88,7 @@ pub use reader::{CaptureReader, Input};
 pub use tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 pub use writer::{CaptureWriter, Output, WriterOptions};
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Example of `README.md`, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

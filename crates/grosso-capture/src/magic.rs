@@ -1,10 +1,10 @@
-//! Recognizes capture formats by the first bytes of a file.
+//! Recognizes capture formats from the first bytes of a file.
 
 use super::error::{CONVERT, CaptureError};
 use super::format::Resolution;
 use super::order::ByteOrder;
 
-/// The format that the first four bytes of a file declare.
+/// Format declared by the first four bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Magic {
     Pcap { order: ByteOrder, resolution: Resolution },
@@ -12,8 +12,7 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognizes a capture by its first bytes; the caller must pass at least sixteen bytes if the file has at least
-    /// sixteen.
+    /// Recognizes a capture from its first bytes. The caller must pass at least 16 bytes unless the file is shorter.
     ///
     /// # Errors
     /// Returns `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.

@@ -1,4 +1,4 @@
-//! Merges several captures into one, which contains only the selected packets, in order of time.
+//! Merges several captures into one, which contains only the selected packets, in time order.
 //!
 //! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
 //! captures. Among packets with equal times, the packet from the last capture comes first. A packet without a time is
@@ -27,7 +27,8 @@ use super::writer::{CaptureWriter, WriterOptions};
 /// Filter that decides whether to keep a packet.
 pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 
-/// Merges several captures into one. The type implements `Read` and returns the bytes of the merged capture file.
+/// Reader that merges several captures into one. The type implements `Read` and returns the bytes of the merged capture
+/// file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
 /// pcapng section. The section has one interface for each original interface, with a comment that names the original
@@ -74,7 +75,7 @@ impl Outcome {
         self.origins = Some(VecDeque::new());
     }
 
-    /// Takes the origin of the next packet of the merged capture.
+    /// Removes and returns the origin of the next packet of the merged capture.
     pub fn next_origin(&mut self) -> Option<Origin> {
         self.origins.as_mut()?.pop_front()
     }
@@ -97,9 +98,9 @@ impl Outcome {
 struct Member<R> {
     reader: CaptureReader<R>,
     name: String,
-    /// Numbers that the interfaces of the current section have in the merged capture.
+    /// Numbers in the merged capture for the interfaces of the current section.
     interfaces: Vec<u32>,
-    /// The next packets. There is usually one; there are several if the order depends on whether the capture ends.
+    /// Packets that were read ahead: usually one, or several if the order depends on whether the capture ends.
     next: VecDeque<Pending>,
     has_begun: bool,
     is_at_end: bool,
@@ -116,7 +117,7 @@ struct Pending {
 
 impl<R: Read> Merge<R> {
     /// Merges at least one capture. `captures` contains each capture with its name. If `is_batched` is true, packets
-    /// may wait for later packets; pass false for live captures.
+    /// may be delayed until later packets have been read; pass false for live captures.
     ///
     /// # Errors
     /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
@@ -164,7 +165,7 @@ impl<R: Read> Merge<R> {
         Rc::clone(&self.outcome)
     }
 
-    /// Declares the interface of a classic pcap, which exists before any packet.
+    /// Declares the interface of a classic pcap before its first packet.
     fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
         let member = &mut self.members[index];
         if member.reader.format() == Format::Pcap {
@@ -244,8 +245,8 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Returns the capture that ends at the time at which another begins; the packets of this capture come first.
-    /// Captures that began before that time are preferred.
+    /// Returns a capture that ends at the time at which another begins; its packets come first. Captures that began
+    /// before that time are preferred.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
             member.next.front().is_some_and(|packet| packet.meta.timestamp_ns == time_ns)
@@ -436,5 +437,5 @@ impl Write for Ready {
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Number of packets to merge per batch.
 const PACKETS_PER_BATCH: usize = 64;
-/// Maximum number of packets with equal times that are read ahead in a capture to find out whether it ends with them.
+/// Maximum number of packets with equal times to read ahead when checking whether a capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

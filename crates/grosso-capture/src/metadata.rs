@@ -38,7 +38,7 @@ pub struct PacketMeta {
 }
 
 impl PacketMeta {
-    /// Converts the engine's metadata `meta` of a frame for a capture. `stack` is scratch space for the frame's
+    /// Converts `meta`, the engine's metadata of a frame, to capture metadata. `stack` is scratch space for the frame's
     /// headers, which are dissected with `ports`.
     ///
     /// The geometry of reassembled fragments ([`Meta::fragmented`]) is dropped, because captures cannot store it.
@@ -69,7 +69,7 @@ impl PacketMeta {
     }
 
     /// Returns the engine's metadata of a packet, without the time. `stack` holds the packet's headers. If no metadata
-    /// was recorded, the result states nothing.
+    /// was recorded, returns the default, which states nothing about the packet.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()
@@ -131,8 +131,8 @@ pub mod flag {
 pub struct Offload {
     /// The engine's metadata without the time, which [`PacketMeta`] stores.
     pub meta: Meta,
-    /// Whether the innermost transport checksum is partial at an offset that only the headers determine;
-    /// [`Offload::meta_of`] finds it. `meta.checksum` is then [`Checksum::None`].
+    /// Whether the innermost transport checksum is partial and its offset must be derived from the headers, as
+    /// [`Offload::meta_of`] does. `meta.checksum` is then [`Checksum::None`].
     pub has_partial_transport: bool,
     /// Transport protocol of a superframe's packets.
     pub transport: SegmentTransport,
@@ -197,10 +197,10 @@ impl Offload {
         Self { meta, has_partial_transport: false, ..self }
     }
 
-    /// Returns the engine's metadata of a packet with these headers.
+    /// Returns the engine's metadata for a packet with these headers.
     ///
-    /// The flags show that a checksum is partial, but not which checksum. It is assumed to be the checksum of the
-    /// innermost transport header, as in every Linux superframe.
+    /// The flags show that a checksum is partial, but not which one. It is assumed to be that of the innermost
+    /// transport header, as in every Linux superframe.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {

@@ -1,4 +1,4 @@
-//! NFLOG headers, which Netfilter's log puts before a packet. The packet begins with an IP header.
+//! NFLOG headers, which Netfilter puts before each IP packet that it logs.
 //!
 //! ```text
 //! +--------+--------+------------------+

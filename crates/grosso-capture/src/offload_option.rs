@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the example of `docs/pcapng-option.md`, byte for byte.
+    /// Returns the example from `docs/pcapng-option.md`, byte for byte.
     #[test]
     fn example_of_the_manual() {
         let offload = Offload {

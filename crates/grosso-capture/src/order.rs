@@ -75,13 +75,13 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the 16-bit number at a constant offset of a header whose size the caller has checked.
+    /// Returns the 16-bit number at a constant offset in a header of known size.
     #[inline]
     pub(crate) fn u16_at<const N: usize>(self, header: &[u8; N], at: usize) -> u16 {
         self.u16_from([header[at], header[at + 1]])
     }
 
-    /// Returns the 32-bit number at a constant offset of a header whose size the caller has checked.
+    /// Returns the 32-bit number at a constant offset in a header of known size.
     #[inline]
     pub(crate) fn u32_at<const N: usize>(self, header: &[u8; N], at: usize) -> u32 {
         self.u32_from([header[at], header[at + 1], header[at + 2], header[at + 3]])

@@ -18,8 +18,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 /// Length of the time at the start of a record header in bytes.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
-/// Header of a pcap file. Keeps its original bytes, so that a copy has the same bytes, except that a copy's version is
-/// at least [`VERSION`].
+/// Header of a pcap file. Keeps the original bytes, so that a copy is identical, except that its version is at least
+/// [`VERSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) order: ByteOrder,
@@ -35,7 +35,8 @@ enum Lengths {
     CapturedFirst,
     /// The original length comes first, as in versions before 2.3.
     OriginalFirst,
-    /// The order is unknown, because programs of version 2.3 differed. The captured length is the lower of the two.
+    /// The order is unknown, because programs that wrote version 2.3 differed. The captured length is the smaller of
+    /// the two.
     CapturedShorter,
 }
 
@@ -77,7 +78,7 @@ impl FileHeader {
         // The upper half holds the length of the frame check sequence, in units of 16 bits, if its presence bit is set
         // (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
-        // The copy has no frame check sequences.
+        // Packets are copied without frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let (link_type, has_nflog) = match network & LINK_TYPE_MASK {
             nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),
@@ -150,7 +151,7 @@ impl FileHeader {
         header
     }
 
-    /// Returns the number of nanoseconds per unit of the file's fractions of a second.
+    /// Returns the unit of the sub-second part of the file's timestamps in nanoseconds.
     pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
         if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
     }

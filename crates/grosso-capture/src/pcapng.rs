@@ -17,7 +17,7 @@ pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
 /// Block type of packets in the first drafts of the format.
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
-/// Block type of a packet of interface 0 without time and options.
+/// Block type of a packet on interface 0, without time or options.
 pub(crate) const SIMPLE_PACKET: u32 = 3;
 /// Block type of name resolution records.
 pub(crate) const NAME_RESOLUTION: u32 = 4;

@@ -182,7 +182,7 @@ impl<R: Read> CaptureReader<R> {
         self.packets
     }
 
-    /// Returns the offset of the next record in bytes of the uncompressed file.
+    /// Returns the offset of the next record in the uncompressed file, in bytes.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.buffer.offset
@@ -213,7 +213,8 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(FILE_HEADER_BYTES);
         let bytes = self.buffer.unread();
         match Magic::detect(bytes) {
-            // A failure to read or decompress takes precedence: too few bytes may hide the format.
+            // A read or decompression error takes precedence, because it may be the reason why the format is not
+            // recognized.
             Err(error) => return Err(more.err().unwrap_or(error)),
             Ok(Magic::Pcapng) => return Ok(()),
             Ok(Magic::Pcap { .. }) => {}
@@ -262,12 +263,12 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(need.bytes);
         let there = self.buffer.unread().len();
         if there >= need.bytes {
-            // An error after these bytes is returned once the buffer is empty.
+            // If reading failed after these bytes, the error is returned when the buffer is empty.
             return Ok(true);
         }
         match more {
             Ok(()) if there == 0 => Ok(false),
-            // Saying that the file ends inside a record is more precise than saying that the compressed data ends.
+            // "The file ends inside a record" is more precise than "the compressed data ends early".
             Err(CaptureError::CompressedTruncated { .. }) | Ok(()) if there > 0 => {
                 Err(self.truncated(need, there))
             }
@@ -351,7 +352,7 @@ impl<R: Read> CaptureReader<R> {
                 let fcs = fcs_bytes(&options, description);
                 let data = &raw[packet.data.range()];
                 let mut original_len = packet.original_len.saturating_sub(fcs);
-                // The snapshot length may have removed the frame check sequence partly or entirely.
+                // Truncation to the snapshot length may have removed all or part of the frame check sequence.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
                 let mut data = data.get(..end).unwrap_or(data);
                 if description.has_nflog {

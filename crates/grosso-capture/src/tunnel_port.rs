@@ -1,7 +1,7 @@
 //! UDP ports of the tunnels in one packet of a capture.
 //!
-//! A UDP port identifies a tunnel only by convention. For a tunnel on a port other than the assigned one, the capture
-//! records the port with the packet, so that the packet can be parsed by any later reader.
+//! A UDP port identifies a tunnel only by convention. If a tunnel uses a port other than the assigned one, the capture
+//! records the port with the packet, so that any reader can parse the packet later.
 
 use core::{fmt, ops::Range};
 
@@ -15,13 +15,13 @@ pub struct TunnelPort {
 }
 
 impl TunnelPort {
-    /// Returns the tunnel of header `kind`, for example [`Kind::Vxlan`], on this UDP port.
+    /// Creates an entry for a tunnel with header `kind`, for example [`Kind::Vxlan`], on this UDP port.
     #[must_use]
     pub const fn new(kind: Kind, port: u16) -> Self {
         Self { port, payload: UdpPayload::Header(kind) }
     }
 
-    /// Returns an entry for foo over UDP on this port; its payload has the IP protocol `protocol`.
+    /// Creates an entry for foo over UDP on this port, with a payload of IP protocol `protocol`.
     #[must_use]
     pub const fn fou(port: u16, protocol: u8) -> Self {
         Self { port, payload: UdpPayload::Protocol(protocol) }
@@ -65,8 +65,8 @@ impl TunnelPort {
         found.collect()
     }
 
-    /// Returns the ports for dissecting a packet inside these tunnels, which are listed outermost first. For all other
-    /// tunnel types, these are the ports in `base`.
+    /// Returns the ports for dissecting a packet inside these tunnels, which are listed outermost first. All other
+    /// tunnel types use the ports in `base`.
     ///
     /// If two ports are known for one tunnel type, or two tunnel types for one port, the outermost entry is used until
     /// that tunnel is removed.
@@ -155,7 +155,7 @@ impl TunnelPort {
         self.is_same_tunnel(other) || self.port == other.port
     }
 
-    /// Returns the entry for the option's list of tunnels.
+    /// Encodes the tunnel as an entry of the option's list.
     pub(super) fn to_entry(self) -> u32 {
         let (code, protocol) = match (self.payload, self.announced()) {
             (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
@@ -165,7 +165,7 @@ impl TunnelPort {
         u32::from_be_bytes([code, protocol, high, low])
     }
 
-    /// Returns the tunnel of an entry, or `None` if the type is unknown or the port is 0.
+    /// Decodes an entry. Returns `None` if the type is unknown or the port is 0.
     pub(super) fn from_entry(entry: u32) -> Option<Self> {
         let [code, protocol, high, low] = entry.to_be_bytes();
         let port = u16::from_be_bytes([high, low]);
@@ -180,7 +180,7 @@ impl TunnelPort {
     }
 }
 
-/// Prints the syntax of `--port`: `vxlan=8472`, `fou=5555/4`.
+/// Prints the tunnel in the syntax of `--port`, for example `vxlan=8472` or `fou=5555/4`.
 impl fmt::Display for TunnelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name().to_ascii_lowercase(), self.port)?;
@@ -193,8 +193,7 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// Number that stands for foo over UDP in list entries. The numbers of the other tunnels are those in their
-/// specifications.
+/// Type number of foo over UDP in list entries. The other types have their own numbers.
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.

@@ -64,7 +64,7 @@ impl WriterOptions {
         }
     }
 
-    /// Returns options with the format, byte order and timestamp unit of the capture that `reader` reads.
+    /// Returns options with the same format, byte order and timestamp unit as the capture that `reader` reads.
     #[must_use]
     pub fn like<R: Read>(reader: &CaptureReader<R>) -> Self {
         let mut options = Self { order: reader.order(), ..Self::new(reader.format()) };
@@ -76,7 +76,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes a capture entry by entry, in constant memory.
+/// Writer that writes a capture entry by entry, in constant memory.
 ///
 /// Pass unchanged entries of a reader to [`copy`](Self::copy), including section headers and interfaces, and changed
 /// packets to [`write_packet`](Self::write_packet). A capture is complete after [`finish`](Self::finish).
@@ -107,7 +107,7 @@ pub struct CaptureWriter<W: Write> {
     scratch: Vec<u8>,
 }
 
-/// Count of packets whose bytes may still be in the write buffer.
+/// Packets whose bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
     /// Offset of the end of each packet in the capture, in bytes.
@@ -257,8 +257,7 @@ impl<W: Write> CaptureWriter<W> {
         self.add_interface_with(interface, &[])
     }
 
-    /// Declares an interface with further options, which are encoded in the byte order of the section, and returns its
-    /// index.
+    /// Declares an interface with additional options, encoded in the byte order of the section, and returns its index.
     pub(super) fn add_interface_with(
         &mut self,
         interface: &Interface,
@@ -440,8 +439,8 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may set the length of a complete packet to 0. Copies keep even a length that is less than the length
-        // of the data.
+        // Callers may pass a length of 0 for a complete packet. A copied packet keeps its length, even if the data is
+        // longer.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
             Format::Pcap => self.write_record(meta, data, length, &interface),
@@ -475,7 +474,7 @@ impl<W: Write> CaptureWriter<W> {
             let length = packet.original_len;
             return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
-        // The bytes of the time are kept, because some times have no other representation.
+        // The timestamp is copied byte by byte, because some timestamps would change if they were converted.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
@@ -514,9 +513,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number that a packet's interface has in this section. If the packet's number belongs to an equal
-    /// interface here, as when a whole capture is copied, it does not change. Otherwise, the result is the number of
-    /// another equal interface, or a new number if there is none.
+    /// Returns the number of a packet's interface in this section. The number stays the same if it belongs to an equal
+    /// interface here, as it does when a whole capture is copied. Otherwise, the result is the number of another equal
+    /// interface, or a new number if there is none.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {

@@ -9,7 +9,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDeco
 
 use super::error::{NoWindowMemory, WINDOWS_BYTES_MAX};
 
-/// Decompresses all frames of a source, and skips skippable frames (RFC 8878 section 3.1).
+/// Reader that decompresses all frames of a source and skips skippable frames (RFC 8878 section 3.1).
 ///
 /// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and
 /// at most [`WINDOWS_BYTES_MAX`] in all readers of the process together. Compressors use 8 MiB or
@@ -217,7 +217,7 @@ impl FrameHeader {
     }
 }
 
-/// Descriptor of a frame, which shows the fields that the frame's header contains.
+/// Descriptor of a frame, which determines the fields in the frame header.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor(u8);
 

@@ -1,9 +1,9 @@
 //! Claims on keys and interfaces. A claim shows other programs on the host that the key or interface is in use.
 //!
-//! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. All users of
-//! a network namespace see it, regardless of their directories, and it disappears when its program ends. A claim counts
-//! only if its holder is root or this user (ADR 0217). The key file is locked as well, and programs in other network
-//! namespaces see that lock.
+//! A claim is a listening Unix socket without a file, named after the key's fingerprint or the interface. The socket is
+//! visible to all users of a network namespace, regardless of their directories, and disappears when its program ends.
+//! A claim counts only if its holder belongs to root or to this user (ADR 0217). The key file is locked as well, and
+//! programs in other network namespaces see that lock.
 
 use std::{
     fs::{File, TryLockError},

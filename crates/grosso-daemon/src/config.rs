@@ -31,7 +31,7 @@ use crate::{
 /// The contents of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The address at which Prometheus is served.
+    /// Address at which the counters are served to Prometheus.
     pub metrics: Option<SocketAddr>,
     /// The user that the process becomes before it opens devices.
     pub user: Option<String>,
@@ -104,8 +104,8 @@ impl Config {
     }
 }
 
-/// Returns a message if the file has a key that is called like an option of `grosso bridge`, or a key that belongs in
-/// the table of a port.
+/// Returns a message if the file has a key with the name of an option of `grosso bridge`, or a key that belongs in the
+/// table of a port.
 fn belongs_elsewhere(error: &toml::de::Error) -> Option<String> {
     let key = error.message().strip_prefix("unknown field `")?.split('`').next()?;
     if let Some((_, instead)) = OPTIONS.iter().find(|(option, _)| *option == key) {
@@ -243,7 +243,7 @@ pub fn default_name(left: &PortSpec, right: &PortSpec) -> String {
     name.chars().map(|c| if fits(c) { c } else { '_' }).collect()
 }
 
-/// Checks that the parts of a path are compatible. The error says why they are not.
+/// Checks that the parts of a path are compatible. The error states why they are not.
 pub fn check(spec: &PathSpec) -> Result<(), String> {
     if spec.left.device.port().name() == spec.right.device.port().name() {
         return Err(format!(
@@ -514,7 +514,7 @@ impl<'de> DeserializeSeed<'de> for SettingSeed {
 /// Reason why a path that forwards cannot have a lossy profile.
 pub const LOSSY: &str = "merging is lossy, so the output differs from the input: use this profile \
                          only on a host that terminates TCP";
-/// Options of `grosso bridge` whose key in a file has another name.
+/// Options of `grosso bridge` that have another name in a configuration file.
 const OPTIONS: [(&str, &str); 4] = [
     ("hold", "rx-usecs, or adaptive-rx = true for --hold auto"),
     ("reorder", "a profile with a [reorder] table"),

@@ -142,7 +142,7 @@ impl Key {
         let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let (pairs, rest) = digits.as_chunks::<2>();
-        // The buffer never grows, because growing would leave a copy behind.
+        // The buffer never grows, because growing would leave a copy of the keys in memory.
         let mut bytes = locked(pairs.len())?;
         for [high, low] in pairs {
             match (nibble(*high), nibble(*low)) {

@@ -27,7 +27,7 @@ impl Notices {
         Self { looped: none.clone(), route_changed: none, scarce, notes: None }
     }
 
-    /// Shows a note about the path.
+    /// Sends a note about the path to the user.
     pub(super) fn note(&self, note: String) {
         // The receiver may have been dropped.
         let _ = self.notes.as_ref().map(|notes| notes.send(Event::Note(note)));

@@ -113,7 +113,7 @@ pub struct RunningPath {
     pub right: String,
     /// Interfaces that a path of another program uses too.
     pub shared: Vec<String>,
-    /// Whether the note that the tunnel dropped a packet of its own has been printed.
+    /// Whether the note that the tunnel dropped one of its own packets has been printed.
     pub(super) has_looped: bool,
     /// Route that leads back into the path's tunnel, as last reported to the user.
     pub(super) route_loop: Option<RouteLoop>,
@@ -176,13 +176,13 @@ impl RunningPath {
         self.group.handles()
     }
 
-    /// Tells the path to deliver its held packets and to end, without waiting for it.
+    /// Requests that the path deliver its held packets and end. Does not wait for the path.
     pub fn request_stop(&self) {
         self.group.stop();
     }
 
-    /// Tells the path to deliver its held packets and to end. Returns the failure, if any, and the counters of its
-    /// queues. A thread that has not ended at `until` is abandoned.
+    /// Requests that the path deliver its held packets and end, and waits for it. Returns the failure, if any, and the
+    /// counters of its queues. A thread that has not ended at `until` is abandoned.
     pub fn stop(self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.group.stop_and_join(until)
     }

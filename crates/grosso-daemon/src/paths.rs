@@ -41,7 +41,7 @@ pub struct Paths {
     asked: Asked,
 }
 
-/// Handle with which any thread can read the counters of all paths. No path waits for the reader.
+/// Handle for reading the counters of all paths from any thread. No path waits for the reader.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Arc<Mutex<Vec<Askable>>>);
 
@@ -58,7 +58,7 @@ impl Asked {
     /// Returns the current counters of the running paths. A path is stuck if one of its threads does not reply within
     /// `ANSWER_WAIT`; the last counters of that thread are used.
     pub fn readings(&self) -> Vec<PathReading> {
-        // A queue replies when its current work is done; the list is not locked during that time.
+        // The list is not locked while the queues finish their current work and reply.
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ask = |path: Askable| {
             let requests: Vec<Request> = path.handles.iter().map(Handle::request).collect();
@@ -128,14 +128,14 @@ impl Paths {
         Some(self.take(at))
     }
 
-    /// Removes a path that ended by itself; returns `None` for a path that was stopped.
+    /// Removes a path that ended on its own; returns `None` for a path that was stopped.
     pub fn ended(&mut self, number: u64) -> Option<(PathReading, Result<(), Broken>)> {
         let at = self.running.iter().position(|(running, _)| *running == number)?;
         Some(self.take(at))
     }
 
-    /// Returns the note that the tunnel of this path dropped a packet of its own; `None` if this was already noted, or
-    /// if the path was stopped.
+    /// Returns the note that the tunnel of this path dropped one of its own packets; `None` if this was already noted,
+    /// or if the path was stopped.
     pub fn looped(&mut self, number: u64) -> Option<String> {
         let (_, path) = self.running.iter_mut().find(|(running, _)| *running == number)?;
         if core::mem::replace(&mut path.has_looped, true) {
@@ -283,12 +283,12 @@ impl Paths {
 fn end(path: RunningPath, until: Instant) -> (PathReading, Result<(), Broken>) {
     let (name, left, right) = (path.spec.name.clone(), path.left.clone(), path.right.clone());
     let (result, queues) = path.stop(until);
-    // The message about an abandoned thread is more specific.
+    // An abandoned thread has its own message, which is more specific than "stuck".
     (PathReading { name, left, right, queues, stuck: None }, result)
 }
 
 /// Maximum time for a path's thread to reply with its counters. A thread that takes longer is reported as stuck.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time for the threads of paths to end after the request: one second to deliver held packets
-/// (`RunOptions::drain`), and the rest for a busy machine. A thread that takes longer is abandoned.
+/// (`RunOptions::drain`), and a margin for a busy machine. A thread that takes longer is abandoned.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);

@@ -7,8 +7,8 @@ use rustix::{fs::fgetxattr, io::Errno, process::geteuid};
 /// Users who can read or write a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Only the owner, who is this user or root, and this user through an access control list: systemd creates the
-    /// files of `LoadCredential=` this way.
+    /// Only the owner, who is this user or root, and possibly this user through an access control list. systemd creates
+    /// the files of `LoadCredential=` with such a list.
     Own,
     /// Other users as well.
     Others { mode: u32 },

@@ -118,8 +118,7 @@ impl Search<'_> {
         Some(link)
     }
 
-    /// Returns the destinations of the outer packets for packets that enter a tunnel's device, with their sources and
-    /// ports.
+    /// Returns the destinations, sources and ports of the outer packets of the tunnel to which a device leads.
     fn tunnelled(&self, link: &Link) -> Vec<(IpAddr, Option<IpAddr>, Option<u16>)> {
         if let Some(remote) = link.remote {
             return vec![(remote, None, None)];

@@ -74,7 +74,7 @@ impl FragmentsSpec {
         self.mtu.is_some()
     }
 
-    /// Checks that the options are compatible. The error says why they are not.
+    /// Checks that the options are compatible. The error states why they are not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.mtu.is_some_and(|mtu| mtu < ipv4::MTU_MIN) {
             return Err(format!("fragments: the minimum mtu is {} bytes", ipv4::MTU_MIN));

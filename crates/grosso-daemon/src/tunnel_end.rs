@@ -140,8 +140,8 @@ pub fn no_socket(command: &str, local: SocketAddr, error: &io::Error) -> Failure
             );
             Failure::environment("environment.local", message).hint(hint)
         }
-        // Only Grosso's own error, which has no error number, concerns the source ports. The kernel's concerns the
-        // receive port.
+        // An error without an error number comes from Grosso and concerns the source ports. An error from the kernel
+        // concerns the receive port.
         io::ErrorKind::AddrInUse if error.raw_os_error().is_none() => {
             let hint = format!(
                 "ss -uanp 'src {address}' shows the programs; set other ports with srcport or \

@@ -99,7 +99,7 @@ pub fn pair(
             ));
         }
     }
-    // The buffer never grows, because growing would leave a copy behind.
+    // The buffer never grows, because growing would leave a copy of the keys in memory.
     let mut keys = Zeroizing::new(String::with_capacity(BYTES_MAX));
     for part in ["in ", inbound.key, "\nout ", outbound.key, "\n"] {
         keys.push_str(part);
@@ -520,7 +520,7 @@ src 10.9.0.2 dst 10.9.0.1
         assert!(pair(&two, "10.9.0.2".parse().unwrap(), there, false).is_ok());
     }
 
-    /// Tests the commands of one host in table R2, which have one key for both directions.
+    /// Tests the commands of one host in source R2 (`docs/sources.md`), which use one key for both directions.
     #[test]
     fn the_commands_of_the_source_are_converted_as_they_were_typed() {
         let mut text = String::new();

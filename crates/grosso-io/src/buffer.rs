@@ -10,7 +10,7 @@ use grosso_sys::xdp;
 
 /// A received frame in the buffer of its port.
 ///
-/// All ports use this one type, so that data paths share their code, whatever the kinds of their ports and stages.
+/// All ports use this type, so that the code of a data path is compiled only once for all types of ports and stages.
 #[derive(Debug)]
 pub struct PortBuffer {
     memory: Memory,
@@ -236,7 +236,7 @@ impl Spare {
         }
     }
 
-    /// Keeps a buffer that a stage created. Returns any other buffer, because it belongs to the port behind the stage.
+    /// Keeps a buffer that a stage created. Returns any other buffer, because it belongs to the inner port.
     ///
     /// With two nested stages, the outer stage keeps the buffers of both until it has enough; all further buffers go to
     /// the inner stage.

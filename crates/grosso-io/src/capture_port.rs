@@ -43,8 +43,7 @@ impl<R: Read, W: Write> CapturePort<R, W> {
         Self { reader, writer, link, ports, stack, spare, scratch }
     }
 
-    /// Completes the written capture, and returns the sink to which it was written. Returns `None` if the port writes
-    /// no capture.
+    /// Completes the written capture and returns its sink. Returns `None` if the port writes no capture.
     ///
     /// # Errors
     /// Returns errors from the writer.

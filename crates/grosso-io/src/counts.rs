@@ -10,8 +10,8 @@ use grosso_wire::{Kind, Stack};
 
 /// Counters of one direction of a data path.
 ///
-/// A frame is one buffer of a port; a packet is one packet on the wire. A superframe counts as one frame, and as all
-/// the packets that it stands for, each with its own headers.
+/// A frame is one buffer of a port; a packet is one packet on the wire. A superframe counts as one frame, and also as
+/// the packets that it represents, each with its own headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectionStats {
@@ -19,7 +19,7 @@ pub struct DirectionStats {
     pub rx_frames: u64,
     /// Number of bytes received.
     pub rx_bytes: u64,
-    /// Number and size of the packets on the wire that the received frames stand for.
+    /// Number and size of the wire packets that the received frames represent.
     pub rx_wire: WireSize,
     /// Number of received frames by the checksum state that the port reported, in the order of [`RxCsum::ALL`].
     pub rx_checksums: [u64; RxCsum::ALL.len()],
@@ -27,7 +27,7 @@ pub struct DirectionStats {
     pub tx_frames: u64,
     /// Number of bytes transmitted.
     pub tx_bytes: u64,
-    /// Number and size of the packets on the wire that the transmitted frames stand for.
+    /// Number and size of the wire packets that the transmitted frames represent.
     pub tx_wire: WireSize,
     /// Number of transmitted frames that reached this path with a partial checksum. The path, the port, or the port's
     /// device completes the checksum.
@@ -64,7 +64,7 @@ pub struct Superframes {
     pub frames: u64,
     /// Total length of the superframes in bytes. The headers of each superframe are counted once.
     pub bytes: u64,
-    /// Number and size of the packets on the wire that the superframes stand for.
+    /// Number and size of the wire packets that the superframes represent.
     pub wire: WireSize,
 }
 

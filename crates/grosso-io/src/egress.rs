@@ -17,8 +17,8 @@ use crate::{
     port::{PortError, Transmit, Transmitted},
 };
 
-/// Sends frames to a port, or to any other receiver that implements [`Transmit`]. It segments superframes and completes
-/// checksums as the receiver's features require, and queues frames while the receiver has no room.
+/// Sender of frames to a port, or to any other receiver that implements [`Transmit`]. It segments superframes and
+/// completes checksums as the receiver's features require, and queues frames while the receiver has no room.
 ///
 /// The queue holds the rejected frames of one call. The queue grows if the caller sends more frames before
 /// [`Egress::drain`] has emptied it.
@@ -37,13 +37,13 @@ pub struct Egress {
     link: LinkType,
     /// Features and limits that the caller permits.
     wanted: Device,
-    /// Features and limits in use. They may shrink, because a port may find out that its device supports fewer features
-    /// than it reported.
+    /// Features and limits in use. They shrink if the port finds that its device supports fewer features than it
+    /// reported.
     device: Device,
     ports: Ports,
     stack: Stack,
-    /// Empty vectors that are kept for their capacity. They hold the slices of a superframe, of a packet segmented from
-    /// this superframe, and of the payload of this packet.
+    /// Vectors kept for their capacity: the slices of a superframe, of a packet segmented from it, and of the payload
+    /// of this packet.
     slices: Vec<&'static [u8]>,
     packet: Vec<&'static [u8]>,
     payload: Vec<&'static [u8]>,
@@ -109,7 +109,7 @@ impl Egress {
     }
 
     /// Rebuilds waiting frames for a port that now accepts fewer features. The port may already have room for the
-    /// rebuilt frames, and would not signal it.
+    /// rebuilt frames, but would not signal this.
     pub(crate) fn drain_outdated(&mut self, to: &mut dyn Transmit) -> Result<(), PortError> {
         if self.has_waiting() && self.is_outdated(to) {
             self.drain(to)?;
@@ -137,7 +137,7 @@ impl Egress {
             frame.clear();
             self.spare.push(frame);
         }
-        // The counter of missing room is restored, because the frames were refused by `Full` and not by the port.
+        // The counter `no_room` is restored, because `Full` refused these frames, and not the port.
         self.stats.no_room = no_room;
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Egress {
         let sent = self.send(&slices, &delivery.meta, to);
         self.slices = reused(slices);
         if delivery.is_joined() {
-            // The headers of a superframe have been dissected while sending it.
+            // The headers of a superframe were dissected when it was sent.
             let packets = u64::from(delivery.packets);
             let wire = WireSize::shared(delivery.len, delivery.header().len(), packets);
             self.stats.joined[Protocol::of(&self.stack) as usize].count(delivery.len, wire);
@@ -209,7 +209,7 @@ impl Egress {
         sent
     }
 
-    /// Counts whether an acknowledgment of trains could be expanded, and returns the expansion if so.
+    /// Counts an acknowledgment of trains as expanded or not expanded, and returns its expansion, if any.
     pub(crate) fn count_expansion<'a>(
         &mut self,
         expansion: Result<Expansion<'a>, Unexpanded>,
@@ -455,7 +455,7 @@ pub(crate) fn reused<'a>(mut list: Vec<&[u8]>) -> Vec<&'a [u8]> {
     list.into_iter().map(|_| &[][..]).collect()
 }
 
-/// A port that has every feature but never room, so that frames sent to it are queued.
+/// A port that has every feature but never has room, so that all frames sent to it are queued.
 struct Full;
 
 impl Transmit for Full {

@@ -26,7 +26,7 @@
 //! assert!(next().is_none());
 //! ```
 
-/// Error: a frame length exceeds the maximum. The rest of the stream cannot be parsed.
+/// Error returned if a frame length exceeds the maximum. The rest of the stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the length prefix announces a frame of {len} bytes; the maximum is {max}")]
 pub struct TooLong {
@@ -137,7 +137,7 @@ impl Deframer {
         Ok(Some(len))
     }
 
-    /// Copies bytes that were read ahead into `room`, as many as fit, and returns their number.
+    /// Copies bytes that were read ahead into `room` until it is full, and returns their number.
     fn copy_into(&mut self, room: Option<&mut [u8]>) -> usize {
         let room = room.unwrap_or_default();
         let ahead = self.ahead.get(self.start..self.end).unwrap_or_default();
@@ -174,8 +174,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the frames of a stream that arrives in pieces. The sizes of the pieces are taken from `sizes`,
-    /// repeatedly.
+    /// Returns the frames of a stream that arrives in pieces. `sizes` contains the sizes of the pieces and is repeated
+    /// as needed.
     fn frames(stream: &[u8], sizes: &[usize]) -> Result<Vec<Vec<u8>>, TooLong> {
         let (mut deframer, mut frames, mut rest) = (Deframer::new(MAX), Vec::new(), stream);
         let mut sizes = sizes.iter().cycle();

@@ -75,7 +75,7 @@ impl Default for Impairment {
     }
 }
 
-/// Error: the text is not a valid [`Impairment`].
+/// Error returned if a text is not a valid [`Impairment`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in \"{text}\"; example: delay 5ms jitter 1ms loss 0.1% reorder 0.5% seed 7")]
 pub struct BadImpairment {
@@ -183,14 +183,15 @@ pub struct Impair<P: Port> {
     impairment: Impairment,
     dice: fastrand::Rng,
     wire: BinaryHeap<OnWire>,
-    /// Number of frames put on the wire so far. Frames with equal arrival times are delivered in this order.
+    /// Number of frames put on the wire so far. Frames with equal arrival times are delivered in the order of these
+    /// numbers.
     count: u64,
     /// Whether the next frame takes the longer path.
     is_on_longer: bool,
     /// Time at which the wire is free for the next frame, in nanoseconds.
     free_ns: u64,
     arrived: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
     stats: ImpairStats,
 }
@@ -260,7 +261,7 @@ impl<P: Port> Impair<P> {
         &mut self.port
     }
 
-    /// Applies the impairments to a frame that enters the wire. Every frame draws the same number of random numbers, so
+    /// Applies the impairments to a frame that enters the wire. Every frame uses the same number of random numbers, so
     /// that changing one probability does not affect the others.
     fn enter(&mut self, frame: Frame<PortBuffer>, now_ns: u64) {
         let mut happens = |share: f64| self.dice.f64() < share;
@@ -394,8 +395,8 @@ impl<P: Port> Port for Impair<P> {
         self.stats.counters().into_iter().for_each(|(counter, value)| each(counter, value));
     }
 
-    /// Returns 0, which means immediately, while the port may have more frames, because its descriptor may not become
-    /// readable again for them. Otherwise returns the next arrival or the port's own deadline, whichever is earlier.
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them. Otherwise returns the next arrival or the port's own deadline, whichever is earlier.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);

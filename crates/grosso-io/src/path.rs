@@ -30,9 +30,8 @@ pub struct PathOptions {
     pub profile: Profile,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
-    /// Whether to expand an acknowledgment of a train, which the other direction delivered, into the acknowledgments
-    /// that the host would have sent for the single packets. Set this for the direction from a host that terminates
-    /// TCP.
+    /// Whether to expand the acknowledgment of a train that the other direction delivered into the acknowledgments that
+    /// the host would have sent for the separate packets. Set this for the direction from a host that terminates TCP.
     pub expand_acknowledgments: bool,
     /// Maximum number of frames per poll, like the budget of NAPI.
     pub budget_frames: usize,
@@ -119,8 +118,7 @@ impl Direction {
     /// Moves one batch and returns the number of frames received. Receives nothing while the transmit port has no room
     /// for queued frames.
     ///
-    /// # Errors
-    /// Returns the error of a port that failed.
+    /// # Errors Returns an error if a port has failed.
     pub fn poll(
         &mut self,
         from: &mut dyn Port,
@@ -133,8 +131,7 @@ impl Direction {
     /// Works like [`Self::poll`], and also shares state with the opposite direction, which must be polled with the same
     /// `shared`.
     ///
-    /// # Errors
-    /// Returns the error of a port that failed.
+    /// # Errors Returns an error if a port has failed.
     pub fn poll_shared(
         &mut self,
         from: &mut dyn Port,
@@ -228,8 +225,7 @@ impl Direction {
 
     /// Sends queued frames while the port has room, without receiving.
     ///
-    /// # Errors
-    /// Returns the error of a port that failed.
+    /// # Errors Returns an error if a port has failed.
     pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
@@ -237,8 +233,7 @@ impl Direction {
 
     /// Delivers the trains whose hold time is over.
     ///
-    /// # Errors
-    /// Returns the error of a port that failed.
+    /// # Errors Returns an error if a port has failed.
     pub fn expire(
         &mut self,
         from: &mut dyn Port,
@@ -254,7 +249,7 @@ impl Direction {
     ///
     /// # Errors
     ///
-    /// Returns the error of a port that failed.
+    /// Returns an error if a port has failed.
     pub fn finish(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         let shared = &mut Shared::default();
         self.with_coalescer(to, shared, |coalescer, sink| coalescer.finish(sink))?;

@@ -115,8 +115,8 @@ pub trait Port {
     }
 }
 
-/// The transmit side of a port. Every [`Port`] implements this trait. Code that only transmits can use it to be
-/// compiled once, for all ports.
+/// The transmit side of a port. Every [`Port`] implements this trait. Code that only transmits can accept a `dyn
+/// Transmit`, and is then compiled once for all ports.
 pub trait Transmit {
     /// Returns the features of the receiver, as [`Port::device`] does.
     fn device(&self) -> Device;

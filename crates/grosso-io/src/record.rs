@@ -1,7 +1,7 @@
 //! A port that also records its frames in a capture.
 //!
 //! Frames are copied to memory up to a limit, and a separate thread writes them. If writing is too slow or fails,
-//! packets are missing from the recording, and their number is counted. The traffic itself loses no packets.
+//! packets are missing from the recording and are counted. No packets of the traffic itself are lost.
 //!
 //! ```
 //! use grosso::{Meta, features::{Device, Features}};
@@ -48,7 +48,7 @@ pub struct RecordOptions {
     pub transmitted: bool,
     /// Maximum total length of the recorded frames in bytes, without the overhead of the format.
     pub frame_bytes_max: u64,
-    /// Maximum number of bytes queued for writing; the writing thread may hold the same number in addition.
+    /// Maximum number of bytes queued for writing. The writing thread may hold as many bytes again.
     pub waiting_bytes_max: usize,
     /// Offset in nanoseconds from the caller's clock to the epoch.
     pub epoch_ns: u64,
@@ -57,7 +57,7 @@ pub struct RecordOptions {
 }
 
 impl Default for RecordOptions {
-    /// Returns options that record both directions, with limits of 1 GiB of frames and 8 MiB queued.
+    /// Returns options that record both directions, with limits of 1 GiB for the frames and 8 MiB for the queue.
     fn default() -> Self {
         Self {
             received: true,
@@ -70,7 +70,7 @@ impl Default for RecordOptions {
     }
 }
 
-/// Counters of a recording. Each frame has been counted exactly once when the recording ends.
+/// Counters of a recording. By the end of the recording, each frame has been counted exactly once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
@@ -116,7 +116,7 @@ impl Recording {
 }
 
 impl<P: Port> Record<P> {
-    /// Starts to record the frames of a port as a new interface of the capture, with the port's link type.
+    /// Starts recording the frames of a port as a new interface of the capture, with the port's link type.
     ///
     /// # Errors
     /// Returns errors from the writer, or a failure to start a thread.
@@ -252,7 +252,7 @@ impl Drop for Recorder {
     }
 }
 
-/// State shared by the port and the writing thread. It is never locked for longer than copying takes.
+/// State shared by the port and the writing thread. The lock is never held for longer than a copy takes.
 #[derive(Debug, Default)]
 struct SharedRecording {
     state: Mutex<RecordingState>,
@@ -329,7 +329,7 @@ enum FrameDirection {
 }
 
 impl Batch {
-    /// Returns the size of the batch with one more frame of `len` bytes.
+    /// Returns the size that the batch would have with another frame of `len` bytes.
     fn size_with(&self, len: usize) -> usize {
         self.bytes.len() + len + (self.frames.len() + 1) * size_of::<Noted>()
     }

@@ -130,7 +130,7 @@ pub(crate) const ETH_P_ALL: u16 = 0x0003;
 /// linux/if_ether.h: IPv4 and IPv6.
 pub(crate) const ETH_P_IP: u16 = 0x0800;
 pub(crate) const ETH_P_IPV6: u16 = 0x86dd;
-/// linux/if_ether.h: the tag of 802.1Q.
+/// linux/if_ether.h: the 802.1Q tag.
 pub(crate) const ETH_P_8021Q: u16 = 0x8100;
 
 /// `struct tpacket_auxdata` of linux/if_packet.h.
@@ -271,7 +271,7 @@ pub(crate) const NLMSG_DONE: u16 = 3;
 pub(crate) const NLM_F_REQUEST: u16 = 0x001;
 pub(crate) const NLM_F_ACK: u16 = 0x004;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-// linux/sock_diag.h, linux/unix_diag.h; the user ID since Linux 5.3.
+// linux/sock_diag.h, linux/unix_diag.h. The user ID is reported since Linux 5.3.
 pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 pub(crate) const UDIAG_SHOW_NAME: u32 = 0x01;
 pub(crate) const UDIAG_SHOW_UID: u32 = 0x40;

@@ -1,7 +1,7 @@
 //! Claims on names. A process that has claimed an abstract socket name holds it until it exits or is killed.
 //!
 //! Every user of a network namespace can take a name. The holder of a name is therefore trusted only if the kernel
-//! reports that it is root or the caller.
+//! reports that it belongs to root or to the caller's user.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -21,7 +21,7 @@ use crate::{netlink::Netlink, path::socket::abstract_address};
 pub enum Claim {
     /// The caller has the name until this descriptor is closed.
     Held(OwnedFd),
-    /// Another process of root or of the caller holds the name.
+    /// Another process of root or of the caller's user holds the name.
     Taken,
     /// A process that is not trusted holds the name.
     Doubtful {
@@ -48,7 +48,7 @@ pub fn claim(name: &str) -> io::Result<Claim> {
         }
         let user = match connect(&socket, &address) {
             Ok(()) => Some(socket_peercred(&socket)?.uid.as_raw()),
-            // The holder has exited, does not listen yet or never will, or too many connections are queued.
+            // The holder may have exited, may not be listening, or may have too many queued connections.
             Err(_) => match owner(name) {
                 Ok(None) => continue,
                 Ok(user) => user,

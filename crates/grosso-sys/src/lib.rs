@@ -125,7 +125,7 @@ mod filter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod mapping;
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Example of `README.md`, compiled and run as a test.
 #[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

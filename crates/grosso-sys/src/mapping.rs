@@ -1,7 +1,7 @@
 //! Memory shared with the kernel.
 //!
 //! A [`Mapping`] lends references only within its bounds. Whether the program may read or write the bytes depends on
-//! the protocol of the ring in the memory; the modules that own a ring prove that they may.
+//! the protocol of the ring in the memory; the module that owns the ring must prove that this is permitted.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -204,7 +204,7 @@ impl Mapping {
     }
 }
 
-// The panics are in functions of their own, so that the code that checks the bounds is short enough to be inlined into
+// The panics are in separate functions, so that the code that checks the bounds is short enough to be inlined into
 // every reader of a ring.
 #[cold]
 #[inline(never)]

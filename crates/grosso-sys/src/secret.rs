@@ -16,7 +16,7 @@ use rustix::{
 /// Returns `ENOSYS` if a seccomp filter forbids the call.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // The kernel never returns only a part of a request of up to 256 bytes.
+    // The kernel always returns all bytes of a request of up to 256 bytes.
     getrandom(&mut bytes[..], GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }

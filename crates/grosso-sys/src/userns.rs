@@ -99,8 +99,8 @@ impl fmt::Display for Surroundings {
     }
 }
 
-/// Returns whether there is a file that container runtimes create, and the process is in a namespace other than the
-/// initial ones. The namespaces are checked too, because a machine may boot from a former container file system.
+/// Returns whether a file that container runtimes create exists, and the process is outside the initial namespaces. The
+/// namespaces are checked too, because a machine may boot from a former container file system.
 fn is_container() -> bool {
     let is_marked =
         ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| path::is_there(Path::new(mark)));

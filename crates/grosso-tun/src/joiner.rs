@@ -32,8 +32,8 @@ pub enum Trust {
     Authenticated,
 }
 
-/// Merges the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it for WinTUN on
-/// Windows, utun on macOS, and any other TUN device without a virtio header.
+/// Merger that combines the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it
+/// for WinTUN on Windows, utun on macOS, and any other TUN device without a virtio header.
 ///
 /// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to the packets that it
 /// was merged from, whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their
@@ -87,9 +87,8 @@ impl<B: AsRef<[u8]>> Joiner<B> {
         }
     }
 
-    /// Merges IP packets and calls `write` for each merged packet. The merged packets have the order of each flow's
-    /// first packet. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next
-    /// batch.
+    /// Merges IP packets and calls `write` for each merged packet. Flows are written in the order of their first
+    /// packets. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
     ///
     /// # Errors
     /// Returns the first error of `write`, which is not called again after that. The batch then holds exactly the
@@ -238,7 +237,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
     }
 }
 
-/// Returns the metadata of a packet that has not been merged.
+/// Returns the metadata of an unmerged packet.
 pub(crate) fn unjoined(trust: Trust) -> Meta {
     let checksum = match trust {
         Trust::Verify => Checksum::None,

@@ -34,8 +34,8 @@
 //! | `StackDevice` | the device for smoltcp, with TCP segmentation (feature `smoltcp`) |
 //!
 //! Functions with the prefix `try_` never block; they return 0 if no packet is available or there is no room. The
-//! functions of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so that you
-//! can wait in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
+//! functions of the same name without the prefix block. [`Tun`], [`Udp`] and their halves implement `AsFd`, so you can
+//! wait for them in your own event loop or with [`wait_for`]. Use one thread per queue: queues share no state.
 //!
 //! # Batches, errors and cancellation
 //!
@@ -97,7 +97,7 @@ pub use udp::{
     UdpStats,
 };
 
-/// Compiles the example of `README.md` as a test.
+/// Example of `README.md`, compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

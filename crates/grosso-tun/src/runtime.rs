@@ -22,8 +22,7 @@ const READ: Interest = Interest::READABLE.add(Interest::ERROR);
 /// Interest in writability and errors.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);
 
-/// A descriptor that is registered with the current tokio runtime. It holds the future for which one half of a device
-/// or socket waits.
+/// A descriptor registered with the current tokio runtime, and the pending wait of one half of a device or socket.
 struct Readiness {
     file: Arc<AsyncFd<OwnedFd>>,
     interest: Interest,

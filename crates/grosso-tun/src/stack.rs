@@ -38,7 +38,7 @@ pub struct StackDevice {
     tun: Tun,
     link: LinkType,
     mtu: usize,
-    /// Received frames for the stack, ordered so that the oldest is last.
+    /// Received frames for the stack, newest first.
     received: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     outlet: Outlet,

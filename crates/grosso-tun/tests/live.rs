@@ -29,7 +29,7 @@ use grosso_tun::{
 };
 use hosts::{A, B, batch, datagram, host, remove, set_up};
 
-/// Length of a stream: more than TCP's windows hold, and not a multiple of a segment.
+/// Length of a stream in bytes: longer than the TCP windows, and not a multiple of the segment size.
 const STREAM_BYTES: usize = (8 << 20) + 77;
 
 /// Returns the number of packets that the kernel received from the device of a host; a superframe counts once.

@@ -1,4 +1,4 @@
-//! The state of a device: features, memory and queue pairs. A front end sets this state.
+//! State of a device, as set by a front end: features, memory and queue pairs.
 
 use std::{
     io,
@@ -32,11 +32,12 @@ pub enum Way {
 
 /// The device's endpoint of a vhost-user connection.
 ///
-/// For each direction, the ring of one queue pair is selected, which [`BackEnd::ring`] returns. Without multiqueue,
+/// In each direction, the ring of one queue pair is selected; [`BackEnd::ring`] returns this ring. Without multiqueue,
 /// only pair 0 exists.
 ///
 /// The back end never reads or writes a received descriptor, because the front end shares the descriptor and could make
-/// any read or write block. Kicks are detected as edges, and calls are signaled by an [`EventfdSignal`].
+/// any read or write block. Kicks are detected by edge-triggered polling, and calls are signaled by an
+/// [`EventfdSignal`].
 #[derive(Debug)]
 pub struct BackEnd {
     offered: u64,
@@ -48,9 +49,10 @@ pub struct BackEnd {
     memory: Option<Arc<Memory>>,
     /// Maximum size in bytes of the memory that a front end may share.
     memory_bytes_max: u64,
-    /// Dirty log, and whether the front end has enabled logging. The front end may set the log before or after enabling
-    /// it, and the log stays mapped when logging is disabled.
+    /// Dirty log. The front end may set the log before or after it enables logging, and the log stays mapped when
+    /// logging is disabled.
     log: Option<Arc<DirtyLog>>,
+    /// Whether the front end has enabled logging.
     wants_log: bool,
     /// Reason for the last refusal of a memory table or log.
     refused_memory: Option<io::Error>,
@@ -73,8 +75,8 @@ struct Queue {
     is_started: bool,
     is_enabled: bool,
     ring: Option<Ring>,
-    /// Whether to notify the driver unconditionally, because a previous device may have died after using entries and
-    /// before notifying.
+    /// Whether the ring is new. If so, the driver is notified unconditionally, because a previous device may have died
+    /// between using entries and notifying the driver.
     is_new: bool,
 }
 
@@ -113,9 +115,9 @@ impl BackEnd {
     /// Refuses more than `bytes` bytes of memory, starting with the next memory table; the default is
     /// [`MAPPED_BYTES_MAX`].
     ///
-    /// A guest may name any page of its memory in a ring. The first access to a page allocates it, and the kernel
-    /// charges the page to the accessing process. This limit therefore bounds how much a guest can make this process
-    /// grow.
+    /// Ring entries of a guest may point to any page of its memory. The first access to a page allocates it, and the
+    /// kernel charges the page to the accessing process. This limit therefore bounds how much a guest can make this
+    /// process grow.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_bytes_max = bytes;
     }
@@ -215,7 +217,7 @@ impl BackEnd {
         self.used(way).any(|ring| !ring.is_broken())
     }
 
-    /// Returns a descriptor that becomes readable when the driver signals entries.
+    /// Returns a descriptor that becomes readable when the driver signals new entries.
     #[must_use]
     pub fn kick(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.used(way).next().and_then(|_| self.kicks[way as usize].descriptor())
@@ -348,7 +350,7 @@ impl BackEnd {
         Refused::Message
     }
 
-    /// Sets the kick of a ring and starts it.
+    /// Sets the kick eventfd of a ring and starts the ring.
     fn set_kick(&mut self, message: &mut Message) -> Result<(), Refused> {
         let (index, kick) = message.ring_file().ok_or(Refused::Message)?;
         let kick = self.eventfd(kick).ok_or(Refused::Message)?;
@@ -370,7 +372,7 @@ impl BackEnd {
         self.queues.get_mut(index)
     }
 
-    /// Returns the queue index. Without VIRTIO_NET_F_MQ only pair 0 exists.
+    /// Returns `index` if the ring exists. Without multiqueue, only the rings of pair 0 exist.
     fn known(&self, index: u32) -> Option<usize> {
         let pairs = if self.protocol & PROTOCOL_MQ == 0 { 1 } else { PAIRS_MAX };
         usize::try_from(index).ok().filter(|index| *index < 2 * pairs)
@@ -417,7 +419,7 @@ impl BackEnd {
             {
                 let Queue { size, base, .. } = *queue;
                 queue.ring = Ring::new(memory, addresses, size, base, *chosen);
-                // If the addresses are invalid, they are not looked up again after every message.
+                // Invalid addresses are not looked up again after every message.
                 queue.is_started = queue.ring.is_some();
                 queue.is_new |= queue.is_started && matches!(base, Base::Told(_));
                 queue.publish(signal);
@@ -486,7 +488,7 @@ fn queues() -> Vec<Queue> {
 /// Supported protocol features.
 const PROTOCOL: u64 = PROTOCOL_REPLY_ACK | PROTOCOL_MQ | PROTOCOL_LOG_SHMFD;
 
-/// Returns the index that identifies a ring in messages.
+/// Returns the index of a ring in messages.
 const fn number(way: Way, pair: usize) -> usize {
     2 * pair + way as usize
 }

@@ -2,8 +2,8 @@
 //! descriptor.
 //!
 //! The device shares this memory and may write all of it at any time. The driver therefore never reads back what it has
-//! written, copies each frame once, and checks each used entry against the outstanding slots. An entry that names any
-//! other slot breaks the ring, because the ownership of slots is then unknown.
+//! written, copies each frame once, and checks each used entry against the outstanding slots. If an entry names any
+//! other slot, the ring is broken, because the owners of the slots are no longer known.
 
 use std::{io::IoSlice, sync::Arc};
 
@@ -24,14 +24,14 @@ pub struct DriverRing {
     slots: u64,
     /// Index of the entry that will be made available next.
     next: u16,
-    /// Index of the next used entry to read. The next field is the index up to which the device is known to have used
-    /// entries.
+    /// Index of the next used entry to read.
     seen: u16,
+    /// Index up to which the device is known to have used entries.
     known: u16,
-    /// Slots owned by the driver. The last slot is taken first, because it is in the CPU's cache.
+    /// Slots owned by the driver. The last slot is taken first, because it is probably still in the CPU cache.
     idle: Vec<u16>,
     is_out: Vec<bool>,
-    /// Length in bytes that the descriptor of each slot contains.
+    /// Length in bytes stored in the descriptor of each slot.
     lengths: Vec<u32>,
     is_broken: bool,
 }
@@ -86,8 +86,8 @@ impl DriverRing {
     /// Copies the next frame from the device, including its virtio header. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Returns the fault of the next used entry: with [`ChainFault::Length`] and [`ChainFault::TooLong`] a frame is
-    /// lost, and with any other fault the ring is broken.
+    /// Returns the fault of the next used entry. With [`ChainFault::Length`] or [`ChainFault::TooLong`] one frame is
+    /// lost; with any other fault the ring is broken.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Option<usize>, ChainFault> {
         let Some((slot, bytes)) = self.take()? else { return Ok(None) };
         let result = if bytes > SLOT_BYTES {
@@ -189,8 +189,8 @@ impl DriverRing {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Writes the length of the frame in a slot if the length has changed. If the cache line is not modified, it stays
-    /// in the caches of both sides.
+    /// Writes the length of the frame in a slot, but only if it has changed: an unmodified cache line stays in the
+    /// caches of both sides.
     #[inline]
     fn name_length(&mut self, slot: u16, bytes: u32) {
         let slot = usize::from(slot);
@@ -214,15 +214,16 @@ pub const fn addresses(at: u64) -> Addresses {
     Addresses { descriptors: at, available: at + AVAILABLE, used: at + USED }
 }
 
-/// Number of slots of a ring, which is also its number of entries.
+/// Number of slots, and of entries, of a ring.
 pub const SLOTS: u16 = 256;
 /// Length of a slot in bytes: it has room for the longest frame (66 KiB) and its header, and is an odd number of cache
 /// lines. If slots were whole pages, the starts of all slots would share a cache set and evict each other.
 pub const SLOT_BYTES: usize = (68 << 10) - 64;
 /// Length in bytes of a ring with its slots, a multiple of the page size.
 pub const RING_BYTES: u64 = HEAD_BYTES + SLOTS as u64 * SLOT_BYTES as u64;
-/// Offset of the available ring. The next constants are the offsets of the used ring and of the first slot. These parts
-/// share no cache line.
+/// Offset of the available ring, which shares no cache line with the parts below.
 const AVAILABLE: u64 = 0x1000;
+/// Offset of the used ring.
 const USED: u64 = 0x1400;
+/// Offset of the first slot.
 const HEAD_BYTES: u64 = 0x2000;

@@ -27,8 +27,7 @@ impl Edges {
         Ok(Self { waiter: Waiter::new()?, seen: Vec::new(), files })
     }
 
-    /// Starts to observe an eventfd, which replaces the previous eventfd with this number. Signals that arrived earlier
-    /// are reported too.
+    /// Starts observing an eventfd in place of the previous one with this number. Earlier signals are reported too.
     pub(crate) fn begin(&mut self, number: usize, file: Option<PassedFile>) -> io::Result<()> {
         self.end(number);
         if let Some(file) = &file {

@@ -27,9 +27,9 @@ use crate::{
 /// The driver's endpoint of a vhost-user connection, with one queue pair.
 ///
 /// The front end creates new memory and eventfds for each back end, so that an earlier back end has no access to them.
-/// Because the back end shares the eventfds, an [`EventfdSignal`] writes to them, and the front end detects the back
-/// end's writes as edges, like the [`BackEnd`](crate::backend::BackEnd). The front end seals the memory file so that
-/// its length cannot change.
+/// Because the back end shares the eventfds, the front end writes to them through an [`EventfdSignal`] and detects the
+/// back end's writes by edge-triggered polling, as the [`BackEnd`](crate::backend::BackEnd) does. The front end seals
+/// the memory file so that its length cannot change.
 #[derive(Debug)]
 pub struct FrontEnd {
     wanted: u64,
@@ -122,7 +122,7 @@ impl FrontEnd {
         self.chosen
     }
 
-    /// Returns a ring if it is in use, that is, if the back end has its complete configuration.
+    /// Returns a ring if it is in use, which means that the back end has received its complete configuration.
     #[inline]
     pub fn ring(&mut self, way: Way) -> Option<&mut DriverRing> {
         if !self.awaited.is_empty() {
@@ -131,7 +131,7 @@ impl FrontEnd {
         self.shared.as_mut().map(|shared| &mut shared.rings[way as usize])
     }
 
-    /// Returns an iterator over the ring of this direction: it has one item if the ring is in use, and otherwise none.
+    /// Returns an iterator over the rings in use in this direction: one ring or none.
     pub fn rings(&mut self, way: Way) -> impl Iterator<Item = &mut DriverRing> {
         self.ring(way).into_iter()
     }
@@ -143,7 +143,7 @@ impl FrontEnd {
         self.awaited.is_empty() && ring.is_some_and(|ring| !ring.is_broken())
     }
 
-    /// Returns a descriptor that becomes readable when the back end signals entries.
+    /// Returns a descriptor that becomes readable when the back end signals new entries.
     #[must_use]
     pub fn call(&self, way: Way) -> Option<BorrowedFd<'_>> {
         self.calls[way as usize].descriptor()

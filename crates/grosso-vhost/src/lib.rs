@@ -1,7 +1,7 @@
-//! vhost-user: both endpoints of a VM's network device, which use virtqueues in shared memory, and a Unix socket for
-//! control messages (virtio 1.3, and the vhost-user specification of QEMU).
+//! Both endpoints of a vhost-user network device of a VM, with virtqueues in shared memory and control messages over a
+//! Unix socket (virtio 1.3, and the vhost-user specification of QEMU).
 //!
-//! Most programs use a higher layer: `VhostPort` of the crate `grosso-io`, which also serves the socket. With this
+//! Most programs should use `VhostPort` of the crate `grosso-io` instead, which also handles the socket. With this
 //! crate alone, a device looks like this:
 //!
 //! ```no_run
@@ -43,7 +43,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 // All `unsafe` code is in `memory`, `dirty` (the dirty log for live migration), `mapping` (mapped files) and `sigbus`
-// (recovery if a file is truncated). `vring` is a split or packed virtqueue, as both sides see it; `eventfd_set`
+// (recovery if a file is truncated). `vring` contains the code for virtqueues that both sides share; `eventfd_set`
 // observes the peer's eventfds without reading them.
 pub mod backend;
 mod dirty;

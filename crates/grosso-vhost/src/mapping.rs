@@ -30,8 +30,8 @@ unsafe impl Sync for Mapping {}
 /// # Errors
 /// Returns [`io::ErrorKind::InvalidInput`] for a file that is not in RAM, or ends before the part does.
 pub(crate) fn whole(file: &impl AsFd, offset: u64, bytes: u64) -> io::Result<u64> {
-    // Only files in memory have seals. With other files, querying the length or accessing a page may block without
-    // limit.
+    // Only files in memory have seals. With other files, querying the length or accessing a page may block
+    // indefinitely.
     fcntl_get_seals(file).map_err(|_| {
         invalid("the backing file is not in memory (expected memfd, tmpfs or hugetlbfs)")
     })?;
@@ -86,8 +86,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watched.end();
-        // SAFETY: only this value owns the mapping, and no place in it exists any more, because a place owns the
-        // mapping too.
+        // SAFETY: this value owns the mapping, and no `Place` in it is left, because a `Place` keeps the mapping alive.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     mapping::{Mapping, invalid, whole},
 };
 
-/// Description of a region of a guest's memory, which the front end sends.
+/// Region of a guest's memory, as described by the front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlace {
     /// Address of the region in the guest.
@@ -134,8 +134,8 @@ impl Memory {
         }
     }
 
-    /// Returns a range of `bytes` bytes at the address `user` of the front end. The address must be aligned to `align`,
-    /// which is at most 16.
+    /// Returns a range of `bytes` bytes at address `user` in the front end's process. The address must be aligned to
+    /// `align`, which is at most 16.
     #[must_use]
     pub fn place(self: &Arc<Self>, user: u64, bytes: usize, align: usize) -> Option<Place> {
         let found = self.regions.iter().find_map(|region| {
@@ -431,11 +431,11 @@ mod tests {
 
     /// Length of a huge page on x86 and Arm.
     const HUGE_PAGE: u64 = 2 << 20;
-    /// Length of a PC's memory below the hole for devices; it is not a multiple of the length of a huge page.
+    /// Length of a PC's memory below the address range of devices; not a multiple of the huge page size.
     const LOW_MEMORY: u64 = 0xa_0000;
 
-    /// Returns memory of two regions that share a file of huge pages; if no huge pages are available, prints a message
-    /// and returns `None`.
+    /// Returns memory with two regions that share a file in huge pages. If no huge pages are available, prints a
+    /// message and returns `None`.
     fn huge(name: &str) -> Option<(std::sync::Arc<Memory>, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let mapped = memfd_create(name, flags).map_err(io::Error::from).and_then(|file| {

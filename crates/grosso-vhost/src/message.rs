@@ -183,7 +183,7 @@ fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).chain(payload.iter().copied()).collect()
 }
 
-/// A message that has been read partly from a socket.
+/// A partially received message.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -202,7 +202,8 @@ impl Inbox {
                 None => HEADER_BYTES,
                 Some(header) => HEADER_BYTES + payload_bytes(header)?,
             };
-            // Nothing is read beyond this message, because passed files belong to the bytes that they arrive with.
+            // Nothing is read beyond this message, so that files passed with the next message are not attributed to
+            // this one.
             let missing = whole - self.bytes.len();
             if missing == 0 {
                 return Ok(Some(self.take()));

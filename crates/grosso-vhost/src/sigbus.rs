@@ -1,4 +1,4 @@
-//! Handles SIGBUS, which a mapped file causes after it is truncated.
+//! Handles SIGBUS, the signal for access to a mapped file that was truncated.
 //!
 //! Access to mapped memory beyond the end of its file raises SIGBUS, and a front end can truncate its file at any time.
 //! The handler replaces the region with empty memory and records the loss. The guest has then lost its memory, but the
@@ -103,7 +103,8 @@ extern "C" fn handle(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void
             return;
         }
     }
-    // The address is in none of the mappings of this table, so the instruction is repeated with the previous handler.
+    // The address is in no mapping of this table. The previous handler is restored, and handles the fault when the
+    // instruction is repeated.
     if let Some(Ok(before)) = BEFORE.get() {
         // SAFETY: the kernel returned this structure.
         unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };

@@ -49,9 +49,9 @@ impl Devices {
         self.0.push(Shown { member, link_type, name, device: number, is_continued: false });
     }
 
-    /// Determines which earlier interfaces the interfaces of a capture continue, which requires that the captures of
-    /// the earlier ones have ended. Call this function at the first packet of the capture. If several interfaces match,
-    /// no interface is continued.
+    /// Finds the earlier interface that each interface of a capture continues. The capture of the earlier interface
+    /// must have ended. Call this function at the first packet of the capture. If several interfaces match, no
+    /// interface is continued.
     pub(super) fn begin(&mut self, member: usize, has_ended: &[bool]) {
         for index in 0..self.0.len() {
             let Shown { link_type, name, .. } = &self.0[index];

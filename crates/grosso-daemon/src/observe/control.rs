@@ -1,7 +1,7 @@
 //! The control socket, at which other programs can read the counters of a running program. This module has the server
 //! and the client.
 //!
-//! Each program listens on its own socket, in a directory on which all programs of one user agree. The request and the
+//! Each program listens on its own socket, in a directory that all programs of one user share. The request and the
 //! reply are one line of JSON each; then the connection ends. A client that may open the socket can read the counters,
 //! and nothing else.
 
@@ -209,7 +209,7 @@ pub struct Answers {
 }
 
 /// Queries every program that has a socket in one of these directories, or in the subdirectory for a process that runs
-/// as its own user.
+/// as a separate user.
 pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
     let mut found = Answers::default();
     for folder in folders.iter().filter(|folder| is_trusted(folder)) {
@@ -228,7 +228,7 @@ pub fn ask_all(folders: &[PathBuf], ask: &Ask) -> Answers {
         };
         let is = |path: &PathBuf, end: &str| path.extension().is_some_and(|own| own == end);
         let within = |path: PathBuf| match is(&path, OWN_FOLDER) {
-            // A program that has just exited has removed its directory.
+            // A program that has just exited may have removed its directory.
             true => list(&path, names::entries(&path).unwrap_or_default()),
             false => vec![path],
         };
@@ -249,7 +249,7 @@ impl Answers {
                 // The program exited after the directory was listed.
                 io::ErrorKind::NotFound => {}
                 io::ErrorKind::ConnectionRefused => {
-                    // The program was killed and left its socket behind. The socket stays if this user must not remove
+                    // The program was killed and left its socket behind. The socket stays if this user may not remove
                     // it.
                     let _ = socket::remove_stale(&path, SocketType::STREAM);
                 }
@@ -319,7 +319,7 @@ pub fn earlier<'a>(
 const SCHEMA: &str = "grosso.counters/1";
 /// File extension of sockets.
 const EXTENSION: &str = "sock";
-/// Extension of directories with the sockets of one process that runs as its own user.
+/// Extension of the directory for the socket of a process that runs as a separate user.
 pub const OWN_FOLDER: &str = "own";
 /// Maximum number of sockets with the same process ID in a directory.
 const NAMES_MAX: usize = 16;

@@ -75,8 +75,8 @@ pub enum Missing {
 }
 
 impl Service {
-    /// Starts to serve on every listener that could be created; see [`Service::missing`]. The thread calls `ask` at
-    /// most once in ten milliseconds.
+    /// Starts serving on every listener that could be created; see [`Service::missing`]. The thread calls `ask` at most
+    /// once in ten milliseconds.
     ///
     /// # Errors
     /// Fails if the system runs out of threads or descriptors.
@@ -127,7 +127,8 @@ impl Service {
         &self.missing
     }
 
-    /// Returns the address at which Prometheus is served; a requested port 0 is replaced by the assigned port.
+    /// Returns the address at which the counters are served to Prometheus; a requested port 0 is replaced by the
+    /// assigned port.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
@@ -138,7 +139,7 @@ impl Drop for Service {
         // The thread ends when it reads this byte; if it has ended already, nothing needs waking.
         let _ = self.stop.write_all(&[0]);
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; if it did, its message has been printed.
+            // If the thread panicked, its message has already been printed.
             let _ = thread.join();
         }
     }

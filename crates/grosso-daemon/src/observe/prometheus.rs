@@ -1,4 +1,4 @@
-//! Prints counters in the text format 0.0.4 of Prometheus.
+//! Prints counters in the Prometheus text format, version 0.0.4.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,8 +8,8 @@ use super::{
 };
 
 /// Returns the page with the counters in `readings`. Devices with the same name, for example tunnels, are distinguished
-/// by the names of their paths. If the paths of two programs have the same name too, the counters are added up, because
-/// no two series may have the same labels.
+/// by the names of their paths. If two programs also use the same path name, their counters are added up, because two
+/// series must not have the same labels.
 pub fn page(readings: &[DeviceReading]) -> String {
     let devices = merged(readings);
     let mut page = String::new();

@@ -75,8 +75,8 @@ impl Values {
         }
     }
 
-    /// Returns the change since an earlier reading. A counter that has become smaller was restarted; a gauge has no
-    /// change.
+    /// Returns the change since an earlier reading. A counter that has decreased was restarted. The change of a gauge
+    /// is not computed.
     pub fn since(&self, before: &Self) -> Self {
         let pairs = COUNTERS.iter().zip(self.0.iter().zip(&before.0));
         let changes = pairs.map(|(counter, (now, before))| {

@@ -1,10 +1,10 @@
 //! One thread that serves all clients, regardless of their behavior.
 //!
-//! A client may send one request per connection. It has [`ClientBounds::client_time`] in total, even if it sends byte
-//! by byte or does not read. Bytes after the request are read and discarded, up to `DRAINED_BYTES_MAX`. Each of the two
-//! listeners serves at most [`CLIENTS_MAX`] clients at a time. A further client replaces the oldest client of the same
-//! listener, so that stalled metrics clients never displace a client of the control socket. Data paths are queried at
-//! most once in [`ClientBounds::fresh`], regardless of the number of clients.
+//! A client may send one request per connection. The connection lasts at most [`ClientBounds::client_time`], even if
+//! the client sends byte by byte or does not read. Bytes after the request are read and discarded, up to
+//! `DRAINED_BYTES_MAX`. Each of the two listeners serves at most [`CLIENTS_MAX`] clients at a time. A further client
+//! replaces the oldest client of the same listener, so that stalled metrics clients never displace a client of the
+//! control socket. Data paths are queried at most once in [`ClientBounds::fresh`], regardless of the number of clients.
 
 use std::{
     io::{self, IoSliceMut, Read, Write},
@@ -79,7 +79,7 @@ impl Server {
         Ok(Self { control, metrics, stopped, clients, acceptor, client_time, paths })
     }
 
-    /// Serves clients until the server is stopped, or can no longer wait.
+    /// Serves clients until the server is stopped or waiting fails.
     pub fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.stopped {

@@ -454,7 +454,7 @@ fn releases() -> Vec<Counter> {
     Release::ALL.iter().enumerate().map(counter).collect()
 }
 
-/// Returns the counters that drivers which used inet_lro reported in `ethtool -S`.
+/// Returns the counters that drivers with inet_lro reported in `ethtool -S`.
 fn lro() -> Vec<Counter> {
     let counter = |name: &str, unit, help, read| {
         let source = CounterSource::Coalescer(read, 0);
@@ -520,7 +520,7 @@ fn of_ports() -> Vec<Counter> {
     let stages = fragments.counters().chain(esp.counters()).chain(socket.counters());
     let stages = stages.chain(tunnel.counters());
     let (unix, vhost) = (UnixStats::default(), VhostStats::default());
-    // The other port counters have the names of a Unix socket's counters.
+    // The other vhost-user counters have the same names as counters of a Unix socket.
     let is_new = |name| !unix.counters().any(|(counter, _)| counter.name == name);
     let shared = vhost.counters().filter(|(counter, _)| is_new(counter.name));
     let machines = unix.counters().chain(shared);

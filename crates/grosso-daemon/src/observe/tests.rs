@@ -188,7 +188,7 @@ fn text_fits_and_is_as_ethtool_prints_it() {
     assert!(!all.contains("drop_rx_ring_full"), "the port has no ring");
 }
 
-/// Checks a page against the requirements of format 0.0.4:
+/// Checks a page against the Prometheus text format, version 0.0.4:
 /// https://prometheus.io/docs/instrumenting/exposition_formats/.
 fn assert_prometheus(page: &str) -> HashMap<String, f64> {
     let (mut kinds, mut helps) = (HashMap::new(), HashSet::new());

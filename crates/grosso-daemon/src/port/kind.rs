@@ -40,7 +40,7 @@ pub trait PortDevice {
     fn opening(&self, features: Features) -> Option<Opening>;
 
     /// Explains the error with which the kernel refused to open `queues` queues. Returns `None` if this kind of device
-    /// cannot explain the error better than the text of the error does.
+    /// has no better explanation than the text of the error.
     fn refusal(&self, command: &str, queues: usize, error: &io::Error) -> Option<Failure>;
 
     /// Returns the capabilities that opening the device requires.

@@ -46,7 +46,7 @@ registry::devices! {
     passed: PassedDevice { Passed = KIND, "An inherited descriptor."; }
 }
 
-/// Kind of a port whose name has no word before a colon.
+/// Kind of a port whose name has no prefix with a colon.
 const DEFAULT: &str = packet::KIND.word;
 
 impl Device {

@@ -1,4 +1,4 @@
-//! Writes a tunnel in the syntax of other programs.
+//! Writes a tunnel's configuration in the syntax of other programs.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -59,7 +59,7 @@ pub fn ip(definition: &Definition) -> Exported {
                 words.push(word.spell(&Value::Address(description.endpoint.remote)));
                 continue;
             }
-            // The kernel's tunnels never probe.
+            // Kernel tunnels never probe the path MTU.
             ("probe", _) => continue,
             // Separate commands below set the entries.
             ("fdb", Kind::Vxlan) => continue,
@@ -96,7 +96,7 @@ fn is_generic(endpoint: &Endpoint) -> bool {
     matches!(endpoint.header, Header::Vxlan { generic_protocol: true, .. })
 }
 
-/// Returns whether iproute2 refuses a TTL: it takes none with `nopmtudisc`, except for GRE tunnels.
+/// Returns whether iproute2 refuses a TTL: it accepts none with `nopmtudisc`, except for GRE tunnels.
 fn inherits_ttl(description: &Description) -> bool {
     let Description { kind, endpoint, .. } = description;
     matches!(kind, Kind::Ipip | Kind::Sit) && endpoint.dont_fragment != DontFragment::Set
@@ -256,7 +256,7 @@ fn header(section: &mut Section, description: &Description, notes: &mut Vec<Stri
     }
 }
 
-/// Writes whether, and for how long, the kernel learns the addresses behind each endpoint.
+/// Writes whether the kernel learns the addresses that are reached through each endpoint, and how long it keeps them.
 fn learning(section: &mut Section, forwarding: Option<&Forwarding>) {
     let age_ns = forwarding.and_then(|forwarding| forwarding.age_ns);
     section.put("MacLearning", age_ns.is_some());

@@ -12,7 +12,7 @@ use super::{
 use crate::wrong::similar;
 
 impl Words {
-    /// Reads the keywords from the type on.
+    /// Parses the tunnel type and the keywords after it.
     ///
     /// # Errors
     /// Returns a message that describes the error, and suggests a correction.

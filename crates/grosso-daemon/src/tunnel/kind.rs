@@ -52,7 +52,7 @@ impl Kind {
         matches!(self, Self::Gre | Self::Gretap | Self::Ip6gre | Self::Ip6gretap)
     }
 
-    /// Returns whether the tunnel always uses UDP and has a UDP port of its own.
+    /// Returns whether the tunnel always uses UDP and has its own UDP port.
     pub const fn has_port(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }

@@ -304,7 +304,7 @@ fn binary(bytes: u64) -> String {
     }
 }
 
-/// Formats an age in the largest unit that fits into it at least once: `3 seconds ago`.
+/// Formats an age in the largest unit that is no longer than the age: `3 seconds ago`.
 fn age(age_ns: u64) -> String {
     let seconds = age_ns / 1_000_000_000;
     let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];

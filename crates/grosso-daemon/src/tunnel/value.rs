@@ -18,8 +18,8 @@ pub(super) enum Form {
     Address,
     /// IP addresses; the keyword is repeated for each.
     Addresses,
-    /// Ethernet addresses, each with the IP address of the endpoint behind which it is located; the keyword is repeated
-    /// for each pair.
+    /// Ethernet addresses, each with the IP address of the endpoint through which it can be reached; the keyword is
+    /// repeated for each pair.
     Entries,
     /// Two port numbers.
     Ports,

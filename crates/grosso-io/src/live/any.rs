@@ -30,7 +30,7 @@ pub enum Opening {
         /// Options of the port; `multi_queue` is ignored, because it follows from the number of queues.
         options: TapOptions,
     },
-    /// A queue of a TUN or TAP device that another program opened, as an inherited descriptor.
+    /// A queue of a TUN or TAP device that another program opened and passed on as a descriptor.
     Passed {
         /// Number of the descriptor, which stays open.
         number: RawFd,

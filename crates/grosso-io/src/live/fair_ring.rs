@@ -10,7 +10,7 @@ pub(super) struct FairRing {
     fair: Option<Box<FairShare>>,
     /// Number of frames of greedy flows that were dropped.
     pub(super) shed: u64,
-    /// Number of frames that are received before the next check whether only the reserve is free.
+    /// Number of frames to receive before the next check of the reserve.
     until_look: usize,
 }
 
@@ -67,8 +67,8 @@ fn kept(slots: usize) -> usize {
     slots - (slots / 2).min(RESERVE_MAX)
 }
 
-/// Number of slots reserved for other flows in a long ring. They hold the 1500-byte packets that arrive in 1.3 ms at 10
-/// Gb/s.
+/// Number of slots reserved for other flows in a long ring: enough for the 1500-byte packets that arrive in 1.3 ms at
+/// 10 Gb/s.
 const RESERVE_MAX: usize = 1024;
 /// Number of times per pass through the ring that the ring checks the reserve. More checks would cost time, because the
 /// kernel's write position is not in the cache.

@@ -16,7 +16,7 @@ use crate::{
     port::PortError,
 };
 
-/// Receives frames from a device that precedes each frame with a virtio header. Header and frame are read into one
+/// Receiver of frames from a device that puts a virtio header before each frame. Header and frame are read into one
 /// buffer.
 #[derive(Debug)]
 pub(super) struct FrameReceiver {
@@ -43,7 +43,7 @@ impl FrameReceiver {
     /// that brings the number of packets to `packets_max`.
     pub(super) fn new(incoming: Incoming, frame_bytes_max: usize, packets_max: usize) -> Self {
         let bytes_max = incoming.header_len() + frame_bytes_max;
-        // One more byte is read, to recognize frames that are too long.
+        // One extra byte is read to detect frames that are too long.
         Self { incoming, buffers: Buffers::new(bytes_max + 1), bytes_max, packets_max }
     }
 

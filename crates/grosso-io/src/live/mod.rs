@@ -11,9 +11,9 @@
 //! | [`IpPort`] | another host, through raw IP sockets: the outer packets of a tunnel without UDP |
 //! | [`LivePort`] | any of these, chosen at run time, with one queue or several |
 //!
-//! The features of a port are probed when it is opened, and again in use: the packets of a superframe that the kernel
-//! rejects are sent separately, and if these are accepted, the port reports fewer features from then on (B31). Frames
-//! that cannot be sent or parsed are dropped and counted by reason; see [`LiveStats`].
+//! The features of a port are probed when it is opened, and again while it is used. If the kernel rejects a superframe,
+//! the port sends its packets separately; if the kernel accepts these, the port reports fewer features from then on
+//! (B31). Frames that cannot be sent or parsed are dropped and counted by reason; see [`LiveStats`].
 
 mod any;
 mod fair_ring;
@@ -53,7 +53,7 @@ use grosso_sys::errno::ErrorClass;
 
 use crate::port::PortError;
 
-/// Returns the error for a port whose device is gone or has failed.
+/// Returns the port error for a device that is gone or has failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match ErrorClass::of(&source) {
         ErrorClass::Gone => PortError::Gone { name: name.to_owned() },

@@ -47,13 +47,13 @@ pub struct PacketOptions {
     /// Number of slots of the receive ring. `None` chooses 4096 slots for packets of 1500 bytes (7 MiB), fewer slots
     /// for longer packets, and 2048 slots for superframes.
     pub slots: Option<usize>,
-    /// Slot length in bytes; see [`RingLayout::slot_bytes`]. With `None`, slots have the length of the interface's MTU
-    /// if the socket buffer can be enlarged to 64 MiB to hold superframes, which requires `CAP_NET_ADMIN` on the host.
-    /// Otherwise they have the length of a superframe. A frame longer than a slot is dropped if the socket buffer has
-    /// no room for it.
+    /// Slot length in bytes; see [`RingLayout::slot_bytes`]. With `None`, slots are as long as the interface's MTU if
+    /// the socket buffer can be enlarged to 64 MiB to hold superframes, which requires `CAP_NET_ADMIN` on the host.
+    /// Otherwise they are as long as a superframe. A frame longer than a slot is dropped if the socket buffer has no
+    /// room for it.
     pub slot_bytes: Option<usize>,
-    /// Whether to drop frames of flows above their fair share when only half of the ring is free (1024 slots of a long
-    /// ring), so that slots remain for other flows.
+    /// Whether to drop frames of flows above their fair share when only half of the ring is free (in a long ring, 1024
+    /// slots), so that slots remain for other flows.
     pub fair: bool,
     /// Whether to send batches from a mapped ring if the kernel supports this. Otherwise they are sent with
     /// `sendmmsg(2)`.
@@ -74,8 +74,8 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Returns options for superframes in both directions, and a receive ring that holds the 1500-byte packets of 5 ms
-    /// at 10 Gb/s.
+    /// Returns options for superframes in both directions, and for a receive ring that can hold the 1500-byte packets
+    /// that arrive in 5 ms at 10 Gb/s.
     fn default() -> Self {
         Self {
             virtio_header: true,
@@ -378,7 +378,7 @@ impl Port for PacketPort {
     }
 }
 
-/// Opens the receive ring. If superframes may wait in the socket's queue, the slots are only as long as packets.
+/// Opens the receive ring. If superframes may wait in the socket's queue, the slots need room only for packets.
 fn open_ring(
     socket: PacketSocketBuilder,
     control: &Control,
@@ -455,5 +455,5 @@ const SLOT_BYTES_MAX: usize = 16 << 10;
 /// Number of bytes of a slot that are needed in addition to the packet, for the kernel's header, the virtio header, the
 /// Ethernet header and tags.
 const SLOT_HEADERS_BYTES: usize = 160;
-/// Default number of slots of a transmit ring: it holds the 1500-byte packets of 0.3 ms at 10 Gb/s.
+/// Default number of slots of a transmit ring: enough for the 1500-byte packets of 0.3 ms at 10 Gb/s.
 const TRANSMIT_SLOTS: usize = 256;

@@ -419,8 +419,7 @@ fn transmit_features(kernel: Offloads, form: Option<Form>) -> Features {
     features
 }
 
-/// Returns the features and offloads to request from the stack. The kernel supports all of them, and the options want
-/// all of them.
+/// Returns the features and offloads to request from the stack: those in `wanted` that the kernel supports.
 fn receive_offloads(kernel: Offloads, wanted: Features) -> (Features, Offloads) {
     let wanted = (wanted | Features::SCATTER_GATHER).active();
     let mut receive = Features::NONE;

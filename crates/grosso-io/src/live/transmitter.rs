@@ -32,8 +32,8 @@ pub(super) struct Transmitter {
     /// Whether the queue of the device dropped the last packet (`ENOBUFS`). Further packets would also be dropped,
     /// although the socket has room.
     drops: bool,
-    /// Number of remaining sends through the socket that first check for room. The check starts when the send buffer
-    /// has been full, because behind a slow link it is soon full again.
+    /// Number of remaining sends through the socket that check for room first. They begin after the send buffer was
+    /// full, because on a slow link it soon fills up again.
     careful_sends: u32,
     socket: PacketSocket,
 }
@@ -80,7 +80,7 @@ impl Transmitter {
     }
 
     /// Returns the descriptor that becomes writable when there is room for a frame of `frame_len` bytes, or `None`
-    /// while the queue of the device is full, which no descriptor shows.
+    /// while the queue of the device is full, because no descriptor signals that state.
     pub(super) fn blocked(&self, frame_len: usize) -> Option<BorrowedFd<'_>> {
         match &self.ring {
             _ if self.drops => None,
@@ -136,8 +136,8 @@ impl Wire for Transmitter {
         sent
     }
 
-    /// Returns the event for a frame that is too long. Beyond the MTU, the kernel permits a packet socket only an
-    /// 802.1Q tag.
+    /// Returns the event for a frame that is too long. On a packet socket, the kernel permits a frame to exceed the MTU
+    /// only by an 802.1Q tag.
     fn too_long(&self, frame: &[u8]) -> LiveEvent {
         let words = frame.get(ethernet::field::ETHERTYPE.start..).unwrap_or_default();
         let protocols = words.chunks(vlan::HEADER_LEN).filter_map(|tag| tag.first_chunk());
@@ -154,8 +154,8 @@ impl Wire for Transmitter {
 
 /// Maximum number of frames in a batch, which one call sends.
 pub(super) const BATCH: usize = 64;
-/// Number of sends through a socket that check for room first after the send buffer has been full. With this number,
-/// less than 1 % of the sends behind a slow link are refused.
+/// Number of sends that check for room first after the send buffer of the socket was full. With this number, less than
+/// 1 % of the sends to a slow link are refused.
 const CAREFUL_SENDS: u32 = 256;
 /// Length of the virtio header of a packet socket.
 const VIRTIO_BYTES: usize = 10;

@@ -50,15 +50,15 @@ pub(crate) struct Queued {
     meta: Meta,
 }
 
-/// Prepares frames for a device, and queues frames for which the kernel has no room.
+/// Sender that prepares frames for a device and queues frames for which the kernel has no room.
 #[derive(Debug)]
 pub(crate) struct TxOffload {
     link: LinkType,
     ports: Ports,
     form: Option<Form>,
     features: Features,
-    /// Features that the kernel may have refused a superframe for. They are disabled if the kernel then accepts the
-    /// packets of this superframe.
+    /// Features that may be the reason why the kernel refused a superframe. They are disabled if the kernel then
+    /// accepts the packets of this superframe.
     suspect: Features,
     queue: VecDeque<Queued>,
     spare: Vec<Vec<u8>>,

@@ -225,7 +225,7 @@ impl Port for XdpPort {
         }
         self.waiting.push(frame);
         if self.waiting.len() >= BATCH {
-            // Frames for which there is no room wait. The number of chunks limits their number.
+            // Frames for which there is no room are kept. There cannot be more of them than chunks.
             let _ = self.flush()?;
         }
         Ok(Transmitted::Taken)
@@ -247,7 +247,7 @@ impl Port for XdpPort {
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
         self.stats.counters().for_each(|(counter, value)| each(counter, value));
-        // A socket that cannot be queried fails in the next receive.
+        // A socket that cannot be queried will fail at its next receive call.
         let kernel = self.kernel_stats().unwrap_or_default();
         kernel_counters(&kernel).into_iter().for_each(|(counter, value)| each(counter, value));
     }

@@ -49,8 +49,8 @@ pub enum Broken {
         /// Message of the panic.
         message: String,
     },
-    /// A thread did not end when requested, because it is stuck in a system call or stopped. It was left behind with
-    /// its ports, and the packets that it holds are lost.
+    /// A thread did not end when requested, because it is stuck in a system call or stopped. It was abandoned with its
+    /// ports, and the packets that it holds are lost.
     #[error("thread {thread} is stuck: it did not stop when requested, and was abandoned")]
     Stuck {
         /// Name of the thread.
@@ -116,7 +116,7 @@ impl Group {
             }
         }
         drop(prepared);
-        // The list ends once each thread has reported its result.
+        // The channel closes once every thread has reported its result.
         match all_prepared.iter().find_map(Result::err) {
             None => Ok(group),
             Some(error) => Err(group.give_up(error)),
@@ -147,8 +147,8 @@ impl Group {
         self.result()
     }
 
-    /// Stops the paths and waits for them until `until`. A thread that has not ended by then is left behind and
-    /// reported as [`Broken::Stuck`]; its last snapshot is returned.
+    /// Stops the paths and waits for them until `until`. A thread that has not ended by then is abandoned and reported
+    /// as [`Broken::Stuck`]; its last snapshot is returned.
     pub fn stop_and_join(mut self, until: Instant) -> (Result<(), Broken>, Vec<Snapshot>) {
         self.stop();
         while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
@@ -230,7 +230,7 @@ impl Setup {
     }
 }
 
-/// One thread of a group. When the thread ends, even by a panic, it ends the other threads.
+/// One thread of a group. When the thread ends, even because of a panic, it stops the other threads.
 struct Queue {
     common: Arc<Common>,
 }

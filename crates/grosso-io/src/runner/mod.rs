@@ -357,8 +357,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Maximum time in nanoseconds for which arriving frames wait, even if a train is held for longer. In this time, 86
-/// packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
+/// Maximum time in nanoseconds for which arriving frames wait, even if a train is held for longer. In this time, about
+/// 80 packets of 1500 bytes arrive at 10 Gb/s, for which a ring of 2048 slots has room.
 const MODERATION_NS_MAX: u64 = 100_000;
 /// Interval in nanoseconds for polling a port that has no descriptor to wait on.
 const FULL_PORT_RETRY_NS: u64 = 1_000_000;

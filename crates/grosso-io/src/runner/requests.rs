@@ -19,7 +19,7 @@ use grosso_sys::wait::Event;
 
 use super::{Snapshot, nanoseconds, now_ns};
 
-/// Handle with which other threads stop a data path and read its counters.
+/// Handle for other threads to stop a data path and read its counters.
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Exchange>,
@@ -169,17 +169,17 @@ impl Exchange {
     }
 }
 
-/// The path's end of the exchange with its handles. Dropping it releases callers that wait for an answer, even if the
+/// The path's side of the exchange with its handles. Dropping it releases callers that wait for an answer, even if the
 /// path never ran or its thread panics.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Exchange>);
 
 impl Answering {
-    /// Creates the path's end of the exchange. There are no requests yet.
+    /// Creates the path's side of the exchange. There are no requests yet.
     ///
     /// # Errors
     ///
-    /// Returns the system's error if the kernel has no descriptor left to wait with.
+    /// Returns any error from `eventfd(2)`.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Exchange {
             asked: AtomicBool::new(false),

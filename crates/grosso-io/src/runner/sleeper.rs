@@ -24,7 +24,7 @@ pub(super) struct Wants {
 /// Descriptors to wait for. Each port has at most four.
 type Sources<'a> = ArrayVec<(BorrowedFd<'a>, Interest), SOURCES_MAX>;
 
-/// Makes the thread wait until a port has an event.
+/// Sleeper for the thread of a data path, which waits until a port has an event.
 ///
 /// Descriptors are registered only during a sleep, so a frame that arrives while the thread works
 /// costs the kernel no wake-up.

@@ -37,9 +37,9 @@ use crate::{
 /// other; every other frame is subject to the [`Level`]. Packets that fail ESP processing are dropped at every level
 /// and counted by reason.
 ///
-/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that stands
-/// for one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max) bytes:
-/// make the MTU of the hosts lower than the MTU of the inner port by that amount, or insert a
+/// The port accepts superframes, segments them and encrypts each packet separately (rule S46); a superframe that
+/// represents one datagram (UFO) is encrypted whole. Each packet grows by at most [`overhead_max`](Self::overhead_max)
+/// bytes: make the MTU of the hosts lower than the MTU of the inner port by that amount, or insert a
 /// [`Fragmentation`](super::Fragmentation) stage. Received packets are copied once, because the buffers of a port are
 /// read-only. Fragments must be reassembled first.
 ///
@@ -61,8 +61,9 @@ pub struct EspStage<P: Port> {
     spare: Spare,
     /// Buffers to return to the inner port after its current call has returned.
     returned: Vec<PortBuffer>,
-    /// Scratch space for a frame copied into one slice. The next field is scratch space for an encrypted packet.
+    /// Scratch space for a frame copied into one slice.
     packet: Vec<u8>,
+    /// Scratch space for an encrypted packet.
     scratch: Vec<u8>,
     stack: Stack,
     /// Decrypted packets that wait until their sequence numbers are recorded, in order of arrival.
@@ -73,9 +74,9 @@ pub struct EspStage<P: Port> {
     received_ns: u64,
     /// Time of the last call, in nanoseconds.
     now_ns: u64,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
-    /// Filter that drops packets which this stage itself has encrypted; used in tunnel mode.
+    /// Filter that drops packets that this stage itself has encrypted; used in tunnel mode.
     own: Option<OwnPackets>,
     stats: EspStageStats,
 }
@@ -364,8 +365,8 @@ impl<P: Port> Port for EspStage<P> {
         self.outbox.flush(&mut self.port)
     }
 
-    /// Returns 0, which means immediately, while the port may have more frames, because its descriptor may not become
-    /// readable again for them.
+    /// Returns 0 (immediately) while the port may have more frames, because its descriptor may not become readable
+    /// again for them.
     fn deadline(&self) -> Option<u64> {
         if self.more {
             return Some(0);
@@ -443,8 +444,8 @@ impl<P: Port> EspStage<P> {
         count
     }
 
-    /// Returns the time at which the record of received numbers is reduced to the numbers that actually arrived, if no
-    /// further packet arrives.
+    /// Returns the time at which the record of received numbers is reduced to the numbers that actually arrived, unless
+    /// a packet arrives before then.
     fn settles_at(&self) -> Option<u64> {
         let is_ahead = self.held.is_empty() && self.pair.is_ahead();
         is_ahead.then(|| self.received_ns.saturating_add(SETTLE_NS))
@@ -468,9 +469,9 @@ impl<P: Port> EspStage<P> {
     }
 }
 
-/// Maximum number of decrypted packets that wait until their numbers are recorded; further packets are dropped. Their
-/// total size is limited by the next constant.
+/// Maximum number of decrypted packets that wait until their numbers are recorded; further packets are dropped.
 const HELD_MAX: usize = 1024;
+/// Maximum total length of these packets in bytes.
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// Time in nanoseconds without a packet after which the record of received numbers is reduced to the numbers that
 /// actually arrived.

@@ -25,7 +25,7 @@ pub(super) struct Joining {
     /// Frames beyond the number requested. They occur only with
     /// [`Virtual`](grosso::reassemble::ReassemblyMode::Virtual), where one fragment can release others.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
 }
 
@@ -86,8 +86,8 @@ impl Joining {
         Ok(given)
     }
 
-    /// Returns the time of the next expiry in nanoseconds; 0, which means immediately, while frames are ready or the
-    /// port may have more, because its descriptor may not become readable again for these frames.
+    /// Returns the time of the next expiry in nanoseconds. Returns 0 (immediately) while frames are ready or the port
+    /// may have more frames, because its descriptor may not become readable again for them.
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.more || !self.ready.is_empty() { Some(0) } else { self.reassembler.deadline() }
     }

@@ -22,7 +22,7 @@ use super::{Numbers, SequenceFile};
 #[derive(Debug)]
 pub struct SequenceRecorder {
     recorded: Numbers,
-    /// Numbers in the file when it was opened. Later numbers have not been used.
+    /// Numbers in the file when it was opened. Higher numbers have not been used.
     unused: Numbers,
     writer: Writer,
 }
@@ -41,7 +41,7 @@ enum Writer {
 pub(super) enum RecordState {
     /// There is no request.
     Idle,
-    /// The request was not answered yet.
+    /// The request has not been answered yet.
     Waiting,
     /// The file could not be written.
     Failed,

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports, Stack, ethernet, ipv4, ipv6, ipv6_fragment};
 use super::{identification::Identifications, outbox::Outbox};
 use crate::port::{Port, PortCounter, PortError, Transmitted};
 
-/// Transmits packets, and fragments packets that are too long.
+/// Transmitter that fragments packets that are too long.
 #[derive(Debug)]
 pub(super) struct Segmenting {
     link: LinkType,
@@ -231,8 +231,8 @@ impl Segmenting {
         sent
     }
 
-    /// Fragments a UDP superframe that stands for one datagram (rule S30), with at most `size`
-    /// bytes of data per fragment.
+    /// Fragments a UDP superframe that represents one datagram (rule S30), with at most `size` bytes of data per
+    /// fragment.
     fn cut_datagram(
         &mut self,
         slices: &[&[u8]],

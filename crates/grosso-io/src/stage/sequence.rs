@@ -72,7 +72,7 @@ impl SequenceFile {
         (self.file, self.keys)
     }
 
-    /// Creates the value for a file that is already locked, with the fingerprint of its keys.
+    /// Wraps a file that is already locked, with the fingerprint of its keys.
     #[cfg(unix)]
     pub(super) fn from_parts(file: File, keys: u128) -> Self {
         Self { file, path: PathBuf::new(), keys, numbers: Numbers::default() }
@@ -93,8 +93,8 @@ impl SequenceFile {
     /// # Errors
     /// Returns errors from the file system.
     pub fn note(&mut self, numbers: Numbers) -> io::Result<()> {
-        // The length is constant and less than a sector, so a write takes effect as a whole or not
-        // at all.
+        // The text has a constant length and is shorter than a sector, so a write takes effect as a whole or not at
+        // all.
         self.file.rewind()?;
         self.file.write_all(text(self.keys, numbers).as_bytes())?;
         self.numbers = numbers;
@@ -189,7 +189,7 @@ mod tests {
     fn numbers_are_there_again_and_nobody_else_gets_them_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("edge.sequence");
-        // A program was killed while it created the file.
+        // Left by a program that was killed while it created the file.
         std::fs::write(folder.path().join("edge.sequence.new"), "half").unwrap();
         let mut first = SequenceFile::open(&path, KEYS).unwrap();
         assert_eq!(first.numbers(), Numbers::default());

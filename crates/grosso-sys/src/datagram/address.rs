@@ -26,8 +26,8 @@ impl Address {
         }
     }
 
-    /// Parses an address of `written` bytes from the kernel. Returns `None` if the family is another one or the address
-    /// is incomplete.
+    /// Parses an address of `written` bytes from the kernel. Returns `None` if the address is incomplete or of another
+    /// family.
     pub(super) fn parse(&self, written: usize) -> Option<SocketAddr> {
         if written < self.len() {
             return None;

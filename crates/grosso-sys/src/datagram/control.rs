@@ -12,7 +12,7 @@ pub(super) struct ControlMessages {
 }
 
 impl ControlMessages {
-    /// Four numbers with their headers take 96 bytes, an address with an interface takes 40.
+    /// Capacity in bytes. Four numbers with their headers take 96 bytes, and an address with an interface takes 40.
     pub(super) const CAPACITY: usize = 160;
 
     pub(super) const fn empty() -> Self {

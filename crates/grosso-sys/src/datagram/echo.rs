@@ -15,8 +15,9 @@ use crate::filter::{
 };
 use crate::secret::random;
 
-/// A raw socket for echo requests (RFC 792, RFC 4443 section 4) with DF set, which ignore the kernel's path MTU. A
-/// secret distinguishes genuine answers; the kernel drops forged ones, so that a flood cannot displace answers.
+/// A raw socket for echo requests (RFC 792, RFC 4443 section 4) with DF set, which ignore the kernel's path MTU.
+/// Genuine answers contain a secret. The kernel drops all others, so that a flood of forged answers cannot displace
+/// genuine ones.
 #[derive(Debug)]
 pub struct EchoSocket {
     file: OwnedFd,

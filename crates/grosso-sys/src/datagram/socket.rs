@@ -18,7 +18,7 @@ use crate::calls::seen;
 
 pub use builder::{DatagramSocketBuilder, Protocol};
 
-/// Maximum number of messages per call. The kernel does not see the messages after that.
+/// Maximum number of messages per call. Further messages are not passed to the kernel.
 pub const BATCH_MAX: usize = 64;
 
 /// A nonblocking UDP or raw IP socket at an address.
@@ -33,8 +33,9 @@ pub struct DatagramSocket {
     flow_label: Option<u32>,
     /// Last value set in the kernel, or `None` if no value has been set.
     dont_fragment: Option<bool>,
-    /// Addresses and control messages of the messages of one call.
+    /// Addresses of the messages of one call.
     addresses: Vec<Address>,
+    /// Control messages of the messages of one call.
     controls: Vec<ControlMessages>,
 }
 

@@ -167,8 +167,8 @@ pub struct Link {
     pub name: InterfaceName,
     /// Link type, for example `veth` or `tun`, or `None` for loopback and most hardware.
     pub kind: Option<String>,
-    /// Index of the lower link of, for example, a VLAN device or a bound tunnel. For a veth device, the index of its
-    /// peer.
+    /// Index of the lower link, for example of a VLAN device or a bound tunnel. For a veth device, this is the index of
+    /// its peer.
     pub parent: Option<u32>,
     /// Remote address of a kernel tunnel.
     pub remote: Option<IpAddr>,

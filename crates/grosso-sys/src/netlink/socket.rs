@@ -20,7 +20,7 @@ impl Netlink {
     }
 
     /// Returns the user who created the Unix stream socket with this name. The name is in the kernel's format, in which
-    /// an abstract name begins with a zero byte. Returns `None` if no socket has the name, or before Linux 5.3.
+    /// an abstract name begins with a zero byte. Returns `None` if no socket has the name, and always before Linux 5.3.
     ///
     /// # Errors
     ///

@@ -230,7 +230,7 @@ impl BlockQueue {
 }
 
 impl BlockMemory {
-    /// Returns the status word of the block at this offset, which names its owner.
+    /// Returns the status word of the block at this offset, which shows who owns the block.
     fn status(&self, start: usize) -> &AtomicU32 {
         self.mapping.atomic(start + abi::PACKET_BLOCK_STATUS)
     }
@@ -316,8 +316,8 @@ struct PacketWalk {
 }
 
 impl PacketWalk {
-    /// Returns the range of the next packet, and whether it is truncated, or `Some(None)` if its header, its bytes or
-    /// the header after it are outside the block, which ends the walk.
+    /// Returns the range of the next packet, and whether the packet is truncated. Returns `Some(None)` and ends the
+    /// walk if its header, its bytes or the header after it are outside the block.
     fn next(&mut self, block: &[u8], virtio_bytes: usize) -> Option<Option<(Range<usize>, bool)>> {
         self.left = self.left.checked_sub(1)?;
         let packet = self.packet(block, virtio_bytes);

@@ -78,7 +78,8 @@ impl PacketSocketBuilder {
     /// Sets the size of the receive buffer in bytes, including the kernel's bookkeeping, beyond which packets are
     /// dropped. A [`ReceiveRing`] uses it for packets longer than a slot.
     ///
-    /// The size exceeds the system's limit if permitted; otherwise the limit applies silently.
+    /// With the necessary privilege, the size may exceed the system's limit; otherwise it is silently reduced to the
+    /// limit.
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Self {
         self.receive_buffer_bytes = Some(bytes);
         self
@@ -175,7 +176,7 @@ impl PacketSocketBuilder {
     }
 
     /// Opens a receive ring for IP packets to this host that pass the filter, from any interface. Packets are received
-    /// as they arrive, before firewall and reassembly.
+    /// as they arrive, before the firewall and before reassembly.
     ///
     /// # Errors
     ///

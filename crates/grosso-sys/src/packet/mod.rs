@@ -65,8 +65,8 @@ pub struct ReceivedPacket {
 pub struct Status(u32);
 
 impl Status {
-    /// Returns whether the checksum is partial: its field holds the pseudo-header sum, as from a host with checksum
-    /// offload.
+    /// Returns whether the checksum is partial: its field holds the pseudo-header sum, as in packets from a host with
+    /// checksum offload.
     pub fn checksum_not_ready(self) -> bool {
         self.0 & abi::TP_STATUS_CSUMNOTREADY != 0
     }
@@ -81,7 +81,7 @@ impl Status {
         self.0 & abi::TP_STATUS_COPY != 0
     }
 
-    /// Returns whether packets have been dropped because the ring was full, since the statistics were last read.
+    /// Returns whether packets have been dropped since the statistics were last read, because the ring was full.
     pub fn losing(self) -> bool {
         self.0 & abi::TP_STATUS_LOSING != 0
     }

@@ -187,7 +187,7 @@ impl AsFd for ReceiveRing {
 }
 
 /// A received packet in its slot of the ring. Dropping the frame returns the slot to the kernel; frames may be dropped
-/// in any order. The ring stops while the slot that is next in turn is held.
+/// in any order. The ring stops at a slot that is still held.
 ///
 /// The type is only three words long, because data paths often move frames between lists; rarely used values stay in
 /// the slot. It has no `bool` field: an `Option<RingFrame>` would store its discriminant in that one byte, and the next

@@ -28,10 +28,10 @@ const RING_BYTES_MAX: usize = 1 << 30;
 /// Number and size of the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Length of a slot in bytes: a multiple of 64 and at least 256. Some number of slots must exactly fill some number
-    /// of pages, of at most 1 MiB in total. With 4 KiB pages, every multiple of 64 up to 16 KiB is valid; above 16 KiB,
-    /// only multiples of the page size are. The kernel uses about 100 bytes of each slot. A packet longer than the
-    /// remaining bytes is truncated on receive and rejected on transmit.
+    /// Length of a slot in bytes: a multiple of 64 and at least 256. A whole number of slots must exactly fill a whole
+    /// number of pages, with at most 1 MiB in total. With 4 KiB pages, every multiple of 64 up to 16 KiB is valid;
+    /// above 16 KiB, only multiples of the page size are. The kernel uses about 100 bytes of each slot. A packet longer
+    /// than the remaining bytes is truncated on receive and rejected on transmit.
     pub slot_bytes: usize,
     /// Number of slots, rounded up to fill the memory that the kernel allocates.
     pub slots: usize,

@@ -33,9 +33,9 @@ pub(super) struct FrameSlot(NonNull<RingMemory>);
 #[derive(Debug)]
 struct LeftMemory(NonNull<RingMemory>);
 
-// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
+// SAFETY: the pointer is used as a shared reference, and its target may be shared by threads.
 unsafe impl Send for FrameSlot {}
-// SAFETY: the pointer stands for a shared reference, and its target may be shared by threads.
+// SAFETY: the pointer is used as a shared reference, and its target may be shared by threads.
 unsafe impl Sync for FrameSlot {}
 // SAFETY: the target may be shared by threads: frames of any thread access the memory through atomic words.
 unsafe impl Send for LeftMemory {}

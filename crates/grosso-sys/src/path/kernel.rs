@@ -105,5 +105,5 @@ fn checked(path: &Path) -> io::Result<&Path> {
     }
 }
 
-/// Directory trees in which only root and the kernel create entries: for the kernel, its devices, and its modules.
+/// Directory trees in which only root and the kernel create entries: of the kernel, its devices and its modules.
 const TREES: [&str; 6] = ["/proc", "/sys", "/dev/net", "/dev/null", "/dev/kvm", "/lib/modules"];

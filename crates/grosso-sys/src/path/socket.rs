@@ -131,8 +131,8 @@ pub fn remove_stale(path: &Path, kind: SocketType) -> io::Result<()> {
 
 /// Returns the file that a socket was bound to.
 ///
-/// Without CAP_NET_ADMIN the kernel does not report the file. Then the name is looked up: it must belong to a socket of
-/// the caller, and be the socket's only name.
+/// Without CAP_NET_ADMIN, the kernel does not report the file. In that case, the file is looked up by name. It must be
+/// a socket that belongs to the caller and has no other name.
 fn bound_file(socket: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
     // SAFETY: the call takes no argument besides the descriptor, which is open.
     let number = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE) };

@@ -120,7 +120,7 @@ impl Role {
         }
     }
 
-    /// Returns calls with argument values. A call with one of these values fails instead of ending the program.
+    /// Returns the argument values with which a call fails instead of ending the program.
     pub(super) fn refused_limits(self) -> &'static [Limit] {
         match self {
             Self::Connecting | Self::Machine => OPENING_TO_READ,
@@ -263,8 +263,8 @@ const NO_CODE: &[Limit] = &[
     Limit { call: libc::SYS_mprotect, argument: 2, values: Values::Without(PROT_EXEC) },
 ];
 
-/// Limits of [`NO_CODE`] and further limits, which permit only local sockets, and only requests that change no device
-/// and no privilege.
+/// Limits of [`NO_CODE`], and limits that permit only local sockets and only requests that change no device and no
+/// privilege.
 const NARROW: &[Limit] = &[
     OWN_SIGNALS,
     Limit { call: libc::SYS_mmap, argument: 2, values: Values::Without(PROT_EXEC) },

@@ -102,7 +102,7 @@ pub struct Frame {
     continues: bool,
 }
 
-/// Error: a range leaves its chunk, or bytes do not fit into one.
+/// Error returned if a range leaves its chunk, or if bytes do not fit into a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
     /// Length of a chunk in bytes.

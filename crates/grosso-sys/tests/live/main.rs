@@ -26,7 +26,7 @@ use grosso_sys::tun::{Offloads, Tun, TunBuilder};
 
 /// Timeout for operations that the kernel completes immediately.
 const SOON: Duration = Duration::from_secs(10);
-/// A frame of Ethernet and a 40-byte IPv4 packet with protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
+/// An Ethernet frame with a 40-byte IPv4 packet of protocol 253 (RFC 3692), from 10.0.0.2 to 10.0.0.1.
 const FRAME: [u8; 54] = {
     let mut frame = [0; 54];
     frame[0] = 0xaa;

@@ -109,7 +109,7 @@ fn ring_frames_have_their_direction() {
     });
 }
 
-/// Returns an IPv6 packet without payload, on Ethernet, with this next header and these last bytes of both addresses.
+/// Returns an Ethernet frame with an empty IPv6 packet. `source` and `destination` are the last bytes of the addresses.
 fn ipv6(next: u8, source: u8, destination: u8) -> Vec<u8> {
     let mut frame = [&FRAME[..12], &[0x86, 0xdd, 0x60], &[0; 39]].concat();
     (frame[20], frame[21], frame[37], frame[53]) = (next, 8, source, destination);
@@ -445,7 +445,7 @@ fn calls_of<T>(call: impl FnOnce() -> T) -> (T, u32) {
 fn a_full_kernel_is_waited_for_and_no_packet_is_copied_twice() {
     isolated(|control| {
         let tap = tap(control, "tap0")?;
-        // A traffic shaper keeps packets, which stay charged to the send buffer.
+        // A traffic shaper holds packets back, and they stay charged to the send buffer.
         let shaper = |action, rate| {
             let of = format!("qdisc {action} dev {} root tbf burst 100 limit 100000", tap.name());
             let words = of.split(' ').chain(["rate", rate]);
@@ -680,8 +680,8 @@ fn a_sender_with_checksum_offload_leaves_its_checksums_unfinished() {
     });
 }
 
-/// Returns the status with which a datagram of bytes `mark` arrives. The datagram is sent repeatedly: the kernel drops
-/// packets while the receive queue of a CPU, which all network namespaces share, is full.
+/// Returns the status with which a datagram filled with `mark` arrives. The datagram is sent repeatedly: the kernel
+/// drops packets while the receive queue of a CPU, which all network namespaces share, is full.
 fn status_of_datagram(socket: &UdpSocket, ring: &mut ReceiveRing, mark: u8) -> io::Result<Status> {
     for _ in 0..100 {
         socket.send_to(&[mark; 100], "10.9.0.2:9")?;

@@ -50,7 +50,7 @@ impl Missing {
         }
     }
 
-    /// Returns all fallbacks; `is_refused` specifies whether the kernel has rejected a superframe.
+    /// Returns all fallbacks. `is_refused` specifies whether the kernel has rejected a superframe.
     pub(super) fn fallbacks(self, is_refused: bool) -> impl Iterator<Item = Fallback> {
         let missing = [
             (Fallback::NoVirtioHeader, self.virtio_header),

@@ -1,5 +1,5 @@
-//! The sending side, which works with any device. It merges the packets of a batch, and counts exactly how many of them
-//! the port accepted.
+//! The sending side, which works with any device. It merges the packets of a batch and counts how many packets the port
+//! accepted.
 
 use core::cell::Cell;
 use std::{
@@ -18,7 +18,7 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Sends packets to a port after merging them.
+/// Sender that merges packets before it sends them to a port.
 #[derive(Debug)]
 pub(crate) struct Merger<B, P> {
     pub(super) port: P,
@@ -27,9 +27,9 @@ pub(crate) struct Merger<B, P> {
     /// Metadata of each packet.
     meta: Meta,
     epoch: Instant,
-    /// Empty vectors kept for their capacity. The first holds buffers of accepted packets, the second packets that were
-    /// not accepted.
+    /// Buffers of accepted packets. Empty between calls; kept for its capacity.
     spent: Vec<B>,
+    /// Packets that were not accepted. Empty between calls; kept for its capacity.
     unsent: Vec<B>,
 }
 

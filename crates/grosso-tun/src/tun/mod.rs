@@ -39,7 +39,7 @@ use merger::Merger;
 #[cfg(any(target_os = "macos", windows))]
 use plain::device as system;
 
-/// A queue of a device, opened by the operating system's module.
+/// An open queue of a device, as returned by the module for the operating system.
 struct Opened {
     reader: system::Reader,
     writer: system::Writer,
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Tun<B> {
 
     fn new(opened: Opened, options: &TunOptions) -> Self {
         let Opened { reader, writer, link, missing, name } = opened;
-        // A caller that accepts superframes need not verify the segmentation metadata of this host's own stack.
+        // If the caller accepts superframes, the segmentation metadata from this host's own stack need not be verified.
         let robust =
             if options.takes == Features::NONE { options.takes } else { Features::GSO_ROBUST };
         let takes = Device::new((options.takes | robust).active());

@@ -154,9 +154,9 @@ impl TunOptions {
         Self { sends, ..self }
     }
 
-    /// Limits the offloads that the kernel uses for packets to this program, as `ethtool -K` on the device does. With
-    /// [`Features::NONE`] the kernel itself segments superframes and completes checksums. The default is every offload
-    /// of the kernel.
+    /// Limits the offloads that the kernel uses for packets that this program receives, like `ethtool -K` on the
+    /// device. With [`Features::NONE`] the kernel itself segments superframes and completes checksums. The default is
+    /// every offload of the kernel.
     ///
     /// ```
     /// use grosso_tun::{Features, TunOptions};

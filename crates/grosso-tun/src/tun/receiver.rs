@@ -29,7 +29,7 @@ use super::{
 #[derive(Debug)]
 pub struct TunReceiver {
     port: system::Reader,
-    /// Segments received frames for the caller.
+    /// Egress that segments received frames for the caller.
     inlet: Egress,
     takes: Device,
     stack: Stack,
@@ -247,7 +247,7 @@ impl AsRawFd for TunReceiver {
     }
 }
 
-/// A port that passes each frame it gets to the callback of a receive call.
+/// A port that passes each transmitted frame to the callback of a receive call.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,

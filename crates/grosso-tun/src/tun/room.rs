@@ -58,7 +58,7 @@ impl Room {
 
     /// Sets the maximum number of packets per buffer, at least 1. The packets of a superframe are then contiguous in
     /// the buffer, as [`Datagram::segmented`](crate::Datagram::segmented) requires. Together with the space around
-    /// them, they have at most 65,507 bytes.
+    /// them, they occupy at most 65,507 bytes.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16).packets(64);

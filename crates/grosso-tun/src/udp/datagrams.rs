@@ -225,11 +225,12 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the action for `error` on a message of `datagrams` datagrams.
+    /// Returns the action for `error`, which the kernel returned for a message of `datagrams` datagrams.
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // The error is EIO here. From a TUN device, the same code means that the device is down.
+            // `Down` is EIO here. Only from a TUN device does EIO mean "down"; a socket returns it if it cannot
+            // segment.
             (ErrorClass::Down, 2..) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne

@@ -59,8 +59,9 @@ pub struct UdpStats {
     /// Number of messages that carried the received datagrams. With `UDP_GRO` there are fewer messages than datagrams.
     pub received_messages: u64,
     /// Number of datagrams that the kernel did not send because they were too long for the link, the address was
-    /// invalid (for example port 0), or the host was unreachable. Includes segments of a [`Datagram`] that the kernel
-    /// could not segment, if the socket buffer had room for the first segments only.
+    /// invalid (for example port 0), or the host was unreachable. If the kernel cannot segment a [`Datagram`], its
+    /// segments are sent one by one; if the socket buffer fills up meanwhile, the remaining segments are lost and
+    /// counted too.
     pub lost: u64,
     /// Number of messages that the kernel could not segment. Their datagrams were sent one by one.
     pub uncut: u64,
@@ -106,7 +107,7 @@ impl Udp {
         Ok(Self::new(options.open(local)?, options))
     }
 
-    /// Adopts a bound socket, for example a socket from a service manager, or one for which you set further socket
+    /// Adopts a bound socket, for example a socket from a service manager, or one on which you have set other socket
     /// options. The socket keeps its address, families and sharing; the other options apply.
     ///
     /// # Errors

@@ -39,8 +39,8 @@ pub enum ChainFault {
     Length,
     /// A frame is longer than the buffer for it.
     TooLong,
-    /// The driver claims more entries than the ring has. The ring cannot be trusted, and is ignored until the front end
-    /// sets it up again.
+    /// The driver reported more available entries than the ring has. The ring cannot be trusted, and is ignored until
+    /// the front end sets it up again.
     Overrun,
 }
 
@@ -73,8 +73,9 @@ pub enum Base {
 #[derive(Debug)]
 pub struct Ring {
     form: Form,
-    /// The buffers of the current chains. The next field contains the chains themselves.
+    /// Buffers of the current chains.
     pieces: Pieces,
+    /// Current chains.
     chains: Vec<Chain>,
 }
 
@@ -98,7 +99,7 @@ macro_rules! of {
 /// A chain of descriptors that holds the current frame, or a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// ID that identifies the chain when it is returned to the driver.
+    /// ID under which the chain is returned to the driver.
     number: u16,
     /// Number of consecutive ring descriptors that the entry occupies.
     slots: u16,
@@ -106,7 +107,7 @@ struct Chain {
     bytes: u32,
 }
 
-/// A chain that was taken from the ring, with the fault that was found in it.
+/// A chain taken from the ring, and the fault found in it, if any.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     chain: Chain,
@@ -122,8 +123,8 @@ impl Taken {
 }
 
 impl Ring {
-    /// Opens the ring of `size` entries at these addresses. The features determine whether it is split or packed.
-    /// Returns `None` if the ring does not lie entirely in the memory, or if the size or position is invalid.
+    /// Opens a ring of `size` entries at these addresses. The features determine whether it is split or packed. Returns
+    /// `None` if the ring does not lie entirely in the memory, or if the size or position is invalid.
     #[must_use]
     pub fn new(
         memory: &Arc<Memory>,
@@ -143,7 +144,7 @@ impl Ring {
         Some(Self { form, pieces: Pieces::new(memory), chains: Vec::new() })
     }
 
-    /// Returns whether the driver claimed more entries than the ring has. The ring is then ignored.
+    /// Returns whether the driver reported more available entries than the ring has. If so, the ring is ignored.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         of!(&self.form, ring => ring.is_broken())
@@ -208,7 +209,7 @@ impl Ring {
         let rest = parts.iter().skip(1).map(|part| &part[..]);
         let all = [&header[..copied], behind].into_iter().chain(rest);
         if !self.pieces.fill(all) {
-            // The addresses were checked before, and the front end has not removed any memory since.
+            // Not expected, because the addresses were checked and the front end has not removed any memory since.
             return self.refuse(ChainFault::Outside);
         }
         self.give_back(bytes);

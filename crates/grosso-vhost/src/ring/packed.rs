@@ -19,11 +19,11 @@ pub(super) struct PackedRing {
     next: Cursor,
     /// Number of descriptors, starting at `next`, that are known to be available.
     known: u16,
-    /// Number of descriptors taken since the last publish. The next field is how many of them precede the current
-    /// frame.
+    /// Number of descriptors taken since the last publish.
     taken: u16,
+    /// Number of these descriptors that precede the current frame.
     before: u16,
-    /// Entries to mark as used at the next publish. The next field is the distance of the first entry in descriptors.
+    /// Entries to mark as used at the next publish.
     returned: Vec<Returned>,
     is_broken: bool,
 }
@@ -133,7 +133,7 @@ impl PackedRing {
         self.taken - self.before
     }
 
-    /// Returns the number of available descriptors, up to a useful limit.
+    /// Returns the number of available descriptors, at most [`LOOKED_AHEAD`].
     fn look(&self) -> u16 {
         let size = self.parts.size();
         let most = (size - self.taken).min(LOOKED_AHEAD);
@@ -204,8 +204,8 @@ fn use_frame(parts: &PackedParts, place: Cursor, frame: &[Returned]) -> Cursor {
     }
     let mut end = place;
     for Returned { chain, .. } in frame {
-        // The buffer of the first of several descriptors is shorter than the total length: a driver that assumed
-        // otherwise would write beyond it.
+        // The total length of several descriptors is written only together with the mark. It may exceed the buffer of
+        // the first descriptor, and a device that took over before the mark would write beyond that buffer.
         if chain.slots > 1 {
             parts.name(end, chain.number);
         } else {
@@ -266,7 +266,7 @@ fn locate(parts: &PackedParts) -> Cursor {
     let is_oldest = |index: &u16| lap(*index) != marks[number(*index)].is_odd;
     let is_used = |index: &u16| marks[number(*index)].is_used;
     let all = || (0..size).filter(is_oldest);
-    // Going once around the ring, the lap flag changes an odd number of times.
+    // In one pass around the ring, the lap flag changes an odd number of times.
     let start = all().find(is_used).or_else(|| all().next()).unwrap_or(0);
     let oldest = marks[number(start)];
     if !oldest.is_used {

@@ -47,7 +47,7 @@ impl Pieces {
             return Err(ChainFault::Direction);
         }
         // Readable buffers are checked when they are copied; writable buffers are checked now, so that no frame is
-        // written only partly.
+        // written only in part.
         if self.is_written && !self.memory.has(address, bytes) {
             return Err(ChainFault::Outside);
         }
@@ -134,7 +134,7 @@ pub(crate) fn fill<'a>(
     true
 }
 
-/// Maximum number of descriptors per frame, in any number of chains: a superframe of 64 KiB in pages has 17, and a
-/// superframe in socket page fragments only a few more. Empty descriptors also count, because a guest could use
-/// millions of them.
+/// Maximum number of descriptors per frame, in any number of chains: a 64 KiB superframe needs 17 if its buffers are
+/// whole pages, and only a few more if they are socket page fragments. Empty descriptors also count, because a guest
+/// could use millions of them.
 pub const PIECES_MAX: usize = 1024;

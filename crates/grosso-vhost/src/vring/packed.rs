@@ -1,7 +1,7 @@
 //! Packed virtqueues in memory (virtio 1.3 section 2.8), with their notification rules for both sides.
 //!
 //! Both sides write to the same ring of descriptors, lap by lap. Two flags of a descriptor show in which lap it was
-//! made available and in which lap it was used. Each side requests notifications in four bytes of its own.
+//! made available and in which lap it was used. Each side requests notifications in its own four-byte area.
 
 use std::sync::{
     Arc,
@@ -63,10 +63,11 @@ impl Cursor {
 pub(crate) struct PackedParts {
     descriptors: Place,
     size: u16,
-    /// Event suppression area of this side. The next field is the area of the other side.
+    /// Event suppression area of this side.
     mine: Place,
+    /// Event suppression area of the other side.
     theirs: Place,
-    /// Whether this side names the position at which it wants a notification.
+    /// Whether this side specifies the position at which it wants a notification.
     event_index: bool,
     /// Whether this side has disabled notifications.
     is_hushed: bool,
@@ -172,7 +173,8 @@ impl PackedParts {
         fence(Ordering::SeqCst);
     }
 
-    /// Disables notifications. A word that does not change stays in the caches of the other side.
+    /// Disables notifications. The word is written only if it changes, so that it stays in the caches of the other
+    /// side.
     #[inline]
     pub(crate) fn hush(&mut self) {
         if !core::mem::replace(&mut self.is_hushed, true) {
@@ -192,17 +194,18 @@ fn used_flags(place: Cursor, is_written: bool) -> u16 {
     (if place.is_odd { LAPS } else { 0 }) | if is_written { IS_WRITTEN } else { 0 }
 }
 
-/// VIRTQ_DESC_F_AVAIL, which is set if the descriptor was made available in an odd lap, and clear if this was in an
-/// even lap.
+/// VIRTQ_DESC_F_AVAIL: set if the descriptor was made available in an odd lap, and clear for an even lap.
 pub(crate) const IS_AVAILABLE: u16 = 1 << 7;
-/// VIRTQ_DESC_F_USED, which equals the available flag once the descriptor has been used in that lap.
+/// VIRTQ_DESC_F_USED: equal to the available flag once the descriptor has been used in that lap.
 pub(crate) const IS_USED: u16 = 1 << 15;
 const LAPS: u16 = IS_AVAILABLE | IS_USED;
 /// Bit that contains the wrap counter in a 16-bit position.
 const IS_ODD: u16 = 1 << 15;
-/// Offset of the length in a descriptor. The next constants are the offsets of the buffer ID and of the flags.
+/// Offset of the length in a descriptor.
 const LENGTH: usize = 8;
+/// Offset of the buffer ID in a descriptor.
 const NUMBER: usize = 12;
+/// Offset of the flags in a descriptor.
 const FLAGS: usize = 14;
 /// Length of an event suppression area in bytes: a position, followed by flags.
 const EVENTS_BYTES: usize = 4;

@@ -1,8 +1,8 @@
 //! Split virtqueues in memory (virtio 1.3 section 2.7), with their notification rules for both sides.
 //!
 //! The rings of both sides have the same layout: flags, one of which disables notifications, the number of entries, the
-//! entries, and an event index. The event index names an entry of the other side; this side wants a notification after
-//! that entry.
+//! entries, and an event index. The event index is the index of the other side's entry after which this side wants a
+//! notification.
 
 use std::sync::{
     Arc,
@@ -155,12 +155,13 @@ const fn entries_bytes(size: u16, entry_bytes: usize) -> usize {
     HEAD_BYTES + entry_bytes * size as usize + 2
 }
 
-/// Length of an available entry in bytes. The next constant is the length of a used entry. The alignment of the entries
-/// is the same, but at most 4.
+/// Length of an available entry in bytes, and its alignment.
 const AVAILABLE_BYTES: usize = 2;
+/// Length of a used entry in bytes, which is aligned to 4 bytes.
 const USED_BYTES: usize = 8;
-/// Offset of the flags. The next constant is the offset of the index.
+/// Offset of the flags.
 const FLAGS: usize = 0;
+/// Offset of the ring index.
 const COUNT: usize = 2;
 /// Number of bytes before the entries.
 const HEAD_BYTES: usize = 4;

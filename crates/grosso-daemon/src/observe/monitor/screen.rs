@@ -78,7 +78,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
             Span::styled(bars(&history.tx), paint.of(Color::Cyan)),
             Span::raw(" tx"),
         ]);
-        // A truncated list of reasons would not help.
+        // The plots are omitted if they do not fit, because truncated plots would be misleading.
         if lately.width() < room {
             frame.render_widget(lately.right_aligned(), area);
         }
@@ -116,7 +116,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, monitor: &MonitorState, paint: 
     let widths = shown.iter().map(|column| Constraint::Length(column.width as u16));
     let widths: Vec<_> =
         [Constraint::Length(device_columns as u16)].into_iter().chain(widths).collect();
-    // The first line of headings is a separate row, because a table has one heading.
+    // The first line of headings is drawn separately, because a table has only one heading row.
     let [above, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Table::new([head(0)], &widths).column_spacing(0), above);
     let table = Table::new(rows, &widths)
@@ -269,7 +269,8 @@ const BARS: usize = 8;
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of an interface name, which has up to 15 letters.
 const DEVICE_COLUMNS_MAX: usize = 17;
-/// Share of trains ended by gaps above which the screen warns that packets are lost or reordered.
+/// Limit for the share of trains that end with a gap. Above this limit, the screen warns that packets are lost or
+/// reordered.
 const REORDERING: f64 = 0.5;
 /// Indexes of the fault columns in [`COLUMNS`].
 const CHECKSUMS: usize = 5;

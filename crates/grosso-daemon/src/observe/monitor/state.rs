@@ -49,7 +49,7 @@ pub enum AfterKey {
 }
 
 impl MonitorState {
-    /// Adds a reading; rates exist from the second reading on.
+    /// Adds a reading. Rates are available from the second reading on.
     pub fn take(&mut self, answers: Vec<Answer>) {
         if self.paused {
             return;

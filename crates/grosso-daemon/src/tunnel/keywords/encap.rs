@@ -1,4 +1,4 @@
-//! Keywords for FOU and GUE, the optional UDP encapsulation of tunnel types that do not use UDP by themselves.
+//! Keywords for FOU and GUE, the optional UDP encapsulation of tunnel types that do not otherwise use UDP.
 
 use grosso::tunnel::Carrier;
 

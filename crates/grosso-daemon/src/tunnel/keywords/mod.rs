@@ -100,7 +100,7 @@ pub(super) struct Keyword {
     pub(super) required: Option<&'static str>,
     /// Description of the setting if other programs lack it; exports then leave it out with a note.
     pub(super) grosso_only: Option<&'static str>,
-    /// Function that sets the value. All keywords that precede this one in the table have been set before.
+    /// Function that sets the value. All keywords that precede this one in the table have already been set.
     pub(super) set: fn(&mut Description, &Value),
     /// Function that returns the value in a tunnel; `None` if the tunnel does not need the keyword.
     pub(super) get: fn(&Description) -> Option<Value>,

@@ -167,6 +167,6 @@ fn check_entries(tunnel: &Description, entries: &[([u8; 6], IpAddr)]) -> Result<
     Ok(())
 }
 
-/// Maximum number of addresses that a tunnel can be configured to learn: they take about 128 MiB.
+/// Maximum number of addresses that a tunnel can be configured to learn, which take about 128 MiB.
 const ADDRESSES_MAX: u64 = 1 << 20;
 const NS_PER_SECOND: u64 = 1_000_000_000;

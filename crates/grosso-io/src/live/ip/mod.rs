@@ -33,14 +33,14 @@ pub struct IpOptions {
     pub remotes: Vec<IpAddr>,
     /// IP protocols of the packets. There may be at most [`grosso_sys::packet::PROTOCOLS_MAX`].
     pub protocols: Vec<u8>,
-    /// TTL or hop limit that most frames have.
+    /// TTL or hop limit of most frames.
     pub hop_limit: u8,
     /// Size of each socket's buffer in bytes. The system limits the size. The receiving socket uses the buffer for
     /// packets longer than a slot.
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Callback for the event that the route to a remote endpoint now uses another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     pub route_notice: Option<Notice>,
     /// Layout of the receive ring.
     pub layout: RingLayout,
@@ -109,7 +109,7 @@ struct IpSockets {
     receiving: IpReceiver,
     /// The sending sockets, each with its protocol.
     senders: Vec<(u8, DatagramSocket)>,
-    /// Sockets that send nothing. Through them, the kernel learns about IPv6 paths and can be queried.
+    /// Sockets that send nothing. Because they are connected, the kernel learns the path MTU of IPv6 paths.
     _witnesses: Vec<DatagramSocket>,
 }
 
@@ -246,7 +246,7 @@ fn witnesses(options: &IpOptions) -> io::Result<Vec<DatagramSocket>> {
     let open = |(protocol, remote)| {
         let local = SocketAddr::new(options.local, 0);
         let socket = DatagramSocketBuilder::new(protocol, local).send_only(true).open()?;
-        // Without a route there is no path to learn.
+        // Connecting fails if there is no route. In that case, there is no path MTU to learn.
         let _ = socket.connect(remote);
         Ok(socket)
     };

@@ -83,7 +83,7 @@ impl IpReceiver {
 
     /// Counts packets that the kernel dropped because the buffer was full, and slots with invalid values.
     pub(super) fn count_drops(&mut self, stats: &mut SocketStats) {
-        // A socket that cannot be queried fails in the next receive.
+        // A socket that cannot be queried will fail at its next receive call.
         let drops = self.ring.take_statistics().map_or(0, |statistics| statistics.drops);
         stats.count(SocketEvent::ReceiveDropped, drops.into());
         let malformed = self.ring.malformed();
@@ -140,8 +140,8 @@ fn count(meta: Result<Meta, VnetError>, stats: &mut SocketStats) -> Option<Meta>
     meta.ok()
 }
 
-/// Decodes the metadata of a packet. The offsets in the virtio header count from a point that is `start` bytes before
-/// the IP header. A VLAN tag before the packet has no effect.
+/// Decodes the metadata of a packet. The offsets in the virtio header are relative to a point `start` bytes before the
+/// IP header. A VLAN tag before the packet has no effect.
 fn understand_at(
     start: usize,
     header: &[u8],

@@ -17,8 +17,8 @@ pub(super) use self::{
 
 /// Maximum number of messages that are queued for a socket before one call sends them all.
 pub(super) const QUEUE_MAX: usize = grosso_sys::datagram::BATCH_MAX;
-/// Length in bytes of the longest packet that every IPv6 path carries (RFC 8200 section 5).
+/// Length in bytes of the longest packet that every IPv6 path can carry (RFC 8200 section 5).
 const CARRIED_IPV6: usize = grosso_wire::ipv6::MTU_MIN as usize;
-/// Length in bytes of the longest packet that probes assume every IPv4 path to carry. Every host accepts packets of
+/// Length in bytes of the longest packet that probes assume to pass on every IPv4 path. Every host accepts packets of
 /// this length (RFC 791 section 3.1).
 const CARRIED_IPV4: usize = 576;

@@ -31,8 +31,8 @@ pub(in crate::live) struct Outer {
 }
 
 impl Outer {
-    /// Parses the headers at the start of a frame. Returns `None` if a socket cannot build them, because the protocol
-    /// is another one, the packet is a fragment, or there are options or extension headers.
+    /// Parses the headers at the start of a frame. Returns `None` if a socket cannot build them, because the packet has
+    /// another protocol, is a fragment, or has options or extension headers.
     pub(in crate::live) fn parse(frame: &[u8], built: BuiltHeaders) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
         let ip = match frame.first()? {

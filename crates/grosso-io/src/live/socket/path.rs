@@ -20,8 +20,9 @@ pub(in crate::live) struct Paths {
     paths: PathMtu,
     remotes: Vec<PathTo>,
     mtu: Option<usize>,
-    /// Time of the next query in nanoseconds, and time of the next check for messages and replies.
+    /// Time of the next query, in nanoseconds.
     look_ns: u64,
+    /// Time of the next check for messages and replies, in nanoseconds.
     read_ns: u64,
     /// Socket for ICMPv6 messages. It is needed only for IPv6, where the sender has to fragment packets that exceed the
     /// path MTU.
@@ -30,7 +31,7 @@ pub(in crate::live) struct Paths {
     echoes: Option<EchoSocket>,
     /// Whether packets that routers cannot fragment were sent since the last check.
     sends_long: bool,
-    /// Callback for the event that the route to a remote endpoint now uses another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     route_notice: Option<Notice>,
 }
 
@@ -134,7 +135,7 @@ impl Paths {
         self.remotes.iter().any(|remote| remote.belief.questioned_until_ns > 0)
     }
 
-    /// Returns the time of the next check that must happen even if there is no traffic, in nanoseconds.
+    /// Returns the time of the next check that is due even without traffic, in nanoseconds.
     pub(in crate::live) fn deadline(&self) -> Option<u64> {
         self.echoes.as_ref()?;
         let of_remote = |remote: &PathTo| match remote.prober.is_waiting() {
@@ -146,7 +147,7 @@ impl Paths {
 
     /// Queries the path MTU again, reads messages and sends probes, if the intervals for these actions have passed.
     /// Returns whether [`Self::is_narrow`] or [`Self::is_questioned`] changed; `has_sent` returns whether a quoted
-    /// packet was sent, and `sends_long` means that packets were sent that routers cannot fragment.
+    /// packet was sent. `sends_long` specifies whether packets that routers cannot fragment were sent.
     pub(in crate::live) fn look(
         &mut self,
         now_ns: u64,
@@ -192,8 +193,8 @@ impl Paths {
                 told.into_iter().for_each(|told| remote.prober.hear(told));
             }
             remote.told = told;
-            // If a path MTU was found without an ICMP message, the kernel does not know it. It must be set there,
-            // because the kernel creates the IPv6 fragments.
+            // The kernel creates the IPv6 fragments, so a path MTU that was found without an ICMP message must be
+            // reported to it.
             if remote.address.is_ipv6()
                 && let (Some(carries), Some(echoes)) = (remote.carries(), &*echoes)
                 && told.is_some_and(|told| told > carries)
@@ -313,7 +314,7 @@ impl Belief {
         self.proven = self.proven.filter(|(_, until_ns)| now_ns < *until_ns);
     }
 
-    /// Handles a message according to which `said` bytes is the length of the longest packet that reaches a remote
+    /// Handles a message that reports `said` as the length in bytes of the longest packet that reaches a remote
     /// endpoint.
     fn update(&mut self, now_ns: u64, said: usize, is_proven: bool) {
         self.questioned_until_ns = now_ns.saturating_add(QUESTIONED_NS);

@@ -122,7 +122,7 @@ impl<S: Sockets> DatagramPort<S> {
         self.sockets.heed_path(self.paths.is_narrow())
     }
 
-    /// Queries the path MTU again if the counter of packets that were too long has increased from `before`.
+    /// Queries the path MTU again if the counter of packets that were too long has risen above `before`.
     fn look_if_too_long(&mut self, before: u64) {
         if self.stats.too_long() > before {
             self.paths.look_now();
@@ -190,8 +190,8 @@ impl<S: Sockets> Port for DatagramPort<S> {
         Ok(flushed)
     }
 
-    /// Returns 0, which means immediately, while frames that were read are still queued, because the descriptor does
-    /// not become readable again for them. Otherwise returns the time of the next path MTU check.
+    /// Returns 0 (immediately) while frames that were read are still queued, because the descriptor does not become
+    /// readable again for them. Otherwise returns the time of the next path MTU check.
     fn deadline(&self) -> Option<u64> {
         if self.sockets.has_more() { Some(0) } else { self.paths.deadline() }
     }

@@ -117,7 +117,7 @@ impl SocketSender {
         core::mem::take(&mut self.sends_long)
     }
 
-    /// Records a packet of `len` bytes after the headers that the socket builds.
+    /// Records a packet that has `len` bytes without the headers that the socket builds.
     fn note(&mut self, outer: &Outer, len: usize) {
         let least = if outer.destination.is_ipv6() { CARRIED_IPV6 } else { CARRIED_IPV4 };
         let is_whole = outer.dont_fragment || outer.destination.is_ipv6();
@@ -174,8 +174,8 @@ impl SocketSender {
         self.queue.push_back(Message { bytes, outer, segment_bytes: None });
     }
 
-    /// Sends the packets of a superframe without copying the payload. Returns `None` for a frame that cannot be
-    /// segmented, which is not accepted.
+    /// Sends the packets of a superframe without copying the payload. If the frame cannot be segmented, returns `None`
+    /// and does not accept it.
     fn send_superframe(
         &mut self,
         socket: &mut DatagramSocket,
@@ -425,8 +425,8 @@ impl SocketSender {
 }
 
 impl DatagramGroup {
-    /// Returns whether the group can take another datagram of `len` bytes. `end` is the index after the last part that
-    /// the group would then have.
+    /// Returns whether the group can take another datagram of `len` bytes. `end` is the index after the last part of
+    /// the group, including this datagram.
     fn takes(&self, len: usize, end: usize) -> bool {
         let size = usize::from(self.segment_bytes);
         // Only the last datagram may be shorter.

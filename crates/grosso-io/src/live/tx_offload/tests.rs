@@ -1,4 +1,4 @@
-//! Tests of the transmission with a fake kernel, because a real kernel accepts nearly every frame (B31).
+//! Tests of transmission with a fake kernel, because a real kernel accepts nearly every frame (B31).
 
 use grosso::{
     Meta,

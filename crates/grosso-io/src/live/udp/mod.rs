@@ -46,7 +46,7 @@ pub struct UdpOptions {
     pub takes_no_checksum: bool,
     /// Whether to drop datagrams without a checksum, so that the kernel has verified every received datagram.
     pub wants_checksum: bool,
-    /// TTL or hop limit that most frames have.
+    /// TTL or hop limit of most frames.
     pub hop_limit: u8,
     /// Flow label of all frames over IPv6; `None` lets the kernel derive it from the flow.
     pub flow_label: Option<u32>,
@@ -56,7 +56,7 @@ pub struct UdpOptions {
     pub buffer_bytes: usize,
     /// Whether to probe the path MTU to the remote endpoints with echo requests.
     pub probes: bool,
-    /// Callback for the event that the route to a remote endpoint now uses another link.
+    /// Callback that is called when the route to a remote endpoint changes to another link.
     pub route_notice: Option<Notice>,
     /// Whether to let the kernel segment superframes if it can (`UDP_SEGMENT`).
     pub segmentation: bool,
@@ -131,7 +131,7 @@ impl UdpOptions {
 ///
 /// Datagrams that exceed the MTU of the link are sent in fragments. This limit becomes lower in two cases: if an ICMPv6
 /// message quotes a datagram of this port, or if long echo requests are lost while short ones are answered (RFC 8899).
-/// Without `CAP_NET_RAW` the port can do neither check, and follows the kernel's path MTU.
+/// Without `CAP_NET_RAW` the port can perform neither check, and follows the kernel's path MTU.
 #[derive(Debug)]
 pub struct UdpPort {
     port: DatagramPort<UdpSockets>,

@@ -17,8 +17,9 @@ pub(super) struct UdpReceiver {
     /// Slots for the messages of one call.
     slots: Vec<u8>,
     received: Vec<ReceivedMessage>,
-    /// Index of the next message, and the number of its bytes that have been passed on.
+    /// Index of the next message.
     message: usize,
+    /// Number of bytes of this message that have been passed on.
     offset: usize,
     buffers: Buffers,
     /// UDP ports that identify tunnels.

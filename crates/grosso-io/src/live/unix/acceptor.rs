@@ -63,8 +63,7 @@ impl Acceptor {
         }
         let again_ns = Some(now_ns.saturating_add(TRY_AGAIN_NS));
         if self.passing && closer::is_full() {
-            // Another peer could pass more descriptors that have to be closed. It is unknown how long closing the
-            // current ones takes.
+            // Closing the current descriptors may take any amount of time, and another peer could pass even more.
             self.again_ns = again_ns;
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -88,7 +87,7 @@ impl Acceptor {
     }
 
     /// Returns the descriptor that becomes readable when a peer connects. The descriptor is never ready if this side
-    /// connects, or as long as the next attempt to accept has to wait.
+    /// connects, or while the next attempt to accept is not due.
     pub(in crate::live) fn descriptor(&self) -> BorrowedFd<'_> {
         match (&self.origin, self.again_ns) {
             (Origin::Listening(listener), None) => listener.as_fd(),
@@ -140,7 +139,7 @@ mod tests {
         let listener = acceptor.descriptor().as_raw_fd();
         assert_eq!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!((acceptor.descriptor().as_raw_fd(), acceptor.deadline()), (listener, None));
-        // Accepting on a socket that does not listen fails, as it does if no descriptor is free.
+        // Accepting on a socket that does not listen fails in the same way as if no descriptor were free.
         let deaf = Origin::Listening(UnixSocket::new(UnixKind::Stream).unwrap());
         let hears = core::mem::replace(&mut acceptor.origin, deaf);
         assert_ne!(acceptor.connect(7).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -21,7 +21,7 @@ use crate::{buffer::Buffers, live::tx_offload::Wire};
 pub(super) struct DatagramEnd {
     socket: UnixSocket,
     peer: Other,
-    /// Time of the next check whether the peer still exists.
+    /// Time at which to check again whether the peer still exists.
     look_ns: u64,
     /// Whether the peer has sent a frame since the last check.
     was_heard: bool,
@@ -92,8 +92,8 @@ impl DatagramEnd {
         self.socket.as_fd()
     }
 
-    /// Returns the time of the next check whether the peer still exists. The check is necessary because the kernel does
-    /// not report when a peer ends.
+    /// Returns the time at which to check again whether the peer still exists. The check is necessary because the
+    /// kernel does not report that a peer has ended.
     pub(super) fn deadline(&self) -> Option<u64> {
         (!matches!(self.peer, Other::Unknown)).then_some(self.look_ns)
     }

@@ -122,9 +122,9 @@ impl UnixPort {
     /// Opens a port. The peer need not be running yet.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path, and for datagrams to connect without a local
-    /// path, [`io::ErrorKind::AddrInUse`] if another program uses the socket or the file is not a socket, or any error
-    /// from the system calls.
+    /// Returns [`io::ErrorKind::InvalidInput`] for an invalid socket path, or if a datagram socket connects without a
+    /// local path, [`io::ErrorKind::AddrInUse`] if another program uses the socket or the file is not a socket, or any
+    /// error from the system calls.
     pub fn open(options: &UnixOptions) -> io::Result<Self> {
         let features = (possible(options.header) & options.transmit).active();
         let incoming = Incoming::new(LinkType::Ethernet, options.ports, options.header);

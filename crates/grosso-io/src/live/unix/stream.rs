@@ -29,7 +29,7 @@ pub(super) struct StreamEnd {
     acceptor: Acceptor,
     peer: Option<UnixSocket>,
     deframer: Deframer,
-    /// Frame that the peer has received only partly.
+    /// Frame that has been sent only in part.
     unsent: Vec<u8>,
     /// Number of bytes of the frame that the socket has accepted so far.
     sent: usize,
@@ -89,7 +89,7 @@ impl StreamEnd {
         }
     }
 
-    /// Sends the rest of a partly sent frame and returns whether the whole frame is sent.
+    /// Sends the rest of a partially sent frame, and returns whether the whole frame has been sent.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.unsent.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let Some(peer) = &self.peer else { return Ok(true) };

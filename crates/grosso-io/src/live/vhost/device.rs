@@ -41,7 +41,7 @@ pub(super) struct VhostDevice {
     pub(super) header_bytes: usize,
     /// Number of frames in the shared memory about which the peer has not been notified yet.
     unnotified: usize,
-    /// Whether notifications of frames and notifications of room are enabled. Only then may the descriptor become
+    /// Whether notifications of frames and of room, respectively, are enabled. Otherwise the descriptor does not become
     /// ready.
     asked: [bool; 2],
     /// Whether notifications of frames are enabled and no frame has arrived since they were enabled.
@@ -167,7 +167,7 @@ impl VhostDevice {
         }
     }
 
-    /// Returns the negotiated features, once there are any.
+    /// Returns the negotiated features, or `None` before the negotiation.
     pub(super) fn chosen(&self) -> Option<u64> {
         self.role.chosen()
     }
@@ -187,7 +187,7 @@ impl VhostDevice {
         self.role.notification(self.role.outgoing())
     }
 
-    /// Returns the time of the next attempt to connect to the peer, or at which a waiting frame is dropped.
+    /// Returns the time at which to try again to connect to the peer, or to drop a waiting frame.
     pub(super) fn deadline(&self) -> Option<u64> {
         let meets = self.acceptor.deadline().filter(|_| self.peer.is_none());
         let short = self.short_since.map(|since| since.saturating_add(SHORT_NS_MAX));
@@ -197,7 +197,7 @@ impl VhostDevice {
     /// Enables notifications for an empty ring, and returns whether entries have been added in the meantime.
     fn ask(&mut self, way: Way) -> bool {
         let Self { role, asked, .. } = self;
-        // The descriptor is cleared once per sleep, not each time that the ring is empty.
+        // The descriptor is cleared once per sleep, not every time the ring is empty.
         if core::mem::take(&mut asked[way as usize]) {
             role.clear_notification(way);
         }
@@ -293,7 +293,7 @@ impl VhostPeer {
     fn send(&self, letter: &Letter) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = letter.files.iter().map(AsFd::as_fd).collect();
         let sent = self.socket.send_passing(&letter.bytes, &files)?;
-        // There is room for such a short message, unless the peer does not read its messages.
+        // If there is no room for such a short message, the peer does not read its messages.
         if sent < letter.bytes.len() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
@@ -343,15 +343,16 @@ impl Wire for VhostDevice {
     }
 }
 
-/// Decides how often an empty ring is polled before notifications are enabled.
+/// Policy that decides how often an empty ring is polled before notifications are enabled.
 ///
 /// A notification costs the peer a system call and this side a wake-up. Polling saves both if the peer runs on another
 /// CPU and soon has more entries. If the peer shares this CPU, every poll is wasted. Therefore, some sleeps are delayed
 /// by polls as a trial. The other sleeps are delayed only while the trials are successful.
 #[derive(Debug, Default)]
 struct Patience {
-    /// Number of polls to make before a sleep, and number of polls made so far.
+    /// Number of polls to make before a sleep.
     looks: u16,
+    /// Number of polls made so far.
     made: u16,
     /// Number of sleeps so far, modulo 2^16.
     sleeps: u16,
@@ -398,8 +399,8 @@ const WALKED_MAX: usize = SIZE_MAX as usize + PIECES_MAX;
 /// Time in nanoseconds for which a frame waits if there are some buffers but too few. It is much longer than a running
 /// driver needs to add buffers.
 const SHORT_NS_MAX: u64 = 1_000_000_000;
-/// Maximum number of times that sending a frame is tried again because the driver has added entries in the meantime.
-/// After this many times, even a driver that adds entries one by one has added enough for the longest frame.
+/// Maximum number of times that a frame is retried because the driver has added entries in the meantime. By then, even
+/// a driver that adds entries one by one has added enough for the longest frame.
 const ROUNDS_MAX: usize = PIECES_MAX + 1;
 /// Maximum number of frames in the shared memory before the peer is notified.
 const UNNOTIFIED_MAX: usize = 32;

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use grosso::{Meta, steering::Steering};
 use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
-/// Maps the flow of a frame, which its headers determine, to a queue pair.
+/// Map from the flow of a frame, as identified by its headers, to a queue pair.
 ///
 /// No state is kept per flow. The hash that a device can report is not used, because it may differ between the
 /// directions of a flow and between types of packets.

@@ -44,7 +44,7 @@ pub struct VhostOptions {
     /// Offloads in both directions. A back end offers them to the guest; a front end uses the ones that the device
     /// supports.
     pub features: Features,
-    /// If the port is a device, maximum size in bytes of the memory that the front end may share. A guest that refers
+    /// Maximum size in bytes of the memory that the front end may share, if the port is a device. A guest that refers
     /// to pages that were never used makes this process grow by at most this amount. The default is
     /// [`MAPPED_BYTES_MAX`].
     pub memory_bytes_max: u64,
@@ -264,8 +264,7 @@ fn form_of(chosen: u64) -> Form {
     if chosen & (bits::VERSION_1 | bits::MRG_RXBUF) == 0 { Form::Short } else { Form::Buffers }
 }
 
-/// Features of the port. Each comes with the virtio feature bits that permit it in frames to the guest and in frames
-/// from the guest.
+/// Features of the port, each with the virtio feature bits that permit it in frames to the guest and from the guest.
 const WORDS: [(Features, u64, u64); 4] = [
     (Features::CHECKSUM_GENERIC, bits::GUEST_CSUM, bits::CSUM),
     (Features::TCP_SEGMENTATION, bits::GUEST_TSO4, bits::HOST_TSO4),
@@ -273,7 +272,7 @@ const WORDS: [(Features, u64, u64); 4] = [
     (Features::UDP_SEGMENTATION, bits::GUEST_USO4 | bits::GUEST_USO6, bits::HOST_USO),
 ];
 
-/// Returns the virtio feature bits that stand for `features`. They are offered to a guest, or requested from a device.
+/// Returns the virtio feature bits for `features`, which are offered to a guest or requested from a device.
 fn offered_bits(features: Features, side: VhostSide) -> u64 {
     let mut offered = match side {
         VhostSide::Device => bits::OF_RINGS | bits::OF_MOVES,

@@ -1,4 +1,4 @@
-//! The two roles of a port: the device, which uses the rings of a guest, and the driver, which has rings of its own.
+//! The two roles of a port: the device, which uses the rings of a guest, and the driver, which has its own rings.
 
 use std::{
     io::{self, IoSlice},
@@ -21,7 +21,7 @@ pub(super) enum VhostRole {
     Driver(FrontEnd),
 }
 
-/// Evaluates an expression for the role, whichever it is.
+/// Evaluates an expression for either role.
 macro_rules! with {
     ($self:expr, $side:ident => $result:expr) => {
         match $self {
@@ -198,7 +198,7 @@ impl VhostRole {
         }
     }
 
-    /// Returns the negotiated features, once there are any.
+    /// Returns the negotiated features, or `None` before the negotiation.
     pub(super) fn chosen(&self) -> Option<u64> {
         with!(self, side => side.chosen())
     }

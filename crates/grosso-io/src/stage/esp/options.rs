@@ -9,7 +9,7 @@ use grosso_wire::Ports;
 use super::super::SequenceRecorder;
 use crate::notice::Notice;
 
-/// Treatment of frames that are not encrypted. The names are the names of `ip xfrm policy`.
+/// Treatment of frames that are not encrypted. The variants are named as in `ip xfrm policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Unencrypted frames are not received, and frames that cannot be encrypted are not sent.
@@ -40,7 +40,7 @@ pub struct EspOptions {
     pub vector_salt: u64,
     /// Lock files that stay open as long as the keys are used.
     pub claims: Vec<File>,
-    /// Callback for the first packet that was encrypted here and arrives here again to be encrypted.
+    /// Callback for the first packet that this stage has encrypted and that returns to it to be encrypted again.
     pub loop_notice: Option<Notice>,
     /// Callback that is called when few sequence numbers are left, and when none are left.
     pub scarcity: Option<ScarcityNotice>,

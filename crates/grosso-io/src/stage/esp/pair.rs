@@ -23,7 +23,7 @@ pub(super) struct Pair {
     /// Maximum number of packets that have arrived while one request to the recorder was pending.
     came_meanwhile: u64,
     scarcity: Option<ScarcityNotice>,
-    /// Scarcity of sequence numbers that was last reported.
+    /// Last reported scarcity of sequence numbers.
     reported: Option<Scarcity>,
     _claims: Vec<File>,
 }

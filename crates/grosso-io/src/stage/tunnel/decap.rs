@@ -14,7 +14,7 @@ use grosso_wire::{Kind, LinkType, Stack, dissect_into, ethernet};
 use super::{TunnelOptions, TunnelStageStats, forwarding::Unlearnable, peers::Peers};
 use crate::buffer::{PortBuffer, Spare};
 
-/// Decapsulates the frames of a port.
+/// Receiving half of a tunnel, which decapsulates the frames of a port.
 #[derive(Debug)]
 pub(super) struct Decap {
     /// Link type of the outer frames.

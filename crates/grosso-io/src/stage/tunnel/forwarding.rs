@@ -8,22 +8,24 @@ use std::{
 
 use grosso_wire::ethernet;
 
-/// Further remote endpoints of a tunnel that carries Ethernet, in addition to
+/// Remote endpoints of a tunnel that carries Ethernet, in addition to
 /// [`Endpoint::remote`](grosso::tunnel::Endpoint::remote), and the Ethernet addresses that can be reached through them.
 ///
-/// A frame is sent to the endpoint behind which its destination is located. If that endpoint is unknown, or the
+/// A frame is sent to the endpoint through which its destination can be reached. If that endpoint is unknown, or the
 /// destination is a group address, the frame is sent to all endpoints. Frames received from one endpoint are not
 /// forwarded to another: connect hosts behind two endpoints with a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarding {
-    /// Further remote endpoints. Together with the one in the endpoint, there may be at most [`REMOTES_MAX`].
+    /// Additional remote endpoints. Including the one in the [`Endpoint`](grosso::tunnel::Endpoint), there may be at
+    /// most [`REMOTES_MAX`].
     pub remotes: Vec<Remote>,
-    /// Ethernet addresses, each with the endpoint behind which it is located. Learning never changes these entries.
+    /// Ethernet addresses, each with the endpoint through which it can be reached. Learning never changes these
+    /// entries.
     pub configured: Vec<([u8; 6], IpAddr)>,
     /// Time in nanoseconds for which a learned address stays valid after its last packet; `None` disables learning.
     pub age_ns: Option<u64>,
-    /// Maximum number of learned addresses. Packets from further addresses are still accepted, but frames to such
+    /// Maximum number of learned addresses. Packets from other addresses are still accepted, but frames to these
     /// addresses are sent to all endpoints.
     pub addresses_max: usize,
 }
@@ -125,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Learns that the source address of a frame is behind endpoint `end`, from which the frame arrived.
+    /// Learns that the source address of a frame can be reached through endpoint `end`, from which the frame arrived.
     pub(super) fn learn(
         &mut self,
         frame: &[u8],
@@ -162,8 +164,8 @@ impl Table {
         }
     }
 
-    /// Removes expired addresses, at most once in [`SWEEP_NS`], so that a flood of sources costs
-    /// one lookup each.
+    /// Removes expired addresses, at most once per [`SWEEP_NS`], so that each packet of a flood of new sources costs
+    /// only one lookup.
     fn sweep(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.swept_ns) < SWEEP_NS {
             return;
@@ -194,7 +196,7 @@ fn is_one_device(address: &[u8; 6]) -> bool {
 /// Maximum number of remote endpoints of a tunnel. The number is limited because a frame to all endpoints is sent once
 /// per endpoint.
 pub const REMOTES_MAX: usize = 64;
-/// Lifetime of learned addresses in nanoseconds, which is the default of Linux's `vxlan`.
+/// Default lifetime of learned addresses in nanoseconds, the same as in Linux's `vxlan`.
 const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Default limit of learned addresses, which take about 128 bytes each.
 const ADDRESSES_MAX: usize = 4096;
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!((table.entries.len(), table.unlearned), (4, 196));
         assert_eq!(table.recipients(&frame(3, 1), 200), Recipients::One(1));
         assert_eq!(table.recipients(&frame(4, 1), 200), Recipients::All);
-        // Only one address is used again; the other addresses have expired.
+        // One address is used again before it expires; the others expire.
         assert_eq!(table.learn(&frame(1, 2), 1, AGE_NS), Ok(()));
         assert_eq!(table.learn(&frame(1, 9), 2, AGE_NS + 4), Ok(()));
         assert_eq!(table.entries.len(), 2);

@@ -64,7 +64,7 @@ pub struct TunnelOptions {
     pub ports: Ports,
     /// Key of the hash that selects the source port of a flow. It should be random.
     pub seed: u64,
-    /// Further remote endpoints of a tunnel that carries Ethernet.
+    /// Additional remote endpoints of a tunnel that carries Ethernet.
     pub forwarding: Option<Forwarding>,
     /// Callback for the first outer packet of this tunnel that enters the tunnel again.
     pub loop_notice: Option<Notice>,
@@ -128,21 +128,24 @@ pub struct TunnelStage<P: Port> {
     peers: Peers,
     decap: Decap,
     egress: Egress,
-    /// The configured MTU; the following fields are the minimum path MTU and the effective MTU.
+    /// Configured MTU.
     mtu_wanted: Option<usize>,
+    /// Minimum path MTU.
     mtu_min: Option<usize>,
+    /// Effective MTU.
     mtu: TunnelMtu,
     /// Path MTUs of the inner port from which the effective MTU was derived.
     path: Option<[Option<usize>; 3]>,
     replies: Replies,
-    /// The headers of a frame to send. The following fields are a packet that was segmented before encapsulation, and
-    /// an empty vector kept for its capacity.
+    /// Headers of a frame to send.
     head: Vec<u8>,
+    /// Packet that was segmented before encapsulation.
     packet: Vec<u8>,
+    /// Empty vector kept for its capacity.
     slices: Vec<&'static [u8]>,
     /// Packets of segmented superframes that exceed the number of frames requested.
     ready: VecDeque<Frame<PortBuffer>>,
-    /// Whether the port may have more frames, because it returned the requested number.
+    /// Whether the last call returned the requested number of frames, so that the port may have more.
     more: bool,
     /// Number of superframes that the encapsulator refused and that were then segmented, by reason.
     cut_before: [u64; Refusal::COUNT],
@@ -436,14 +439,14 @@ impl<P: Port> Port for TunnelStage<P> {
     }
 
     fn flush(&mut self) -> Result<Transmitted, PortError> {
-        // A port that batches may have room after sending its batch; draining flushes the port for that purpose.
+        // A port that batches may have room after sending its batch, so draining also flushes the port.
         let is_empty = self.egress.drain(&mut self.port)?;
         let flushed = self.port.flush()?;
         Ok(if is_empty { flushed } else { Transmitted::NoRoom })
     }
 
-    /// Returns 0, which means immediately, while a packet or an ICMP message is queued, or the port may have more
-    /// frames, because its descriptor may not become readable again for them.
+    /// Returns 0 (immediately) while a packet or an ICMP message is queued, or while the port may have more frames,
+    /// because its descriptor may not become readable again for them.
     fn deadline(&self) -> Option<u64> {
         let has_more = self.more || !self.ready.is_empty() || !self.replies.is_empty();
         if has_more { Some(0) } else { self.port.deadline() }

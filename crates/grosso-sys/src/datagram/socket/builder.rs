@@ -15,7 +15,7 @@ use crate::abi;
 use crate::filter::attach;
 use crate::interface::{Control, InterfaceName};
 
-/// Protocol of a socket, which determines which headers its messages contain.
+/// Protocol of a socket, which determines the headers that its messages contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP. Messages have no headers: the kernel adds and removes UDP and IP headers.

@@ -141,7 +141,7 @@ impl<D: PacketDevice> Transmit for PlainWriter<D> {
     }
 }
 
-/// Returns the error of a device that is gone or has failed.
+/// Returns the port error for a device that is gone or has failed.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match source.kind() {
         // WinTUN reports the removal of its device as an end-of-file error.
