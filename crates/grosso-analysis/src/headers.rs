@@ -28,7 +28,7 @@ pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The innermost transport header of a packet and related properties.
+/// The innermost transport header of a packet, with the properties derived from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// TCP or UDP header.
@@ -39,8 +39,8 @@ pub struct Transport {
     pub network: usize,
     /// Number of payload bytes according to the headers, including bytes that were not captured.
     pub payload: usize,
-    /// Length in bytes of the jumbo header, which superframes longer than 64 KB have and their packets do not (rule
-    /// S5).
+    /// Length in bytes of the jumbogram header. Superframes longer than 64 KB have this header, but their packets do
+    /// not (rule S5).
     jumbo: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Distributes flows over several runs. Each run writes only the rows of its flows.
+//! Divides the flows among several runs. Each run writes only the rows of its flows.
 
 use core::{fmt, net::IpAddr};
 

@@ -94,7 +94,7 @@ pub struct End {
 /// Phrases that a command uses in its messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWording {
-    /// Work done on the packets before the damage.
+    /// Phrase for the work done on the packets before the damage.
     done: &'static str,
     /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
     unparsed: &'static str,
@@ -117,7 +117,7 @@ impl EndWording {
 }
 
 impl End {
-    /// Creates the result of reading `input`, which ended with `ending`.
+    /// Creates the result of a command that read `input`. `ending` is the reason why reading ended.
     pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWording) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
@@ -132,7 +132,7 @@ impl End {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of an additional output, which is returned if the reading itself succeeded.
+    /// Adds the failure of an additional output. [`Self::conclude`] returns it if reading succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }

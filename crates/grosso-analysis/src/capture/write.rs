@@ -164,8 +164,8 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. If `from` is given, the
-    /// options of that packet that are still valid are copied.
+    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. Also copies those
+    /// options of packet `from`, if given, that are still valid.
     #[inline]
     pub(crate) fn write_part(
         &mut self,
@@ -295,12 +295,12 @@ pub fn note_others(path: &Path, session: &Session) {
     note.into_iter().for_each(|note| session.note(note));
 }
 
-/// Refuses an output that is one of the input captures.
+/// Fails if the output is one of the input captures.
 pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
     input.paths().try_for_each(|read| refuse_same_file(read, output, name))
 }
 
-/// Refuses an output that is the file `input`.
+/// Fails if the output is the same file as `input`.
 pub fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, STANDARD_INPUT), device(output, STANDARD_OUTPUT));
     // Input and output may both be the same terminal or /dev/null, which nothing can overwrite.
@@ -316,10 +316,10 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
-/// Path of the file behind standard input. A program may have replaced the symbolic links in `/dev`.
+/// Path of the file opened as standard input. A program may have replaced the symbolic links in `/dev`.
 const STANDARD_INPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/0" } else { "/dev/fd/0" };
-/// Path of the file behind standard output.
+/// Path of the file opened as standard output.
 const STANDARD_OUTPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/1" } else { "/dev/fd/1" };
 /// Permissions of output files, before the umask.

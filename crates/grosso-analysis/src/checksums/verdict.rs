@@ -52,7 +52,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The computed checksum matches the field or differs from it.
+    /// Comparison of the field with the computed checksum.
     Sum,
     /// The checksum matches the current bytes, but will not match once the inner checksum is completed.
     Bytes,
@@ -90,7 +90,7 @@ pub struct Level {
     pub expected: Option<u32>,
     /// End of the covered bytes.
     end: usize,
-    /// End of the packet that the pseudo-header counts.
+    /// End of the bytes counted by the length in the pseudo-header.
     packet_end: usize,
     /// Verdict on the checksum.
     pub verdict: Verdict,
@@ -164,7 +164,7 @@ impl Levels {
     }
 }
 
-/// Statement of the capture about a partial checksum of the packet.
+/// Information in the capture about a partial checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No information.

@@ -21,7 +21,7 @@ use crate::{
     units,
 };
 
-/// Fragmentation of packets that are longer than an MTU.
+/// Options of `grosso fragment`, which fragments packets that are longer than an MTU.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// Assumptions about facts that the capture does not record.

@@ -11,7 +11,7 @@ use grosso_wire::{Kind, ipv4};
 use super::sight::Sight;
 use crate::headers::{is_ip, u16_at};
 
-/// Identifications of the addresses of a capture; at most [`ADDRESSES_MAX`] addresses.
+/// Latest identifications from each source address of a capture; at most [`ADDRESSES_MAX`] addresses.
 #[derive(Debug, Default)]
 pub(super) struct AddressCounters {
     addresses: HashMap<CounterOwner, AddressCounter>,
@@ -27,7 +27,7 @@ struct CounterOwner {
 /// The latest identifications of an address.
 #[derive(Clone, Debug)]
 struct AddressCounter {
-    /// A ring of packet numbers and identifications.
+    /// Ring buffer of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
     /// Number of times that the identifications skipped by a flow were used by packets of other flows.

@@ -16,7 +16,7 @@ pub(super) struct Identifications {
     steps: u32,
     /// The largest payload of a frame after which the identification stepped by one.
     single_max: u32,
-    /// Consecutive frames with the same identification.
+    /// Number of consecutive frames with the same identification.
     pub(super) fixed: u64,
 }
 

@@ -72,7 +72,7 @@ impl Judge {
     }
 
     /// Returns the judgment with its strongest evidence. A valid checksum replaces weaker evidence. [`Self::judge`]
-    /// does not read the checksum of a packet that is no longer than other packets of its flow.
+    /// reads the checksum only if the packet is longer than the other packets of its flow.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -279,7 +279,7 @@ impl Judge {
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// Returns the judgment on UDP. A packet that is longer than the link allows is a superframe unless other evidence
+    /// Classifies a UDP packet. A packet that is longer than the link allows is a superframe unless other evidence
     /// contradicts; only its sender knows the segment size.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
@@ -291,8 +291,8 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// Returns the judgment on SCTP. A packet that is longer than the link allows and has no complete checksum is a
-    /// superframe; the packets of its chunks are unknown.
+    /// Classifies an SCTP packet. A packet that is longer than the link allows and has no complete checksum is a
+    /// superframe, but how its chunks were divided into packets is unknown.
     fn sctp(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let stack = sight.stack;
         let _ = stack.last().filter(|last| last.kind == Kind::Sctp)?;
@@ -304,7 +304,7 @@ impl Judge {
         Some(self.by_checksum(sight).unwrap_or(Judgment::left(SCTP_SIZE_UNKNOWN, None)))
     }
 
-    /// Returns the judgment from the transport checksum on a frame that is longer than a packet should be.
+    /// Classifies a frame that is longer than a packet should be, by its transport checksum.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {

@@ -141,7 +141,7 @@ pub struct Size {
     pub is_guess: bool,
 }
 
-/// The user's knowledge of the wire, which outweighs the evidence in a capture.
+/// Facts about the wire that the user configured. These facts outweigh the evidence in a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given {
     /// Maximum number of payload bytes in a TCP segment.

@@ -75,7 +75,7 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     }
 }
 
-/// Returns the number of headers up to the outermost UDP header, including the tunnel header.
+/// Returns the number of headers up to and including the tunnel header after the outermost UDP header.
 fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }

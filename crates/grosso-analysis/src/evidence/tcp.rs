@@ -21,7 +21,7 @@ pub(super) struct Tcp {
     path: Option<usize>,
     /// Payload bytes that fit an MTU of 1500, outside of tunnels and inside the innermost one.
     guesses: [usize; 2],
-    /// Whether the frame may belong to another era.
+    /// Whether the frame may belong to another era of the flow, with a different segment size.
     is_between_eras: bool,
     /// Whether the flow has frames longer than Ethernet allows.
     has_long: bool,

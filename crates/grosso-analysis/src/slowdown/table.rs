@@ -87,7 +87,7 @@ impl Connections {
         }
     }
 
-    /// Processes a frame with its classification; `is_bad` says whether one of its checksums is complete but wrong.
+    /// Processes a frame with its classification; `is_bad` means that one of its checksums is complete but wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
         self.mark(sight, judgment, is_bad);
     }
@@ -267,7 +267,7 @@ impl Sources {
     }
 }
 
-// Two streams of at most 488 bytes each, without holes, which few directions have.
+// Each of the two streams has at most 488 bytes. Holes are allocated separately, because few directions have any.
 const _: () = assert!(size_of::<Connection>() <= 1024);
 /// Maximum number of paths whose MTU is stored.
 const PATHS_MAX: usize = 1 << 12;

@@ -28,7 +28,7 @@ use crate::{
 /// Decapsulator with reused buffers.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
-    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
+    /// UDP ports that identify tunnels in packets for which the capture records no ports.
     given: Ports,
     wanted: DepthLimit,
     pub(super) tally: DecapTally,
