@@ -149,7 +149,7 @@ impl Score {
         }));
     }
 
-    /// Adds a fault after the last vector.
+    /// Adds a fault that occurred after the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
         let shows = "The program must exit when its input ends.".to_owned();
         self.faults.push(FaultRow { vector: "end of the output".to_owned(), shows, fault });
