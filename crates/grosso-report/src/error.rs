@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::needs::Needs;
 use crate::{name::harmless, schema::ReportForm};
 
-/// Result of a command. The numbers are frozen: `grosso help` lists them.
+/// Exit code of a command. The numbers never change; `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {

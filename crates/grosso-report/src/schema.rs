@@ -70,7 +70,7 @@ mod derived {
     use super::ReportForm;
 
     impl ReportForm {
-        /// Derives the schema of this form, in which the field `schema` has one value.
+        /// Derives the schema of this form, in which the field `schema` is a constant.
         fn schema(self, generator: &mut SchemaGenerator) -> Map<String, Value> {
             let mut schema = (self.schema)(generator).to_value();
             for place in ["/properties/schema", "/items/properties/schema"] {
