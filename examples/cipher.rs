@@ -26,10 +26,10 @@ pub struct Cipher {
 }
 
 impl Cipher {
-    /// Reads the key that both endpoints have.
+    /// Reads the key that both endpoints share.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or does not have 16 bytes.
+    /// Fails if the file cannot be read, or is not 16 bytes long.
     pub fn read(key_file: &str, role: &str) -> Result<Self, Box<dyn Error>> {
         let key: [u8; 16] = fs::read(key_file)?.try_into().map_err(|_| "a key has 16 bytes")?;
         Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })

@@ -120,7 +120,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     send_stream(&a, &listener, address);
 }
 
-/// Sends a stream from a host to a socket of another, and checks that it arrives unchanged.
+/// Sends a stream from one host to a socket on another, and checks that it arrives unchanged.
 fn send_stream(from: &NetworkNamespace, to: &TcpListener, address: SocketAddr) {
     let bytes = stream();
     thread::scope(|scope| {
