@@ -181,5 +181,5 @@ const SIT: u16 = 776;
 const IPGRE: u16 = 778;
 const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
-/// Filter keywords that refer to VLAN tags, or to bytes that a tag moves.
+/// Filter keywords that refer to VLAN tags, or to bytes whose position depends on a tag.
 const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];

@@ -66,7 +66,8 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // Standard flags fully describe a packet that is only marked as valid and whose headers need no tunnel ports.
+        // Standard flags fully describe a packet without offloads other than a verified checksum, and without tunnel
+        // ports.
         let is_plain = offload.meta.gso.is_none() && !offload.is_partial();
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };

@@ -118,7 +118,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Flushes everything that was written. Fails if all outputs are devices of monitors that were removed.
+    /// Flushes everything that was written. Fails if all outputs are monitor devices and all of these were removed.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.monitors.iter_mut().for_each(MonitorPort::flush);
         let has_others = !self.files.is_empty() || !self.servers.is_empty();

@@ -71,7 +71,7 @@ impl CustomFile {
 
     /// Parses the text of a custom experiment. File names in it are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
-        // The first reading locates errors in a path; the second reading keeps the values that settings change.
+        // Parsing into types locates errors in a path. Parsing into tables keeps the values that settings change.
         let typed: Experiment<PathTable> = of(text)?;
         let Experiment { path: tables, setting, claim, .. }: Experiment<Table> = of(text)?;
         let base = config::paths(text, typed.path, folder)?;
