@@ -291,7 +291,7 @@ fn nflog_is_read_as_raw_ip() {
     }
 }
 
-/// Returns a TCP superframe as the sender's kernel shows it.
+/// Returns a TCP superframe as it is captured on the sender.
 fn superframe() -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).tcp(|t| t.timestamps(1, 1));
     packet.payload_len(4 * 1448).build_superframe().0

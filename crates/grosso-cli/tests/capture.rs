@@ -221,7 +221,7 @@ fn the_file_records_interface_filter_and_offloads() {
     facts(&bytes);
 }
 
-/// Checks the contents of the blocks that are not packets.
+/// Checks the contents of the blocks that contain no packets.
 fn facts(bytes: &[u8]) {
     let mut blocks = Vec::new();
     let mut reader = CaptureReader::new(bytes).unwrap();

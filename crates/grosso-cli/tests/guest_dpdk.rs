@@ -69,7 +69,7 @@ impl Tester {
         self.shown("info", "Link status:") == "up"
     }
 
-    /// Returns the word after `words` in the description of the port.
+    /// Returns the word after `words` in testpmd's output about the port.
     fn shown(&mut self, of: &str, words: &str) -> String {
         self.send_command(&format!("show port {of} 0"));
         loop {

@@ -97,7 +97,7 @@ impl Routed {
         Some(routed)
     }
 
-    /// Runs the program on a host, which must succeed.
+    /// Runs the program on a host, and asserts that it succeeds.
     fn grosso(&self, host: usize, line: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
@@ -151,9 +151,9 @@ impl Routed {
         }
     }
 
-    /// Sends forged messages to the first host, from an address unrelated to either host: no packet of this tunnel to
-    /// the second host may be longer than the protocol's minimum. There is one message for each source port of the
-    /// host's tunnels.
+    /// Sends forged messages to the first host, from an address unrelated to either host. The messages claim that
+    /// packets of this tunnel to the second host must not exceed the protocol's minimum length. There is one message
+    /// for each source port of the host's tunnels.
     fn sweep(&self, family: usize, words: &str) {
         let (protocol, port) = carrier(words);
         let hardware = |host: &NetworkNamespace, device: &str| {

@@ -204,7 +204,8 @@ fn sources_of_the_segment_size_come_in_order() {
     let run = bench.run("wire --strict -r a -w b");
     assert_eq!(run.code, 1);
     assert_eq!(frames(&bench.get("b")), host_capture(0, &[40_000]));
-    // SYNs bound the segment size; superframes of whole segments show that segments reach the bound.
+    // The SYNs announce only an upper bound of the segment size. Superframes whose lengths are multiples of this bound
+    // show that it is the segment size.
     for (lengths, code) in [(&[40_000][..], 1), (&[28_960, 43_440], 0)] {
         let mut shaken = host_capture(1460, lengths);
         shaken.insert(1, reversed(&shaken[0]));

@@ -43,7 +43,7 @@ pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     }
 }
 
-/// Whether IP directly after the UDP port of FOU is parsed.
+/// Whether an IP packet directly after the UDP header of FOU is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fou {
     Read,

@@ -52,7 +52,7 @@ pub(super) struct Situation {
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,
-    /// Number of healthy streams at the same time, in the same captures.
+    /// Number of healthy streams that run at the same time, in the same captures.
     pub(super) others: usize,
 }
 

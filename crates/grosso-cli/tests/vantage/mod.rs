@@ -370,12 +370,12 @@ fn pin() {
     scheduling::pin(None, processor).unwrap();
 }
 
-/// Runs `ip` on a host, which must succeed.
+/// Runs `ip` on a host, and asserts that it succeeds.
 pub(crate) fn ip(host: &NetworkNamespace, line: &str) {
     run(host, &format!("ip {line}"));
 }
 
-/// Runs a program on a host, which must succeed.
+/// Runs a program on a host, and asserts that it succeeds.
 pub(crate) fn run(host: &NetworkNamespace, line: &str) {
     assert_eq!(attempt(host, line), Ok(()), "{line}");
 }
