@@ -20,7 +20,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// Stores a big-endian word, if there is room for it.
+/// Stores a big-endian word if it fits.
 #[inline]
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(word) = bytes.get_mut(at..at + 2) {

@@ -113,7 +113,7 @@ fn assert_is_test(number: &str, link: &str) {
     assert!(text.contains(&format!("fn {name}(")), "{number}: no test {name} in {path}");
 }
 
-/// Lab commands that test claims, with the arguments of their quick form.
+/// Lab commands that test claims, each with the arguments for a quick run.
 const QUICK: [(&str, &str); 9] = [
     ("", "--time 50ms"),
     ("lro", "--time 50ms"),
@@ -125,9 +125,10 @@ const QUICK: [(&str, &str); 9] = [
     ("run --config examples/lab/lro-in-the-middle.toml", "--time 200ms"),
     ("run --config examples/lab/offloads.toml", "--time 200ms"),
 ];
-/// A quick form of `lab cost`.
+/// Arguments for a quick run of `lab cost`.
 pub(crate) const COST: &str = "cost --time 100ms --runs 1 --device veth";
-/// Lab commands that test no claim of a publication, in their quick form, and what each of them measures instead.
+/// Lab commands that test no claim of a publication, with the arguments for a quick run, and what each of them measures
+/// instead.
 const UNJUDGED: [(&str, &str); 4] = [
     ("flows --time 50ms --runs 1", "lengths of trains by connections and holding times"),
     ("profiles", "counts that are the same on every machine, which a test of its own has"),

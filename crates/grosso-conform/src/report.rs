@@ -30,7 +30,7 @@ pub struct ConformReport {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Score {
     vectors: VectorCounts,
-    /// Packets merged with an earlier one, and packets that may be merged.
+    /// Number of packets that were merged with an earlier packet, and number of packets that may be merged.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
     #[schemars(with = "Vec<NamedRow>")]
@@ -81,7 +81,7 @@ struct FaultRow {
     fault: Fault,
 }
 
-/// A rule, ordered by letter and number: G4, G14, G14a.
+/// Number of a rule. Rules are ordered by letter and number: G4, G14, G14a.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuleNumber {
     letter: String,

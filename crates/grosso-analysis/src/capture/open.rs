@@ -57,8 +57,8 @@ impl Read for Spooled {
 }
 
 impl Captures {
-    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped and
-    /// noted.
+    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped with a
+    /// note.
     ///
     /// # Errors
     /// Fails if a capture does not exist, or if there are too many.

@@ -35,7 +35,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the input and the output. The default format is the input's.
+    /// Opens the input and the output. By default, the output has the format of the input.
     pub(crate) fn open(&self, session: &Session) -> Result<(Input, Output), Failure> {
         let input = self.input(session)?;
         let output = self.output(input.reader.format(), &input, session)?;
@@ -58,7 +58,8 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than the input's. The default format is the input's.
+    /// Creates an output whose packets may be longer than the input's. By default, the output has the format of the
+    /// input.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,

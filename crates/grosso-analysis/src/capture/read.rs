@@ -307,7 +307,8 @@ impl Input {
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None if self.merged.is_none() => self.reader.offset(),
-            // The offset of a packet in compressed input is unknown, and in a merge, packets may still wait for others.
+            // In compressed input, the offset of a packet is unknown. In a merge, packets may wait for packets of other
+            // captures.
             _ => self.bytes_read(),
         };
         let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();

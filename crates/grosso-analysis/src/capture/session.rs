@@ -56,7 +56,7 @@ pub struct Session {
     pub allow_truncated: bool,
     /// Whether reports contain the SHA-256 of the captures.
     pub names_hash: bool,
-    /// Whether guessing is disabled. If it is, the answer is "no" whenever a packet stays unchanged.
+    /// Whether guesses are disabled. If so, a command that leaves a packet unchanged answers "no" (exit code 1).
     pub strict: bool,
     /// Cancellation flag: reading ends early once it is set.
     pub interrupted: Arc<AtomicBool>,

@@ -121,7 +121,7 @@ impl Transform for CoalesceWork {
         self.writer.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the packet, which may flush trains.
+    /// Passes the packet to the replay, which may flush trains.
     fn unparsed(&mut self, packet: &Packet<'_>) {
         self.push(packet);
     }

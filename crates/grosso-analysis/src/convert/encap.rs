@@ -204,7 +204,7 @@ impl Transform for EncapWork {
 
 impl EncapWork {
     /// Returns the segmentation of a superframe if the user configured its segment size. Other frames are encapsulated
-    /// unchanged, because a tunnel carries packets and superframes alike.
+    /// unchanged, because a tunnel can carry both packets and superframes.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };

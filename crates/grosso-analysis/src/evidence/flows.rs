@@ -208,7 +208,7 @@ impl Flow {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
-    /// Returns whether a packet may belong to another era than the one that [`Self::era`] returns.
+    /// Returns whether a packet may belong to a different era from the one that [`Self::era`] returns.
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);

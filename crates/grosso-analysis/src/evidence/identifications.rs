@@ -104,14 +104,14 @@ impl Identifications {
         Some(Told { bytes, is_sure })
     }
 
-    /// Returns the number of superframes whose steps carry information, if a size of `size` bytes explains them;
+    /// Returns the number of superframes with informative steps if a segment size of `size` bytes explains these steps,
     /// otherwise 0.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// Returns the number of superframes whose steps carry information.
+    /// Returns the number of superframes with informative steps.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }

@@ -96,8 +96,8 @@ impl Judge {
         }
     }
 
-    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes whose
-    /// steps carry information.
+    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes with
+    /// informative ID steps.
     pub fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
@@ -196,8 +196,8 @@ impl Judge {
         Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
     }
 
-    /// Returns whether a frame has the headers of its first segment and the data of several, as a sender passes it to a
-    /// device that repeats the headers (rule S47).
+    /// Returns whether a frame has the headers of its first segment but the data of several segments. A sender passes
+    /// such a frame to a device that repeats the headers (rule S47).
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
@@ -324,7 +324,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// Returns the largest MTU that the link is known to have, at least Ethernet's.
+    /// Returns the largest known MTU of the link, but at least Ethernet's.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),

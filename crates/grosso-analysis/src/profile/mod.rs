@@ -173,7 +173,7 @@ fn set(
     })
 }
 
-/// Returns a file that describes exactly this profile, with the permitted values of each key.
+/// Returns the text of a profile file for exactly this profile, with the permitted values of each key.
 pub fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";

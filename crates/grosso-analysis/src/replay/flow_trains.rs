@@ -193,7 +193,7 @@ impl FlowReplay {
 }
 
 impl Replay {
-    /// Returns the rules in a few words, for the table of flows.
+    /// Returns a short description of the rules, for the flow table.
     pub(crate) fn rules_text(&self) -> String {
         let profile = self.profile();
         let (hold, repair) = (HoldTime::of(profile), Repair::of(profile).to_string());

@@ -43,7 +43,7 @@ pub struct CoalesceReport {
     /// Counters of the implementation that the profile models, with that implementation's names; `None` if it has no
     /// counters.
     pub original: Option<Counts>,
-    /// The largest directions, if they were requested.
+    /// The largest flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     pub elapsed_s: f64,

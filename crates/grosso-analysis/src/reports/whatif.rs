@@ -130,7 +130,7 @@ pub struct Disorder {
     pub live: Vec<String>,
 }
 
-/// A setting by its name.
+/// A setting, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Choice {

@@ -65,9 +65,9 @@ pub enum Basis {
     Timestamps,
     /// Capture times, compared with the round trip: a guess.
     Timing,
-    /// The receiver reported data that came twice.
+    /// The receiver reported data that arrived twice.
     Dsack,
-    /// The receiver reported gaps that closed.
+    /// The receiver reported gaps, and these gaps closed later.
     Sack,
     /// ICMP messages.
     Icmp,
@@ -92,7 +92,7 @@ pub struct Finding {
     pub basis: Basis,
     /// Whether the evidence allows another cause.
     pub guess: bool,
-    /// The affected packets.
+    /// Number of affected packets.
     pub packets: u64,
     /// Number of packets of the kind in `packets`: all data packets of the direction, or all acknowledgments.
     pub of_packets: u64,

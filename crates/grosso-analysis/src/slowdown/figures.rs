@@ -67,12 +67,13 @@ pub(super) struct Figures {
     pub(super) waited_ns: u64,
     /// Frames with data and PSH.
     pub(super) pushed: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
-    /// with different timestamp values.
+    /// Number of pairs of consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and
+    /// number of those pairs with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
-    /// with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows in between.
+    /// Number of pairs of consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and
+    /// number of those pairs with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows
+    /// in between.
     pub(super) runs: u32,
     pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.

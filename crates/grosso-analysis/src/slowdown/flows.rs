@@ -78,7 +78,7 @@ pub struct FlowRow {
     pub packets_per_train: f64,
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
-    /// The evidence for the segment size; `None` if it is the largest packet.
+    /// Evidence for the segment size; `None` if the size is that of the largest packet.
     pub segment_source: Option<Evidence>,
     /// Whether the evidence allows another segment size.
     pub segment_guess: bool,

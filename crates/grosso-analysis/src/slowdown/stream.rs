@@ -458,7 +458,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether a window stops the sender: it is zero, or smaller than a segment and than half of the largest
+    /// Returns whether a window stops the sender: it is zero, or smaller than both a segment and half of the largest
     /// window (RFC 1122 section 4.2.3.4). `window` is the scaled window; `None` if the scale is unknown.
     fn is_closed(&self, field: u16, window: Option<u32>) -> bool {
         let least = self.figures.segment_max.min(self.window_max / 2);

@@ -14,15 +14,15 @@ use crate::headers::Endpoints;
 /// Causes that slow the TCP directions of a capture.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Slowdowns {
-    /// Directions with data.
+    /// Number of flow directions with data.
     pub directions: u64,
-    /// Directions in which a cause was found.
+    /// Number of flow directions in which a cause was found.
     pub slow_directions: u64,
     /// Connections that were evaluated before their end, to make room for others.
     pub evicted: u64,
     /// Packets that were acknowledged and are not in the capture.
     pub uncaptured_packets: u64,
-    /// The largest directions, if they were requested.
+    /// The largest flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     /// The causes, most important first. A cause is ranked by the number of packets in the directions in which it is

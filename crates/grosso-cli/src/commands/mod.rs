@@ -131,7 +131,8 @@ macro_rules! commands {
     };
 }
 
-/// Declares the module of a command, if it has its own, for the systems and the cargo feature of the command.
+/// Declares the module of a command, unless the command uses a shared one. The module is compiled only for the systems
+/// and the cargo feature of the command.
 macro_rules! module {
     ([] $platform:tt $feature:tt) => {};
     ([$module:ident] [$($platform:meta)?] [$($feature:literal)?]) => {

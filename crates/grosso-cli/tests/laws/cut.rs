@@ -1,4 +1,5 @@
-//! Law: `segment` of the output of `coalesce` equals its input, regardless of where the snap length truncated packets.
+//! Law: `segment` restores the input of `coalesce` from its output, regardless of where the snap length truncated
+//! packets.
 
 use grosso_capture::Format;
 use proptest::prelude::*;

@@ -38,7 +38,7 @@ pub(super) enum Route {
 pub(super) struct Situation {
     pub(super) name: &'static str,
     pub(super) route: Route,
-    /// The impairment of the link, in which the seed chooses `{delay}`, `{share}` and `{rate}`.
+    /// Impairment of the link. The seed determines `{delay}`, `{share}` and `{rate}`.
     pub(super) impairment: &'static str,
     pub(super) applications: Applications,
     /// Shell commands for the sender, for the host behind the link, and for the receiver behind the router.

@@ -42,7 +42,7 @@ pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of packets that show a pattern.
+/// Minimum number of packets before stretched acknowledgments are reported.
 const PACKETS_MIN: u32 = 256;
 /// Minimum number of full segments per acknowledgment.
 const STRETCHED_MIN: u64 = 8;

@@ -26,7 +26,7 @@ pub(super) struct Recorder {
     /// The UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
-    /// Whether several outputs share the flows, so that the flow hash of each packet is needed.
+    /// Whether the flows are distributed over several outputs, so that the flow hash of each packet is needed.
     spreads: bool,
     /// Buffer for a frame with its VLAN tag restored.
     tagged: Vec<u8>,

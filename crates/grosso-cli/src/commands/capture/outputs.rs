@@ -1,7 +1,7 @@
 //! The outputs for captured packets: files, clients of pcap over IP, and devices from which monitoring programs read.
 //!
-//! Each kind of output receives every packet. Several outputs of one kind share the flows by a symmetric hash, so that
-//! one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
+//! Each kind of output receives every packet. The flows are distributed over the outputs of a kind by a symmetric hash,
+//! so that one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
 
 use std::rc::Rc;
 

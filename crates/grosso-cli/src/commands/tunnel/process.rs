@@ -42,7 +42,7 @@ pub(super) enum Process {
 }
 
 impl Process {
-    /// Returns the state of the process of a tunnel with these files.
+    /// Returns the state of the process of the tunnel whose files are at `place`.
     pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
