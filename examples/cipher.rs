@@ -17,7 +17,7 @@ const COUNTER: usize = 8;
 /// Size of the tag after the encrypted packet, in bytes.
 const TAG: usize = 16;
 
-/// One endpoint's half of a cipher: it encrypts its own packets and decrypts the peer's.
+/// The cipher of one endpoint, which encrypts the endpoint's packets and decrypts the peer's.
 pub struct Cipher {
     cipher: Aes128Gcm,
     /// First byte of this endpoint's nonces; the peer's first byte has the lowest bit inverted.

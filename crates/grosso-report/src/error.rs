@@ -30,7 +30,7 @@ pub enum Exit {
     Environment = 4,
     /// A bug in Grosso.
     Internal = 5,
-    /// A thread of a data path did not end in time and was left behind.
+    /// A thread of a data path did not end in time and was abandoned.
     Stuck = 6,
     /// Ctrl-C, or SIGTERM while captures are read: 128 plus the number of SIGINT.
     Interrupted = 130,

@@ -204,7 +204,7 @@ pub struct InputFacts {
     /// The captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileFacts>,
-    /// Part of the input that was read, if Ctrl-C ended the reading.
+    /// Part of the input that was read, if Ctrl-C interrupted the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }

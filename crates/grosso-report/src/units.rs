@@ -60,7 +60,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", percentage(part, whole))
 }
 
-/// Returns a percentage in tenths of a percent. Returns 100 only if `part` is the whole.
+/// Returns a percentage, rounded to tenths. Returns 100 only if `part` is the whole.
 pub fn percentage(part: u64, whole: u64) -> f64 {
     if part == whole && whole > 0 {
         return 100.0;

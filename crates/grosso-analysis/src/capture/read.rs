@@ -125,7 +125,7 @@ pub(crate) enum Pass {
 pub(crate) enum Ending {
     /// The end of the file.
     Complete,
-    /// Damage of the named capture. Everything before the damage was visited.
+    /// The named capture is damaged. Everything before the damage was visited.
     Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,

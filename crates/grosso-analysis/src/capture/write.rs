@@ -101,7 +101,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // The packets were parsed with the forced link type, so the output records that one.
+        // The packets were parsed with the forced link type, so the output records this type.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {

@@ -64,7 +64,7 @@ pub enum Why {
     Told,
     /// The packet is truncated in the capture.
     Truncated,
-    /// A tunnel header requests that the receiver completes the checksum (rules C50, C51).
+    /// A tunnel header asks the receiver to complete the checksum (rules C50, C51).
     Remote,
     /// The length field is too small for its own header or exceeds the packet, so the coverage is unknown.
     Length,

@@ -92,7 +92,7 @@ fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
 
 /// Maximum number of addresses whose identifications are tracked: about 10 MB.
 const ADDRESSES_MAX: usize = 1 << 14;
-/// Number of recent packets of an address that are compared with a step.
+/// Number of recent packets per address that are searched for the identifications within a step.
 const RECENT: usize = 32;
 /// Number of steps that other flows must account for before the address is considered to have a single counter. One
 /// such step may be a coincidence.

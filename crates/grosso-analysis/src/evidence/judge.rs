@@ -201,7 +201,8 @@ impl Judge {
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // Fewer bytes may be padding (of frames up to 60 bytes), or a trailer such as a tag and a check sequence.
+        // A smaller difference may be padding (in frames of up to 60 bytes) or a trailer, such as a tag and a check
+        // sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -210,7 +211,8 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// Returns the partial checksum of a frame, according to the capture or because the frame repeats headers.
+    /// Returns the partial checksum that the capture records for a frame, or that a frame with repeated headers must
+    /// have.
     pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -394,5 +396,5 @@ pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// Reason for a packet whose checksum cannot be completed because the capture truncated it.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Number of bytes after a packet that is too large for padding or a trailer.
+/// Minimum number of bytes after a packet that cannot be padding or a trailer.
 const TRAILER_BYTES_MAX: usize = 64;

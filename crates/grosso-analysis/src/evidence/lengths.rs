@@ -42,7 +42,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the evidence of frames longer than `size` for or against it.
+    /// Returns whether the lengths of frames longer than `size` support or contradict this size.
     pub(super) fn opinion(&self, size: usize) -> Opinion {
         let longer = |slot: &&Slot| slot.payload as usize > size;
         let (mut agree, mut differ) = (0, 0);

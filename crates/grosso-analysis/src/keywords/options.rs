@@ -1,4 +1,4 @@
-//! The options of a call. A command takes them one by one, and an option that nobody took is an error.
+//! The options of a call. A command takes them one by one, and an option that was not taken is an error.
 
 use core::mem;
 

@@ -42,7 +42,7 @@ impl Streams {
         self.connections.mark(&sight, &judgment, is_bad)
     }
 
-    /// Returns the causes that slow the observed directions, and their table.
+    /// Returns the causes that slow the observed directions, and the flow table.
     pub(crate) fn conclude(self) -> Slowdowns {
         self.connections.conclude()
     }

@@ -223,7 +223,7 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     }
 }
 
-/// Returns the metadata for the engine of a complete packet without capture metadata.
+/// Returns the engine's metadata for a complete packet that has no capture metadata.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();

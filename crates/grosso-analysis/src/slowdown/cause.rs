@@ -270,8 +270,8 @@ impl Finding {
 
 /// Maximum delay of a late packet within one poll of a device, in nanoseconds.
 const POLL_NS: u64 = 20_000;
-/// Maximum delay for which waiting for a late packet is worthwhile, in nanoseconds. During a longer wait for it,
-/// acknowledgments are so late that the sender's retransmission timer expires.
+/// Maximum delay for which waiting for a late packet is worthwhile, in nanoseconds. If the wait were longer,
+/// acknowledgments would be so late that the sender's retransmission timer expires.
 const LATE_NS_MAX: u64 = 50_000_000;
 
 impl Basis {

@@ -19,7 +19,7 @@ pub(super) struct Figures {
     pub(super) size: Option<Size>,
     /// Largest packet in bytes, from its IP header on.
     pub(super) ip_bytes_max: u32,
-    /// Packets with data that the capture had already shown, without copies made by the network.
+    /// Packets that repeat captured data, without copies made by the network.
     pub(super) retransmitted: u32,
     /// Retransmissions of data that was already acknowledged, according to the capture.
     pub(super) retransmitted_acked: u32,
@@ -78,7 +78,7 @@ pub(super) struct Figures {
     pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,
-    /// Damaged packets whose fields were ignored, because other packets had correct checksums.
+    /// Packets that were ignored as damaged, because most packets had correct checksums.
     pub(super) damaged: u32,
     /// MSS that the peer announced.
     pub(super) mss: u16,

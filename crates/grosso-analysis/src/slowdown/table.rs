@@ -273,5 +273,5 @@ const _: () = assert!(size_of::<Connection>() <= 1024);
 const PATHS_MAX: usize = 1 << 12;
 /// Number of slots for identifications of source addresses: 12 KB.
 const SOURCES_MAX: usize = 1 << 10;
-/// Minimum time that a sender has to obey a message, in nanoseconds.
+/// Minimum time that a sender is given to obey an ICMP message, in nanoseconds.
 const SETTLED_NS: u64 = 5_000_000;

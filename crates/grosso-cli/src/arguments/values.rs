@@ -39,7 +39,7 @@ pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the offered load of the lab in bits per second. The permitted range gives every measurement some datagrams,
+/// Parses the offered load of the lab in bits per second. The limits ensure that every measurement has some datagrams,
 /// and no more than a machine can generate.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();

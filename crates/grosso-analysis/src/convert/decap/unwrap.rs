@@ -83,7 +83,8 @@ impl Unwrapper {
         hasher: RandomState,
     ) -> Self {
         let mut rules = DecapsulationRules::default();
-        // The receiver is unknown, so packets that only some configurations accept are accepted.
+        // The receiver's configuration is unknown, so packets that only some configurations accept are decapsulated
+        // too.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;

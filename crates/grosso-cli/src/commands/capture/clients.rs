@@ -240,7 +240,7 @@ impl PcapService {
         }
     }
 
-    /// Updates the list of clients that receive batches to the connected clients.
+    /// Updates the list of clients that receive batches, so that it contains the connected clients.
     fn publish(&self) {
         let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
         *lock(&self.shared.queues) = here.collect();
@@ -276,7 +276,7 @@ impl PcapClient {
         }
     }
 
-    /// Starts the client's stall timer when the first batch is waiting for it.
+    /// Starts the client's stall timer when a batch is added to its empty queue.
     fn look(&mut self, now: Instant) {
         let is_empty = self.queue.is_empty();
         if is_empty || self.is_idle {

@@ -37,7 +37,7 @@ pub(super) enum LivePass {
     All,
     /// Packets that match the filter.
     Passing(Rc<Program>),
-    /// No packets: the filter has no meaning for the link type.
+    /// No packets, because the filter does not apply to the link type.
     Nothing,
 }
 

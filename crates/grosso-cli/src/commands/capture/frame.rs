@@ -185,7 +185,7 @@ fn transport(header: &VirtioHeader) -> SegmentTransport {
     }
 }
 
-/// Writes the frame to `out`, with the VLAN tag that the kernel stripped restored after the addresses.
+/// Writes the frame to `out`, and inserts the VLAN tag that the kernel stripped after the addresses.
 fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
     out.clear();

@@ -128,7 +128,7 @@ fn check(options: &Capture) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the maximum number of bytes that are kept of a packet.
+/// Returns the maximum number of bytes to keep of each packet.
 fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }

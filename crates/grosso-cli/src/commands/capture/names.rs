@@ -1,4 +1,4 @@
-//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` in the same way as by tcpdump.
+//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` in the same way as in tcpdump.
 
 use std::{
     ffi::{OsStr, OsString},

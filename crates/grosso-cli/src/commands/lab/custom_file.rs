@@ -241,7 +241,7 @@ struct WireTable {
     offloads: bool,
 }
 
-/// Deserializes a list of exactly `COUNT` elements; Serde alone accepts the first elements of a longer list.
+/// Deserializes a list of exactly `COUNT` elements; Serde alone would accept a longer list.
 fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     list: D,
 ) -> Result<[T; COUNT], D::Error> {

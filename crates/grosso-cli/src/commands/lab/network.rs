@@ -37,8 +37,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         if !is_first() {
             return contain(session);
         }
-        // This fails in a container that hides parts of /proc; then only `ps` is wrong, because it shows other
-        // processes.
+        // This fails in a container that hides parts of /proc. The only consequence is that `ps` shows other processes.
         let _ = show_in_proc();
     }
     let network = NetworkOptions {
