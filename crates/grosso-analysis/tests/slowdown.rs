@@ -328,7 +328,8 @@ fn one_short_round_trip_hides_no_small_window() {
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
 
-/// Without a handshake, only timestamp echoes show how long an answer takes, and after a pause they contain the pause.
+/// Without a handshake, only timestamp echoes show how long an answer takes, and an echo after a pause includes the
+/// pause.
 #[test]
 fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
     let waits = [

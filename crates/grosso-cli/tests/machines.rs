@@ -56,7 +56,7 @@ const OFFLOADS: [Words; 6] = [
     [",vnet,offloads=tso6+uso", ",vnet"],
 ];
 
-/// Shared-memory ports of both bridges: the device listens, or its driver.
+/// Shared-memory ports of both bridges: either the device or its driver listens.
 const SHARED: [Words; 2] = [
     ["vhost-user:vm.sock", "vhost-user:vm.sock,driver,connect"],
     ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],

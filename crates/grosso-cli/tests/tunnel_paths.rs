@@ -262,7 +262,7 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
     }
 }
 
-/// Number of networks whose streams run concurrently: a stream that lost packets pauses for seconds.
+/// Number of networks whose streams run concurrently, because a stream that has lost packets pauses for seconds.
 const SIDE_BY_SIDE: usize = 5;
 
 /// Calls `look` for each item in a separate thread, which has the name of the test; the items have their own networks.
@@ -462,7 +462,7 @@ fn happened(routed: &Routed, event: &str) -> u64 {
 }
 
 /// A router that silently drops long packets (RFC 8899 section 4.3) stops no stream: probes detect it, and longer
-/// packets are sent in fragments. When the path MTU grows again, it is used.
+/// packets are sent in fragments. When the path MTU grows again, the larger MTU is used.
 #[test]
 fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
     let tunnels =

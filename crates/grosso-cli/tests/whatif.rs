@@ -18,7 +18,7 @@ fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
-/// Returns a stream whose segments with these indexes arrive at these times in microseconds.
+/// Returns a stream of segments, each given by its arrival time in microseconds and its index.
 fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
     let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
     capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
