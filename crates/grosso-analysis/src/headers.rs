@@ -135,7 +135,7 @@ impl Transport {
     }
 }
 
-/// Returns source and destination of the innermost IP header.
+/// Returns the source and destination addresses in the innermost IP header.
 pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let header = packet.get(ip.offset.into()..ip.end())?;
@@ -187,7 +187,7 @@ pub struct Endpoint {
 }
 
 impl Endpoints {
-    /// Returns the flow of the other direction.
+    /// Returns the flow in the opposite direction.
     #[inline]
     pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, ..self }

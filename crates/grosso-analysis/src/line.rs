@@ -26,7 +26,7 @@ struct Line {
     late_ns: u64,
 }
 
-/// Timestamps of packets that were segmented from one superframe.
+/// Method of choosing timestamps for the segments of a superframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// All packets have the time of the superframe.

@@ -21,7 +21,7 @@ pub struct Shard {
 }
 
 impl Default for Shard {
-    /// Creates the only shard, which has all flows.
+    /// Creates a single shard that contains all flows.
     fn default() -> Self {
         Self { index: 1, of: 1 }
     }

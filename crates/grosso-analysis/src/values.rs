@@ -19,7 +19,7 @@ use crate::{
 
 /// Range of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
 pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
-/// Range of sizes and numbers that are not zero.
+/// Range of positive sizes and counts.
 pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
 /// Range of the limit on the length of a superframe, in bytes.
 pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;

@@ -75,7 +75,7 @@ struct NamedRow {
 #[derive(Debug, Serialize, JsonSchema)]
 struct FaultRow {
     vector: String,
-    /// Rules of the vector as a sentence.
+    /// Description of the vector's test, as a sentence.
     shows: String,
     #[serde(flatten)]
     fault: Fault,

@@ -77,7 +77,7 @@ pub struct Failure {
 /// A file that the system refused to open, read or write.
 #[derive(Clone, Debug)]
 pub struct SystemRefusal {
-    /// Error number of the system.
+    /// Error number from the system.
     pub errno: NonZeroI32,
     /// Path of the file.
     pub path: String,

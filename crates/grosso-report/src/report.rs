@@ -314,7 +314,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// Counts by name, without zero counts.
 pub type Counts = std::collections::BTreeMap<&'static str, u64>;
 
-/// Creates the counts by name from parallel lists.
+/// Creates the counts by name from parallel lists of names and values.
 pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
     names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
 }

@@ -70,7 +70,7 @@ impl Files {
     }
 }
 
-/// Result of a command on captures.
+/// Result of a command that reads captures.
 pub struct Outcome<R> {
     /// Report of everything that was read.
     pub report: R,

@@ -29,7 +29,7 @@ use grosso_capture::{
 /// Captures that are read as one input.
 pub(crate) struct Input {
     pub(crate) reader: CaptureReader<Feed>,
-    /// The name in messages.
+    /// Name used in messages.
     pub(crate) name: String,
     pub(crate) links: Links,
     pub(crate) devices: Devices,
@@ -80,7 +80,7 @@ impl Devices {
 pub(crate) struct Origin {
     /// The path as the user typed it.
     path: PathBuf,
-    /// The name in messages.
+    /// Name used in messages.
     pub(crate) name: String,
     /// Length of the file in bytes; `None` for a pipe.
     len: Option<u64>,
@@ -123,7 +123,7 @@ pub(crate) enum Pass {
 /// Reason why reading ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// The end of the file.
+    /// The end of the file was reached.
     Complete,
     /// The named capture is damaged. Everything before the damage was visited.
     Damaged(String, CaptureError),

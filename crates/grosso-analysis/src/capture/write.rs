@@ -34,7 +34,7 @@ pub(crate) struct Output {
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
-    /// The name in messages.
+    /// Name used in messages.
     name: String,
     pub(crate) format: Format,
     /// Whether the capture goes to standard output, so that nothing else may be written there.
@@ -125,7 +125,7 @@ impl Output {
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
 
-    /// Sets how packets are spaced in time.
+    /// Sets how the segments of a superframe are spaced in time.
     pub(crate) fn space(&mut self, spacing: Spacing) {
         self.lines = match spacing {
             Spacing::Same => None,
@@ -282,7 +282,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // The end of an empty list of records.
+    // The end mark of an empty list of records.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));

@@ -26,7 +26,7 @@ pub enum Verdict {
     ZeroUdp,
     /// Only IP headers were verified: the protocol inside is unknown, or its header is malformed.
     NotVerified,
-    /// Covered bytes are missing.
+    /// Some of the covered bytes are missing.
     Unverifiable,
     /// The checksum was left for a device to complete.
     Partial,
@@ -196,7 +196,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
         }
         let is_remote = remote == Some((level.layer.offset as usize, level.at));
         if level.layer.kind == Kind::Ipv4 {
-            // An IPv4 header checksum covers only its header.
+            // An IPv4 header checksum covers only the header itself.
             judge_one(packet, stack, claim, false, Sum::ZERO, level);
             continue;
         }

@@ -194,7 +194,7 @@ impl Found {
     }
 }
 
-/// Returns the position of a checksum in its packet.
+/// Returns the name of a checksum's level in its packet.
 fn place(level: &Level, levels: &Levels) -> &'static str {
     let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
     match level.layer.kind {

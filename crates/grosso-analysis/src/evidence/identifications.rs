@@ -5,7 +5,7 @@
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Segment sizes that explain every step so far.
+/// Segment sizes that explain every identification step so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifications {
     low: u32,
@@ -33,7 +33,7 @@ impl Default for Identifications {
     }
 }
 
-/// A size that the steps suggest.
+/// A segment size that the identification steps suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) bytes: u16,

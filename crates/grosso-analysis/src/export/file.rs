@@ -33,7 +33,7 @@ use crate::{
 pub(super) struct TableFile<C> {
     batches: Batches<C, PassOn>,
     path: Name,
-    /// The name in messages.
+    /// Name used in messages.
     name: String,
     writer: JoinHandle<Result<u64, ParquetError>>,
     /// Whether the writer still accepts rows.

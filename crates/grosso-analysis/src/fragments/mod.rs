@@ -31,7 +31,7 @@ impl Waiting {
     pub const OVERLAP: &str = "drop";
     /// Default limit of memory, in the syntax of the command line.
     pub const MEMORY: &str = "64M";
-    /// Default distance, in the syntax of the command line.
+    /// Default limit for fragments of other datagrams, in the syntax of the command line.
     pub const DISTANCE: &str = "0";
 }
 

@@ -18,7 +18,7 @@ use grosso::reassemble::{
 pub struct Survey {
     /// Packets that became parts of datagrams.
     pub joined: Numbers,
-    /// Report on the datagrams.
+    /// Results for the report.
     pub found: Joining,
     /// Number of fragment sets that were left unchanged and are not listed.
     pub unlisted: u64,
@@ -26,11 +26,11 @@ pub struct Survey {
     waiting: HashMap<(usize, Identity), Vec<u64>>,
     /// Number of the packet that started the latest datagram, by lane, source and destination.
     begun: HashMap<(usize, IpAddr, IpAddr), u64>,
-    /// Datagrams that ended with the current packet.
+    /// Datagrams that ended when the current packet was processed.
     ended: EndedDatagrams,
 }
 
-/// Datagrams that ended with one packet.
+/// Datagrams that ended when one packet was processed.
 #[derive(Default)]
 struct EndedDatagrams {
     /// Fragments of the datagram that was completed.

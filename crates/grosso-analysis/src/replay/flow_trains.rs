@@ -59,7 +59,7 @@ pub(crate) struct MarkedPacket {
 /// Trains delivered during the push of a packet, until the verdict on that packet is known.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTrains {
-    /// Packet that is pushed.
+    /// Packet that is being pushed.
     pushed: Option<MarkedPacket>,
     /// Delivered trains, and whether each consists of the pushed packet alone.
     left: Vec<(Close, EndedTrain, bool)>,

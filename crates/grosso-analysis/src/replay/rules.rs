@@ -75,11 +75,11 @@ impl Bounds {
     }
 }
 
-/// Hold of trains across polls.
+/// Hold time of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldTime {
     hold: Hold,
-    /// Maximum hold in nanoseconds.
+    /// Maximum hold time in nanoseconds.
     most_ns: u64,
 }
 
@@ -198,7 +198,7 @@ impl fmt::Display for Repair {
 pub enum Batch {
     /// The poll ends after this many packets.
     Packets(u64),
-    /// The poll ends before a packet with another timestamp.
+    /// The poll ends before a packet with a different timestamp.
     Stamp,
     /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, or when the
     /// poll reaches its packet budget.

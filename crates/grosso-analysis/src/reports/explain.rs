@@ -115,7 +115,7 @@ pub struct Decision {
     pub reason: Option<&'static str>,
     /// Values that led to the decision, for example `TSval 77 -> 78`.
     pub detail: Option<String>,
-    /// Law of the train that the packet violated.
+    /// Law that the packet violated.
     pub law: Option<BrokenLaw>,
     /// Limit that the packet would have exceeded.
     pub limit: Option<Limit>,

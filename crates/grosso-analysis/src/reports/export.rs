@@ -45,7 +45,7 @@ pub struct FileWritten {
     pub bytes: u64,
 }
 
-/// Counts of the rows of packets.
+/// Counts over the rows of the packet table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct PacketCounts {
@@ -65,7 +65,7 @@ pub struct PacketCounts {
     pub left: Counts,
 }
 
-/// Counts of the rows of trains.
+/// Counts over the rows of the train table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct TrainCounts {
@@ -85,7 +85,7 @@ pub struct TrainCounts {
     pub why: Counts,
 }
 
-/// Counts of the rows of flows.
+/// Counts over the rows of the flow table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FlowCounts {

@@ -71,7 +71,7 @@ pub enum Basis {
     Sack,
     /// ICMP messages.
     Icmp,
-    /// Windows of the peer.
+    /// Receive windows that the peer announced.
     Window,
     /// Checksums.
     Checksum,

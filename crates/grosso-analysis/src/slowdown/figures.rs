@@ -39,7 +39,7 @@ pub(super) struct Figures {
     /// Retransmissions that arrive in order after a gap in the identifications. They show that the last packets before
     /// a pause were lost.
     pub(super) tails_lost: u32,
-    /// Packets that were acknowledged but are missing in the capture.
+    /// Packets that were acknowledged but are missing from the capture.
     pub(super) uncaptured: u32,
     /// Gaps that the receiver reported and that closed without a retransmission.
     pub(super) healed: u32,

@@ -54,7 +54,7 @@ pub struct FlowTable {
     pub sorted_by: FlowOrder,
     /// Rules by which packets were merged into trains; `None` if no packets were merged.
     pub merged_by: Option<String>,
-    /// The largest directions.
+    /// Rows of the largest flow directions.
     pub rows: Vec<FlowRow>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct JudgedFlow<'a> {
     pub(super) merging: Option<&'a Merging>,
 }
 
-/// Largest directions so far.
+/// Ranking of the largest flow directions so far.
 #[derive(Debug)]
 pub(super) struct Ranking {
     order: FlowOrder,

@@ -49,7 +49,7 @@ pub(super) struct Source {
 }
 
 impl SentOrder {
-    /// Processes a frame, and returns its position.
+    /// Processes a frame, and returns when it was sent relative to the earlier frames.
     pub(super) fn observe(&mut self, frame: &TcpFrame) -> Sent {
         let Some(identification) = frame.identification else { return Sent::Unknown };
         let after = identification.wrapping_add(frame.packets as u16);

@@ -22,7 +22,7 @@ pub(super) struct Stream {
     seen_bad: u32,
     /// Whether the sequence numbers below are known.
     is_known: bool,
-    /// End of the observed data.
+    /// Sequence number after the observed data.
     max: u32,
     /// Sequence number up to which the peer has acknowledged.
     acked: u32,
@@ -34,7 +34,7 @@ pub(super) struct Stream {
     is_pushed: bool,
     /// Sequence number of the last frame if it was an acknowledgment without data.
     last_ack: Option<u32>,
-    /// Position of the last frame with data in the capture.
+    /// Number of frames with data in the capture before the last one of this direction.
     place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,

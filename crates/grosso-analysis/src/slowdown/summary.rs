@@ -33,7 +33,7 @@ pub struct Slowdowns {
 /// A cause, summarized over all directions in which it was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Slow {
-    /// Directions with this cause.
+    /// Number of flow directions with this cause.
     pub directions: u64,
     /// The direction with the most affected packets, as `source > destination`.
     pub flow: String,

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Slots<Connection>,
-    /// UDP flows, which only the table of flows contains.
+    /// UDP flows, which appear only in the flow table.
     datagrams: Slots<UdpFlow>,
     totals: Totals,
     /// Number of TCP frames with data.

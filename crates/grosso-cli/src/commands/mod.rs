@@ -124,7 +124,7 @@ macro_rules! commands {
             }
         }
 
-        /// The pages of all commands that this build has.
+        /// The schema pages of all commands in this build.
         const PAGES: &[&[FormPage]] = &[
             $(#[cfg(all($($platform,)? $(feature = $feature)?))] $pages,)*
         ];

@@ -49,7 +49,7 @@ impl Joiner for Separate {
     }
 }
 
-/// State of the first pass.
+/// State of the first pass, which records the fate of every fragment.
 pub(super) struct Learning {
     rules: ReassemblyRules,
     seed: u64,
@@ -103,7 +103,7 @@ impl Joiner for Learning {
     }
 }
 
-/// State of the second pass.
+/// State of the second pass, which joins the fragments that the first pass selected.
 pub(super) struct Learned {
     depths: Vec<(Lanes, Survey)>,
     joined: Joined,

@@ -26,7 +26,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, acks) = (view.figures, view.peer.figures.acks);
     let round_trips = view.active_ns().checked_div(view.round_trip_ns).unwrap_or(0);
-    // A host that sends data acknowledges with it.
+    // A host that sends data acknowledges in its data packets.
     let is_one_way = view.peer.figures.frames <= acks;
     // A host that merges packets acknowledges superframes.
     let is_merged = figures.superframes > figures.frames / 20;

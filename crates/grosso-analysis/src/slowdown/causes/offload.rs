@@ -23,7 +23,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of packets in a direction.
+/// Minimum number of packets in a direction before its traffic is evaluated.
 const PACKETS_MIN: u32 = 256;
 /// Maximum mean payload of tiny segments in bytes.
 const TINY_BYTES: u64 = 200;

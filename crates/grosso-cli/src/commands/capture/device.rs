@@ -102,7 +102,7 @@ impl CapturedDevice {
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
-    /// Maximum number of bytes that are kept of a packet.
+    /// Maximum number of bytes to keep of each packet.
     pub(super) snaplen: u32,
     /// The resolution of the timestamps.
     pub(super) resolution: Resolution,
