@@ -108,7 +108,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
         })
         .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
-        // Room for the tunnel's headers.
+        // Leave room for the tunnel's headers.
         host.run(|| {
             Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
             set_up("vpn0", address);

@@ -24,7 +24,7 @@ use crate::{exception, wait, words};
 pub(crate) struct Rows {
     table: Table,
     words: Vec<String>,
-    /// The capture. This reference keeps its temporary file.
+    /// The capture. Its temporary file is kept as long as this reference.
     #[pyo3(get)]
     capture: Py<PyAny>,
 }

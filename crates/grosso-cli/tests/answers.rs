@@ -374,6 +374,6 @@ fn a_file_of_unsupported_compression_does_not_refuse_its_directory() {
     assert!(run.stderr.contains("1 file skipped"), "{}", run.stderr);
     let warnings = bench.ok("inspect --json ring").json()["warnings"].to_string();
     assert!(warnings.contains("b.pcap.xz"), "{warnings}");
-    // An explicitly named file is refused.
+    // A file that is named explicitly is refused, not skipped.
     assert_eq!(bench.run("inspect ring/b.pcap.xz").code, 3);
 }

@@ -617,7 +617,7 @@ fn remains_of_a_sender_s_superframes_do_not_indicate_a_receiver() {
     assert_eq!(vantage("wire.pcap"), "host");
 }
 
-/// Copied blocks stay without a time; others must have one.
+/// Blocks that are copied have no time; new blocks must have one.
 #[test]
 fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
     let bench = Bench::new();

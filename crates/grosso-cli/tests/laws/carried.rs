@@ -12,7 +12,7 @@ use super::captures::Captured;
 /// The payload of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// Number of bytes.
+    /// Number of payload bytes.
     pub(crate) bytes: u64,
     /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
     pub(crate) sum: u64,
