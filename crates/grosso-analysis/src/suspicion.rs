@@ -231,7 +231,7 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 const ARP_FIXED_BYTES: usize = 8;
 /// Length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;
-/// Bits of the word with data offset and flags that belong to neither (RFC 9293, RFC 9768).
+/// Bits that belong neither to the data offset nor to the flags, in the word that contains both (RFC 9293, RFC 9768).
 const RESERVED_BITS: u16 = 0x0e00;
 
 #[cfg(test)]

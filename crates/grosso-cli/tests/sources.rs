@@ -160,7 +160,7 @@ fn experiments_that_no_claim_names_run_too() {
 }
 
 /// Calls `each` for all items in separate threads, which have the test's name so that the gate finds the messages of
-/// those that panic. Calls that measure wait for a CPU.
+/// those that panic. Calls that measure time wait for a free CPU.
 fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {

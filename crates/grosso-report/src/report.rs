@@ -35,7 +35,8 @@ pub trait Report: Serialize {
         None
     }
 
-    /// Returns how much was read before Ctrl-C; `None` without Ctrl-C. The report covers only what was read.
+    /// Returns how much was read before Ctrl-C; `None` if reading was not interrupted. The report covers only what was
+    /// read.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }

@@ -42,7 +42,7 @@ pub(crate) struct Input {
     names_hash: bool,
     /// Whether Ctrl-C interrupted the copying of a pipe, so the copy is incomplete.
     pub(crate) is_cut_off: bool,
-    /// Part of the input that was read before Ctrl-C; `None` without Ctrl-C.
+    /// Part of the input that was read before Ctrl-C; `None` if reading was not interrupted.
     interruption: Option<Interrupted>,
     pass: Pass,
     progress: Box<dyn ReadingProgress>,
@@ -293,7 +293,8 @@ impl Input {
         facts.collect()
     }
 
-    /// Returns the part of the input that was read before Ctrl-C; `None` without Ctrl-C. Valid after reading.
+    /// Returns the part of the input that was read before Ctrl-C; `None` if reading was not interrupted. Valid after
+    /// reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }

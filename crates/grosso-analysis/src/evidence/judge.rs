@@ -382,7 +382,8 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// Returns the IPv4 levels of a packet. Only their identifications can be constant.
+/// Returns the levels of a packet at which the IP header is IPv4. Only these headers have an identification, which may
+/// be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels

@@ -14,7 +14,7 @@ use crate::{
 pub(super) struct Merging {
     trains: u64,
     packets: u64,
-    /// Trains by the reason for their end; at most as many entries as the engine has reasons.
+    /// Number of trains by the reason why they ended. There are at most as many entries as the engine has reasons.
     ended: Vec<(&'static str, u64)>,
     /// Waiting times of frames in nanoseconds.
     held: Distribution<HOLD_STEPS>,

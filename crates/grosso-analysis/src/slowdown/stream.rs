@@ -218,7 +218,7 @@ impl Stream {
         };
     }
 
-    /// Returns whether the sender has sent all data of its application, as far as the frames show it.
+    /// Returns whether the sender has sent all data of its application, as far as the frames show.
     pub(super) const fn is_drained(&self) -> bool {
         self.is_pushed && self.open_since.is_some()
     }
