@@ -12,7 +12,7 @@ use std::{
 
 use grosso_tun::{Tun, TunOptions};
 
-/// Returns the header of a pcap file with nanoseconds, in the machine's byte order.
+/// Returns the header of a pcap file with nanosecond timestamps, in the machine's byte order.
 fn header() -> Vec<u8> {
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
     header.extend([2_u16, 4].into_iter().flat_map(u16::to_ne_bytes));
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             written = file.write_all(&record).and_then(|()| file.write_all(packet));
         })?;
         written?;
-        // Readers of the file see complete packets.
+        // Without this, readers of the file would see incomplete packets.
         file.flush()?;
     }
     println!("{packets} packets");

@@ -17,7 +17,7 @@ const COUNTER: usize = 8;
 /// Size of the tag after the encrypted packet, in bytes.
 const TAG: usize = 16;
 
-/// One endpoint's half of a cipher: it encrypts its own packets and decrypts the peer's.
+/// The cipher of one endpoint, which encrypts the endpoint's packets and decrypts the peer's.
 pub struct Cipher {
     cipher: Aes128Gcm,
     /// First byte of this endpoint's nonces; the peer's first byte has the lowest bit inverted.
@@ -26,10 +26,10 @@ pub struct Cipher {
 }
 
 impl Cipher {
-    /// Reads the key that both endpoints have.
+    /// Reads the key that both endpoints share.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or does not have 16 bytes.
+    /// Fails if the file cannot be read, or is not 16 bytes long.
     pub fn read(key_file: &str, role: &str) -> Result<Self, Box<dyn Error>> {
         let key: [u8; 16] = fs::read(key_file)?.try_into().map_err(|_| "a key has 16 bytes")?;
         Ok(Self { cipher: Aes128Gcm::new(&key.into()), role: u8::from(role == "b"), sent: 0 })

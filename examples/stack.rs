@@ -1,8 +1,8 @@
 //! A TCP stack in userspace (smoltcp) on a TUN device, with superframes in both directions: a service that echoes what
 //! it receives.
 //!
-//! `stack DEVICE ADDRESS PORT`: the host routes to the address through the device. The program serves the first
-//! connection, then prints the number of frames that it received.
+//! `stack DEVICE ADDRESS PORT`: the host must route the address to the device. The program serves the first connection,
+//! then prints the number of frames that it received.
 use std::{env, error::Error, net::Ipv4Addr, os::fd::AsFd, time::Instant as Clock};
 
 use grosso_tun::{Interest, Layer, StackDevice, wait_for};

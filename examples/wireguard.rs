@@ -19,7 +19,7 @@ use grosso_tun::{Batch, Datagram, Interest, Trust, Tun, TunOptions, Udp, UdpOpti
 
 /// Number of bytes that encryption adds, with room for every message of a handshake.
 const OVERHEAD: usize = 148;
-/// Room for a packet that waited for the handshake.
+/// Buffer size for a packet that waited for the handshake.
 const QUEUED_MAX: usize = 2048;
 /// Interval between checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);

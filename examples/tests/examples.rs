@@ -108,7 +108,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
         })
         .collect();
     for (host, address) in [(&a, inner[0]), (&b, inner[1])] {
-        // Room for the tunnel's headers.
+        // Leave room for the tunnel's headers.
         host.run(|| {
             Control::new().unwrap().set_mtu(&name("vpn0"), 1400).unwrap();
             set_up("vpn0", address);
@@ -120,7 +120,7 @@ fn carries_a_stream(ends: [(&str, &[&str]); 2]) {
     send_stream(&a, &listener, address);
 }
 
-/// Sends a stream from a host to a socket of another, and checks that it arrives unchanged.
+/// Sends a stream from one host to a socket on another, and checks that it arrives unchanged.
 fn send_stream(from: &NetworkNamespace, to: &TcpListener, address: SocketAddr) {
     let bytes = stream();
     thread::scope(|scope| {

@@ -12,7 +12,7 @@ class Error(Exception):
     The text is the message, followed by the remedy if there is one.
     """
 
-    #: A name for programs, such as ``input.truncated``.
+    #: A name by which programs recognize the failure, such as ``input.truncated``.
     code: str
     #: The cause.
     message: str

@@ -44,7 +44,8 @@ fn report(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
     ended.map_err(|error| exception(py, &error))
 }
 
-/// Waits for the next message of a thread, while other Python threads run and Ctrl-C is noticed. Returns the receiver.
+/// Waits for the next message from a thread. Meanwhile, other Python threads can run, and Ctrl-C is handled. Also
+/// returns the receiver.
 fn wait<T: Send>(
     py: Python<'_>,
     told: Receiver<T>,

@@ -1,4 +1,4 @@
-//! Tables that a separate thread reads, as streams of record batches.
+//! Streams of record batches for tables, which a separate thread reads.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use crate::{exception, wait, words};
 pub(crate) struct Rows {
     table: Table,
     words: Vec<String>,
-    /// The capture, whose temporary file exists as long as this object.
+    /// The capture. Its temporary file is kept as long as this reference.
     #[pyo3(get)]
     capture: Py<PyAny>,
 }
@@ -97,13 +97,13 @@ impl Table {
     }
 }
 
-/// The messages of a reading.
+/// Messages from the thread that reads a table.
 enum News {
     /// The captures are open, and the arguments are valid.
     Open,
     /// A batch of rows.
     Batch(RecordBatch),
-    /// The reading ended with a failure.
+    /// Reading failed.
     Failed(Failure),
     /// The rows could not be converted to a batch.
     Broken(ArrowError),
@@ -112,7 +112,7 @@ enum News {
 /// Function that accepts a batch, or an error in its place, and returns whether it accepts more.
 type Hand = Box<dyn FnMut(Result<RecordBatch, ArrowError>) -> bool>;
 
-/// Sender of the messages of a reading. The reading ends once there is no receiver.
+/// Sender of messages from the thread that reads a table. The thread ends once there is no receiver.
 struct Teller<C> {
     batches: Batches<C, Hand>,
     to: SyncSender<News>,
@@ -149,7 +149,7 @@ impl<Row, C: Columns + Take<Row>> Visit<Row> for Teller<C> {
 /// Maximum number of batches that wait for the consumer.
 const BATCHES_WAITING_MAX: usize = 2;
 
-/// A reading in progress. Its thread ends on drop.
+/// A table that a thread is reading. Dropping this value ends the thread.
 struct Reading {
     schema: SchemaRef,
     news: Receiver<News>,
@@ -161,7 +161,7 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// Fails with the error of the reading.
+    /// Fails if a capture cannot be opened, or if an argument is invalid.
     fn begin(py: Python<'_>, table: Table, words: Vec<String>) -> PyResult<Self> {
         let interrupted = Arc::<AtomicBool>::default();
         let (to, news) = mpsc::sync_channel(BATCHES_WAITING_MAX);

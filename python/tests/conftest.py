@@ -17,7 +17,7 @@ def captures() -> Path:
 def classic(
     path: Path, packets: list[bytes], start_ns: int = 1_700_000_000_000_000_000, link: int = 1
 ) -> Path:
-    """Writes a pcap file with times in nanoseconds, 1 us apart."""
+    """Writes packets to a pcap file with nanosecond timestamps, 1 us apart."""
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
         for number, packet in enumerate(packets):
@@ -28,7 +28,7 @@ def classic(
 
 
 def at(path: Path, packets: list[tuple[int, bytes]], link: int = 1) -> Path:
-    """Writes a pcap file of packets with their times in nanoseconds."""
+    """Writes packets to a pcap file, each with its time in nanoseconds."""
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link))
         for time_ns, packet in packets:

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Counts of values: exact below `EXACT`, a power of two; larger values are counted in ranges narrower than the value
-/// times `2 / EXACT`. The default is accurate to a thousandth.
+/// Counts of values. Values below `EXACT`, a power of two, are counted exactly; larger values are counted in ranges
+/// narrower than `2 / EXACT` times the value. The default is accurate to 0.1 %.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution<const EXACT: u64 = 2048> {
     /// Counts by range, up to the largest value so far: at most 56,320 ranges by default, and 496 with 16 exact values.

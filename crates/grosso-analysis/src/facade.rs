@@ -34,7 +34,7 @@ pub struct Capture {
     pub(crate) notes: Rc<Notes>,
 }
 
-/// Notes that were made while a capture was read. They become the warnings of the report.
+/// Notes collected while a capture is read. The notes become the warnings of the report.
 pub(crate) struct Notes {
     texts: RefCell<Vec<String>>,
     /// Start of the command; `None` on a target without a clock.
@@ -147,7 +147,7 @@ impl Capture {
         visit_trains(captures, Given::default(), &rules, &self.session, &mut visit)
     }
 
-    /// Runs a command on the capture. The warnings of the report are the notes of the reading.
+    /// Runs a command on the capture. Notes made while reading become the warnings of the report.
     ///
     /// # Errors
     /// Fails if the command fails, or if the capture is damaged.

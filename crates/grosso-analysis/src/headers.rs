@@ -20,7 +20,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// Stores a big-endian word, if there is room for it.
+/// Stores a big-endian word if it fits.
 #[inline]
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(word) = bytes.get_mut(at..at + 2) {
@@ -28,7 +28,7 @@ pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// The innermost transport header of a packet and related properties.
+/// The innermost transport header of a packet, with the properties derived from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Transport {
     /// TCP or UDP header.
@@ -39,8 +39,8 @@ pub struct Transport {
     pub network: usize,
     /// Number of payload bytes according to the headers, including bytes that were not captured.
     pub payload: usize,
-    /// Length in bytes of the jumbo header, which superframes longer than 64 KB have and their packets do not (rule
-    /// S5).
+    /// Length in bytes of the jumbogram header. Superframes longer than 64 KB have this header, but their packets do
+    /// not (rule S5).
     jumbo: usize,
 }
 
@@ -135,7 +135,7 @@ impl Transport {
     }
 }
 
-/// Returns source and destination of the innermost IP header.
+/// Returns the source and destination addresses in the innermost IP header.
 pub fn addresses(packet: &[u8], stack: &Stack) -> Option<(IpAddr, IpAddr)> {
     let ip = stack.layers().iter().rfind(|layer| is_ip(layer))?;
     let header = packet.get(ip.offset.into()..ip.end())?;
@@ -187,7 +187,7 @@ pub struct Endpoint {
 }
 
 impl Endpoints {
-    /// Returns the flow of the other direction.
+    /// Returns the flow in the opposite direction.
     #[inline]
     pub fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source, ..self }

@@ -25,7 +25,7 @@ use crate::{
     suspicion::Suspicions,
 };
 
-/// Check whether a capture shows the packets on the wire.
+/// Options of `grosso inspect`, which reports whether a capture shows the packets on the wire.
 #[derive(Default)]
 pub struct Inspect {
     /// Assumptions about facts that the capture does not record.
@@ -97,7 +97,7 @@ struct CaptureFacts {
     suspicions: Suspicions,
     vantages: Vantages,
     connections: Connections,
-    /// Replay of the trains in the table of flows; `None` without the table.
+    /// Replay that finds the trains of each flow, for the flow table; `None` if no table was requested.
     replay: Option<FlowReplay>,
     checksums: Verdicts,
     levels: Levels,
@@ -112,7 +112,7 @@ struct CaptureFacts {
     verified: u64,
 }
 
-/// Number of flows that have the same segment size, and of identifications that agree with this size.
+/// Number of flows with the same segment size, and number of identification steps that agree with this size.
 #[derive(Default)]
 struct SizeFlows {
     flows: HashSet<Endpoints>,
@@ -186,8 +186,8 @@ impl CaptureFacts {
             replay.push(&seen, mark, &mut self.connections);
         }
         if sight.transport.is_some() {
-            // Only captures of the sending host have headers that a device still has to repeat, or checksums to which
-            // it has to add a length.
+            // Only captures of the sending host contain headers that a device must still repeat, or checksums to which
+            // it must still add a length.
             let is_left_to_device = self.judge.repeats_headers(&sight)
                 || is_superframe && is_seeded_without_length(packet.data, &stack);
             // Only a superframe that was merged on receipt has the checksum of its first packet.

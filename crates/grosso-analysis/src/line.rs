@@ -1,8 +1,8 @@
 //! Computes when packets leave on a link of a given rate.
 //!
 //! Each device has one link per direction, which transmits one packet at a time. A segment of a superframe starts when
-//! the previous packet has ended, but not before the time of its superframe. Recorded times are kept, unless an earlier
-//! packet was delayed beyond them: then the packet waits for it, so that packets stay in order.
+//! the previous packet has ended, but not before the time of its superframe. A recorded time is kept unless an earlier
+//! packet was delayed beyond it. In that case the packet is delayed too, so that packets stay in order.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ pub struct Lines {
 struct Line {
     /// Time at which the link has transmitted all packets so far.
     free_ns: u64,
-    /// Time at which the link has transmitted the packets with computed times. No packet with a recorded time may start
-    /// before it.
+    /// Time at which the link has transmitted the packets with computed times. Packets with recorded times start at
+    /// this time or later.
     late_ns: u64,
 }
 
-/// Timestamps of packets that were segmented from one superframe.
+/// Method of choosing timestamps for the segments of a superframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// All packets have the time of the superframe.

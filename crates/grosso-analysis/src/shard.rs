@@ -1,4 +1,4 @@
-//! Distributes flows over several runs. Each run writes only the rows of its flows.
+//! Divides the flows among several runs. Each run writes only the rows of its flows.
 
 use core::{fmt, net::IpAddr};
 
@@ -21,7 +21,7 @@ pub struct Shard {
 }
 
 impl Default for Shard {
-    /// Creates the only shard, which has all flows.
+    /// Creates a single shard that contains all flows.
     fn default() -> Self {
         Self { index: 1, of: 1 }
     }

@@ -51,10 +51,10 @@ impl Suspicions {
 }
 
 /// Returns the tunnel that a UDP datagram to an unassigned port seems to carry, judged by its payload: VXLAN, Geneve,
-/// GUE, or FOU with IP packets. `--port` accepts the displayed form.
+/// GUE, or FOU with IP packets. The option `--port` accepts the result in its displayed form.
 ///
-/// The inner packet must end where the payload does, or be the first of several packets in one superframe: the same
-/// tunnel header follows it, or it is a TCP segment, whose length field may describe the whole superframe.
+/// The inner packet must end where the payload ends, unless the datagram is a superframe. In a superframe, the inner
+/// packet must be followed by the same tunnel header, or be a TCP segment.
 pub fn tunnel_at(payload: &[u8], port: u16) -> Option<TunnelPort> {
     if port == 0 || TunnelPort::on(port, &Ports::ASSIGNED).is_some() {
         return None;
@@ -231,7 +231,7 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 const ARP_FIXED_BYTES: usize = 8;
 /// Length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;
-/// Bits of the word with data offset and flags that belong to neither (RFC 9293, RFC 9768).
+/// Bits that belong neither to the data offset nor to the flags, in the word that contains both (RFC 9293, RFC 9768).
 const RESERVED_BITS: u16 = 0x0e00;
 
 #[cfg(test)]

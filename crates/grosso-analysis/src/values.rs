@@ -1,4 +1,4 @@
-//! Option values as users write them, on a command line or as keywords of another language.
+//! Parses option values in the syntax of the command line. Keyword arguments of other languages use the same syntax.
 
 use core::{
     fmt::Display,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Range of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
 pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
-/// Range of sizes and numbers that are not zero.
+/// Range of positive sizes and counts.
 pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;
 /// Range of the limit on the length of a superframe, in bytes.
 pub const MAX_SIZE: RangeInclusive<u32> = 1..=524_280;
@@ -33,7 +33,7 @@ pub const ROWS: &str = "20";
 pub struct NamedValue<T> {
     /// Name that users write.
     pub name: &'static str,
-    /// Explanation, without a full stop.
+    /// Explanation, without a period at the end.
     pub about: &'static str,
     /// The value.
     pub value: T,
@@ -78,7 +78,7 @@ pub fn choose<T: Copy>(choices: &[NamedValue<T>], text: &str) -> Result<T, Strin
     chosen.map(|choice| choice.value).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// Parses the figure that sorts the flow table.
+/// Parses the name of the figure by which the flow table is sorted.
 ///
 /// # Errors
 /// Fails if no figure has this name.
@@ -141,7 +141,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
 /// Parses a tunnel and its UDP port, in the form in which they are displayed.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
     let expected = || {
@@ -163,7 +163,7 @@ pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
 /// Parses the format of L2TPv3 sessions: size of the cookie in bytes, and the sublayer.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     let expected = || {
         "expected the cookie size (0, 4 or 8 bytes) and the sublayer, for example \
@@ -187,7 +187,7 @@ pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
 /// Parses a link type: a name, or a number of the tcpdump list.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_link(text: &str) -> Result<LinkType, String> {
     let named = match text.to_ascii_lowercase().as_str() {
         "ethernet" | "en10mb" => Some(LinkType::Ethernet),
@@ -205,7 +205,7 @@ pub fn parse_link(text: &str) -> Result<LinkType, String> {
 /// Parses the maximum number of trains held at once.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
@@ -216,7 +216,7 @@ pub fn parse_flows(text: &str) -> Result<usize, String> {
 /// Parses the file of the flow table.
 ///
 /// # Errors
-/// Fails for a number, which limited the held trains in earlier versions.
+/// Fails if the value is a number, because earlier versions took a number here to limit the held trains.
 pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<u64>() {
         Ok(number) => {
@@ -229,7 +229,7 @@ pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
 /// Parses a number of rows of the flow table.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_rows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
@@ -240,7 +240,7 @@ pub fn parse_rows(text: &str) -> Result<usize, String> {
 /// Parses a size in bytes with an optional binary unit.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -258,7 +258,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Parses a memory size in bytes, which must suffice for one datagram of full length.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
@@ -268,7 +268,7 @@ pub fn parse_memory(text: &str) -> Result<usize, String> {
 /// Parses the timestamps of split packets: `same`, or `line=` and a rate.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
     if text == "same" {
         return Ok(Spacing::Same);
@@ -281,7 +281,7 @@ pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
 /// Parses a rate in bits per second with an optional decimal unit.
 ///
 /// # Errors
-/// Fails if the text has another form, or the value is out of range.
+/// Fails if the text does not have this form, or if the value is out of range.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,6 +1,6 @@
 //! Causes that slow a transfer, tested with transfers whose fault is known by construction.
 //!
-//! Thresholds were chosen on the seeds below 1000; these tests use others.
+//! Thresholds were chosen with the seeds below 1000; these tests use other seeds.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn pcap(frames: &Capture) -> Vec<u8> {
     file
 }
 
-/// Returns the causes in a capture.
+/// Returns the causes that slow TCP in a capture.
 fn slowdowns(frames: &Capture) -> Slowdowns {
     conclude(frames, Connections::default())
 }
@@ -328,7 +328,8 @@ fn one_short_round_trip_hides_no_small_window() {
     assert_eq!(first(&slowdowns(&frames)), Some(Cause::ReceiveWindow));
 }
 
-/// Without a handshake, only timestamp echoes show how long an answer takes, and after a pause they contain the pause.
+/// Without a handshake, only timestamp echoes show how long an answer takes, and an echo after a pause includes the
+/// pause.
 #[test]
 fn pauses_and_small_windows_are_distinguished_without_a_handshake() {
     let waits = [
@@ -401,7 +402,7 @@ fn a_damaged_acknowledgment_reports_nothing() {
     assert_eq!(first(&found), Some(Cause::LostAfter), "{:?}", found.causes);
 }
 
-/// Timestamps of a capture can have any value and need not increase.
+/// Timestamps in a capture can have any value and need not increase.
 #[test]
 fn extreme_timestamps_are_accepted() {
     let times = [1, u64::MAX, 0, u64::MAX - 1, u64::MAX / 2, u64::MAX / 3];

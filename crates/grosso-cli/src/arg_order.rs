@@ -11,7 +11,7 @@ use grosso_sys::path;
 /// Moves the subcommands of `command` to the front of `arguments`, whose first element is the name of the program.
 pub(crate) fn arrange(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut words = arguments;
-    // Wireshark calls its capture sources with options only.
+    // Wireshark starts its capture sources with options only, without a subcommand.
     let is_asking = |word: &OsString| word.to_string_lossy().starts_with("--extcap-");
     if words.iter().any(is_asking) && !words.iter().any(|word| word == "extcap") {
         words.insert(1.min(words.len()), "extcap".into());

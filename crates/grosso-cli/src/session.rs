@@ -10,7 +10,7 @@ use crate::{progress::Progress, talk::Talk};
 /// The state that every command needs in addition to its own options.
 pub(crate) struct Session {
     pub(crate) talk: Talk,
-    /// The settings for reading captures. Notes and progress of a reading are printed through `talk`.
+    /// The settings for reading captures. Notes and progress are printed through `talk`.
     pub(crate) reading: capture::Session,
 }
 
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Console that shows the notes and the progress of a reading.
+/// Console that shows notes and progress while captures are read.
 struct Console {
     talk: Talk,
     started: Instant,
@@ -46,7 +46,7 @@ impl Observer for Console {
     }
 }
 
-/// A progress bar for a reading.
+/// A progress bar for reading captures.
 struct Bar(Progress);
 
 impl ReadingProgress for Bar {

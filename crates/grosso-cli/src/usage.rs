@@ -108,7 +108,7 @@ fn sentence(reason: &str) -> String {
     format!("expected {expected}")
 }
 
-/// Returns the sentence for "100000 is not in 1..=65535".
+/// Returns a sentence for a reason such as "100000 is not in 1..=65535".
 fn in_range(reason: &str) -> Option<String> {
     let (_, range) = reason.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;

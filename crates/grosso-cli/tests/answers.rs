@@ -291,7 +291,7 @@ fn nflog_is_read_as_raw_ip() {
     }
 }
 
-/// Returns a TCP superframe as the sender's kernel shows it.
+/// Returns a TCP superframe as it is captured on the sender.
 fn superframe() -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(1)).tcp(|t| t.timestamps(1, 1));
     packet.payload_len(4 * 1448).build_superframe().0
@@ -374,6 +374,6 @@ fn a_file_of_unsupported_compression_does_not_refuse_its_directory() {
     assert!(run.stderr.contains("1 file skipped"), "{}", run.stderr);
     let warnings = bench.ok("inspect --json ring").json()["warnings"].to_string();
     assert!(warnings.contains("b.pcap.xz"), "{warnings}");
-    // An explicitly named file is refused.
+    // A file that is named explicitly is refused, not skipped.
     assert_eq!(bench.run("inspect ring/b.pcap.xz").code, 3);
 }

@@ -125,7 +125,7 @@ fn what_a_sender_captures_splits_into_what_the_receiver_saw() {
     if !["tcpdump", "tshark"].iter().all(|tool| has(tool)) {
         return;
     }
-    // On two CPUs, data and an acknowledgment may be sent at the same time, and be recorded in a different order.
+    // On two CPUs, data and an acknowledgment may be sent at the same time, and recorded in different orders.
     let processors = allowed_processors().unwrap();
     pin(None, processors[0]).unwrap();
     let Some(hosts) = Hosts::new() else { return };
@@ -221,7 +221,7 @@ fn the_file_records_interface_filter_and_offloads() {
     facts(&bytes);
 }
 
-/// Checks the contents of the blocks that are not packets.
+/// Checks the contents of the blocks that contain no packets.
 fn facts(bytes: &[u8]) {
     let mut blocks = Vec::new();
     let mut reader = CaptureReader::new(bytes).unwrap();

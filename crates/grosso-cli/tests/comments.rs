@@ -1,4 +1,4 @@
-//! Packet comments: they carry no merge metadata, and a written capture keeps them.
+//! Tests that packet comments contain no merge metadata, and that written captures keep the comments.
 
 use grosso_capture::{
     ByteOrder, CaptureWriter, Format, Interface, PacketMeta, WriterOptions,

@@ -35,7 +35,7 @@ fn compiled(bench: &Bench, source: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the report on a program with these arguments.
+/// Runs `grosso conform` on the program with this fault, and returns the result and the report.
 fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Value) {
     let line = format!("conform --json {options} -- {} {fault}", program.display());
     let run = bench.run(&line);
@@ -44,14 +44,14 @@ fn judged(bench: &Bench, options: &str, program: &Path, fault: &str) -> (Run, Va
     (run, json)
 }
 
-/// Returns the rules that a report lists as broken.
+/// Returns the rules that a report lists as violated.
 fn broken(report: &Value) -> Vec<String> {
     let rows = report["rules"].as_array().unwrap().iter();
     let wrong = rows.filter(|row| row["wrong"] != 0);
     wrong.map(|row| row["rule"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the broken laws, each once.
+/// Returns the violated laws, without duplicates.
 fn laws(report: &Value) -> Vec<String> {
     let faults = report["faults"].as_array().unwrap().iter();
     let mut laws: Vec<_> = faults.map(|fault| fault["law"].as_str().unwrap().to_owned()).collect();

@@ -196,7 +196,7 @@ fn capabilities_of_the_file_leave_user_namespaces_as_they_are() {
         let fixes = [without("capture"), without("devices"), with("devices")].map(fix);
         assert!(fixes.iter().all(|fix| fix.contains(named)), "{named}: {fixes:?}");
     }
-    // With one use named, the report covers only that use.
+    // If one use is named, the report covers only that use.
     let capture = inside(&["-n"], &script("").replace("doctor", "doctor capture"));
     assert!(!fix(checks(&capture)("capture")).contains("cap_net_admin"));
 }

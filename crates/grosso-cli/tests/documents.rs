@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::common::{ETHERNET, START_NS, capture_of, copy_captures};
 
-/// The line that stands for omitted output.
+/// The line that replaces omitted output in a document.
 const AND_SO_ON: &str = "...";
 
 #[test]

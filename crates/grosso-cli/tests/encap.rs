@@ -83,7 +83,7 @@ fn decap_gives_the_capture_back_byte_for_byte() {
     ));
     bench.ok("decap -q --strict -r b.pcap -w c.pcap --port fou=5555/4");
     assert!(bench.get("c.pcap") == before);
-    // Two levels, through pipes.
+    // Encapsulates the packets twice, through pipes.
     let vxlan = bench.pipe(&format!("encap -q -r - -w - type vxlan id 1 {ENDS_V4}"), &before);
     let gre = bench.pipe(&format!("encap -q -r - -w - type gre {ENDS_V4}"), &vxlan.bytes);
     let back = bench.pipe("decap -q --recursive -r - -w -", &gre.bytes);

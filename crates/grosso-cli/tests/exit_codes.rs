@@ -53,7 +53,7 @@ fn short(frames: &[Vec<u8>]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Every command that reads captures, with `IN` and, if it writes one, `OUT`.
+/// Every command that reads captures. `IN` stands for the captures, and `OUT` for the capture to write.
 const COMMANDS: &[&str] = &[
     "inspect IN",
     "coalesce -r IN -w OUT",

@@ -115,7 +115,7 @@ fn every_command_lists_the_same_flows() {
     let slow = &rows(&whatif)[2];
     assert_eq!((&slow["packets"], &slow["merging"]["trains"]), (&10.into(), &10.into()));
     assert_eq!(slow["merging"]["ended"], serde_json::json!({"poll_end": 10}));
-    // All holds are sorted alike in text and JSON, and no line is too long for a terminal.
+    // Text and JSON list the flows in the same order, and no line is too long for a terminal.
     let text = bench.ok("coalesce --flows --sort merged a").stdout;
     assert!(
         text.contains("3 directions, sorted by merged; trains as merged by linux, hold 0:"),

@@ -37,7 +37,7 @@ struct Family {
 const FAMILIES: [Family; 2] =
     [Family { index: 0, mtu: 1000, fragments: 5 }, Family { index: 1, mtu: 1280, fragments: 4 }];
 
-/// Host a, the host of the program, and the destination of the packets.
+/// Host a, the host that runs Grosso, and the host that receives the packets.
 struct Line {
     hosts: Hosts,
     c: NetworkNamespace,

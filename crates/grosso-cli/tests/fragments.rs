@@ -46,7 +46,7 @@ fn all_kinds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Fragments the packets in `a` to `b`, with an MTU of 1280 bytes.
+/// Fragments the packets of file `a` into file `b`, with an MTU of 1280 bytes.
 fn fragment(bench: &Bench, input: &[u8]) {
     bench.put("a", input);
     bench.ok("fragment -q -r a -w b --mtu 1280 --ignore-df --strict");
@@ -555,8 +555,8 @@ fn fragment_uses_the_classifier_and_the_user_overrides_it() {
     }
 }
 
-/// Rules C50, C51: the checksum field holds the pseudo-header sum, which the header before it asks the receiver to
-/// complete.
+/// Rules C50, C51: the checksum field holds the pseudo-header sum, and the header before it asks the receiver to
+/// complete the checksum.
 #[test]
 fn a_checksum_that_a_tunnel_leaves_to_the_receiver_stays() {
     let bench = Bench::new();

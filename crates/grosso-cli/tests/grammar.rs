@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, has};
 
-/// Every command that reads captures, with `IN` in place of their names.
+/// Every command that reads captures. `IN` stands for the captures.
 const COMMANDS: &[&str] = &[
     "inspect IN",
     "coalesce IN",

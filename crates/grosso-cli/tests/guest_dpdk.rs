@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::network::{Running, STALLED, until};
 
-/// The last arguments of a port with two queue pairs.
+/// Additional arguments of a port with two queue pairs.
 const TWO_PAIRS: &str = ",queues=2";
 /// Driver arguments with and without packed rings.
 const FORMS: [&str; 2] = ["", ",packed_vq=1"];
@@ -69,7 +69,7 @@ impl Tester {
         self.shown("info", "Link status:") == "up"
     }
 
-    /// Returns the word after `words` in the description of the port.
+    /// Returns the word after `words` in testpmd's output about the port.
     fn shown(&mut self, of: &str, words: &str) -> String {
         self.send_command(&format!("show port {of} 0"));
         loop {

@@ -33,7 +33,7 @@ struct Case {
     outlives: bool,
 }
 
-/// The arguments of the live guide, and a QEMU that listens.
+/// The configurations in the documentation, and one in which QEMU listens.
 const CASES: [Case; 3] = [
     Case {
         name: "-netdev stream, Grosso listens",

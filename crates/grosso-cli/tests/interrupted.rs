@@ -25,7 +25,7 @@ fn long_capture() -> Vec<u8> {
     capture(Format::Pcap, ETHERNET, &(0..4000).map(packet).collect::<Vec<_>>())
 }
 
-/// Interrupts a command that writes to a pipe that is not read: it waits in the middle of its input.
+/// Interrupts a command whose output pipe is not read, so that the command waits in the middle of its input.
 fn interrupted_while_writing(bench: &Bench, line: &str) -> Run {
     let mut command = bench.command(line);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -422,7 +422,7 @@ fn lab_run_encrypts_and_fragments() {
     assert!(report["rows"][0]["gbps"]["median"].as_f64().unwrap() > 0.0, "{report}");
 }
 
-/// Copies a file of `examples/lab` into the bench.
+/// Copies a file from `examples/lab` into the directory of the test.
 fn example(bench: &Bench, name: &str) {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab").join(name);

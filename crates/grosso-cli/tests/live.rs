@@ -46,7 +46,7 @@ impl Lab {
         command
     }
 
-    /// Captures one transfer at the sending end.
+    /// Captures one transfer on the sending host.
     fn capture(&self, path: &Path, traffic: &str) {
         let mut server = self.command(1, "iperf3 -s -1").spawn().unwrap();
         let line = format!("tcpdump -i v0 -B 65536 -U -w {}", path.display());

@@ -46,7 +46,7 @@ struct Ends {
 /// Arguments of a socket, for the listening and for the connecting bridge.
 type Words = [&'static str; 2];
 
-/// Offload arguments of both bridges: the same, and different.
+/// Offload arguments of both bridges: equal in some cases, different in others.
 const OFFLOADS: [Words; 6] = [
     ["", ""],
     [",vnet", ",vnet"],
@@ -56,13 +56,13 @@ const OFFLOADS: [Words; 6] = [
     [",vnet,offloads=tso6+uso", ",vnet"],
 ];
 
-/// Shared-memory ports of both bridges: the device listens, or its driver.
+/// Shared-memory ports of both bridges: either the device or its driver listens.
 const SHARED: [Words; 2] = [
     ["vhost-user:vm.sock", "vhost-user:vm.sock,driver,connect"],
     ["vhost-user:vm.sock,driver", "vhost-user:vm.sock,connect"],
 ];
 
-/// Shared-memory feature arguments of both bridges: the same, and different.
+/// Shared-memory feature arguments of both bridges: equal in some cases, different in others.
 const FEATURES: [Words; 4] = [
     ["", ""],
     [",offloads=none", ""],
@@ -70,7 +70,7 @@ const FEATURES: [Words; 4] = [
     [",offloads=csum+tso4+uso", ",offloads=csum+tso4"],
 ];
 
-/// A stream socket, and a datagram socket.
+/// Arguments for a stream socket and for a datagram socket.
 const KINDS: [Words; 2] = [["", ",connect"], [",dgram", ",dgram,connect,local=own"]];
 
 impl Ends {
@@ -99,7 +99,7 @@ impl Ends {
         self.bridge_at(listens, &format!("unix:vm.sock{words}"))
     }
 
-    /// Starts the bridge with any port.
+    /// Starts the bridge with the given port.
     fn bridge_at(&self, listens: bool, port: &str) -> Running {
         let (host, device) = if listens { (&self.a, "ta") } else { (&self.b, "tb") };
         self.start(host, &format!("bridge tap:{device} {port} --persist"))

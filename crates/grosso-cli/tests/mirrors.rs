@@ -29,7 +29,7 @@ fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip.protocol(protocol)).payload(payload).build()
 }
 
-/// Returns a frame of a datagram to `port`.
+/// Returns an Ethernet frame with a datagram to `port`.
 fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|udp| udp.destination_port(port));
     packet.payload(payload).build()

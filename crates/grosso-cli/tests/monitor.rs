@@ -70,8 +70,8 @@ fn on_a_terminal(hosts: &Hosts, then: impl FnOnce(&mut dyn Write, u32)) -> (Stri
     (std::fs::read_to_string(hosts.path("typescript")).unwrap(), code)
 }
 
-/// Starts `script` as a terminal with `grosso monitor`, and returns it after the first drawing with the process ID of
-/// the monitor.
+/// Starts `grosso monitor` on a terminal that `script` provides. After the first drawing, returns the process of
+/// `script` and the process ID of the monitor.
 fn start_on_a_terminal(hosts: &Hosts) -> (Child, u32) {
     let log = hosts.path("typescript");
     // The output of an earlier terminal must not be mistaken for the output of this one.

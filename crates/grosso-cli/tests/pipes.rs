@@ -57,7 +57,7 @@ fn packets_go_out_while_the_input_is_idle() {
         ("fragment --mtu 1500 -r - -w -", &input),
         ("csum fix -r - -w -", &input),
         ("encap -r - -w - type ipip local 192.0.2.1 remote 192.0.2.2", &input),
-        // The output lacks the trains that are held.
+        // The output does not contain the trains that are still held.
         ("coalesce -r - -w -", &input),
     ] {
         let mut command = bench.command(line);

@@ -140,7 +140,7 @@ fn lab_profiles_has_a_row_for_every_profile_and_for_those_of_the_user() {
         assert!(number(&row["frames"]) <= number(&report["packets"]), "{row}");
         assert!(number(&row["segments_p50"]) <= number(&row["segments_p99"]), "{row}");
         assert!(row["ns_per_packet"].as_f64().unwrap() > 0.0, "{row}");
-        // Only profiles that are not invertible merge packets irreversibly.
+        // Packets are merged irreversibly by the profiles that are not invertible, and by no others.
         let name = row["profile"].as_str().unwrap();
         let is_invertible = name.starts_with("linux") || ["ndis-uro", "alone"].contains(&name);
         assert_eq!(number(&row["melted"]) == 0, is_invertible, "{row}");

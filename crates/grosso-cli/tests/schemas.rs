@@ -58,7 +58,7 @@ fn every_field_is_in_the_schema_and_has_its_type() {
     }
 }
 
-/// Commands that read captures, with `IN` in place of their names.
+/// Commands that read captures. `IN` stands for the captures.
 const COMMANDS: [&str; 12] = [
     "inspect IN",
     "coalesce IN -w out.pcapng",

@@ -113,7 +113,7 @@ fn assert_is_test(number: &str, link: &str) {
     assert!(text.contains(&format!("fn {name}(")), "{number}: no test {name} in {path}");
 }
 
-/// Lab commands that test claims, with the arguments of their quick form.
+/// Lab commands that test claims, each with the arguments for a quick run.
 const QUICK: [(&str, &str); 9] = [
     ("", "--time 50ms"),
     ("lro", "--time 50ms"),
@@ -125,9 +125,10 @@ const QUICK: [(&str, &str); 9] = [
     ("run --config examples/lab/lro-in-the-middle.toml", "--time 200ms"),
     ("run --config examples/lab/offloads.toml", "--time 200ms"),
 ];
-/// A quick form of `lab cost`.
+/// Arguments for a quick run of `lab cost`.
 pub(crate) const COST: &str = "cost --time 100ms --runs 1 --device veth";
-/// Lab commands that test no claim of a publication, in their quick form, and an alternative for each.
+/// Lab commands that test no claim of a publication, with the arguments for a quick run, and what each of them measures
+/// instead.
 const UNJUDGED: [(&str, &str); 4] = [
     ("flows --time 50ms --runs 1", "lengths of trains by connections and holding times"),
     ("profiles", "counts that are the same on every machine, which a test of its own has"),
@@ -159,7 +160,7 @@ fn experiments_that_no_claim_names_run_too() {
 }
 
 /// Calls `each` for all items in separate threads, which have the test's name so that the gate finds the messages of
-/// those that panic. Calls that measure wait for a CPU.
+/// those that panic. Calls that measure time wait for a free CPU.
 fn at_once<T: Copy + Send + Sync>(items: &[T], each: impl Fn(T) + Sync) {
     let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
@@ -194,8 +195,8 @@ fn the_tables_of_the_lab_show_the_claims_of_the_sources() {
     });
 }
 
-/// Returns the arguments after `lab` that run a command of the document quickly. A command without options is one that
-/// other tests run too.
+/// Returns the arguments after `lab` for a quick run of a command from the document. A command without options gets the
+/// arguments that other tests use too, so that one run serves all of them.
 fn quick(words: &str) -> String {
     let words = words.strip_prefix("lab").expect(words).trim();
     let name = words.split_whitespace().next().filter(|name| !name.starts_with("--"));
@@ -219,14 +220,14 @@ fn quick(words: &str) -> String {
     }
 }
 
-/// Returns the arguments of a judged command in its first attempt.
+/// Returns the arguments for the first attempt of the lab command `name`, which tests claims.
 fn first_runs(name: &str, words: &str) -> String {
     // A claim about a bound needs five runs. A separate test asserts the claims about bounds in this file.
     let runs = if name.ends_with("lro-in-the-middle.toml") { RUNS[1] } else { RUNS[0] };
     format!("{name} {words} --runs {runs}").trim().to_owned()
 }
 
-/// Returns the arguments of a judged command in its first attempt, by its name.
+/// Returns the arguments for the first attempt of the lab command `name`, with its quick options.
 pub(crate) fn first_runs_of(name: &str) -> String {
     let quick = QUICK.iter().find(|(quick, _)| *quick == name);
     let (name, words) = quick.expect(name);

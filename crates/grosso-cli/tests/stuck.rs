@@ -216,7 +216,7 @@ fn a_lingering_socket_that_is_passed_stops_no_path() {
     assert_eq!(running.stop(Signal::TERM).code, Some(0));
 }
 
-/// A small file system of its own for a test, which can be frozen.
+/// A small file system for a single test, which can be frozen.
 pub(crate) struct FileSystem {
     place: PathBuf,
     frozen: bool,

@@ -248,7 +248,8 @@ fn a_tunnel_of_another_user_carries_traffic_shows_it_and_goes() {
     assert_eq!(own.count(), 0, "the directory is removed too");
 }
 
-/// The queue of a device that is read too rarely holds a burst, and Grosso keeps a queue length that the user has set.
+/// While Grosso does not read from a tunnel's device, the device's queue holds a burst. Grosso does not change a queue
+/// length that the user has set.
 #[test]
 fn a_burst_waits_in_front_of_a_tunnel_and_a_chosen_length_stays() {
     let Some(ends) = beside_the_kernel() else { return };

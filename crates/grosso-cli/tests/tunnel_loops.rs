@@ -75,7 +75,8 @@ impl Host {
         Running::spawn(&mut self.command(line)).end()
     }
 
-    /// Returns the command with paths from devices into tunnels, each with these lines of TOML.
+    /// Returns the command that runs paths. Each path leads from a device into the tunnel that the lines of TOML
+    /// describe.
     fn paths(&self, paths: &[(&str, &str)]) -> Command {
         let path = |(device, tunnel): &(&str, &str)| {
             format!(
@@ -245,7 +246,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs paths that must be refused because of a route through these devices.
+/// Asserts that these paths are refused because of a route through these devices.
 fn assert_refused(host: &Host, paths: &[(&str, &str)], through: &str) {
     let ended = Running::spawn(&mut host.paths(paths)).end();
     assert_eq!(ended.code, Some(4), "{through}: {ended:?}");

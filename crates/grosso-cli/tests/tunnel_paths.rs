@@ -97,7 +97,7 @@ impl Routed {
         Some(routed)
     }
 
-    /// Runs the program on a host, which must succeed.
+    /// Runs the program on a host, and asserts that it succeeds.
     fn grosso(&self, host: usize, line: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_grosso"));
         command.args(line.split_whitespace()).env_remove("NOTIFY_SOCKET").env("NO_COLOR", "1");
@@ -151,9 +151,9 @@ impl Routed {
         }
     }
 
-    /// Sends forged messages to the first host, from an address unrelated to either host: no packet of this tunnel to
-    /// the second host may be longer than the protocol's minimum. There is one message for each source port of the
-    /// host's tunnels.
+    /// Sends forged messages to the first host, from an address unrelated to either host. The messages claim that
+    /// packets of this tunnel to the second host must not exceed the protocol's minimum length. There is one message
+    /// for each source port of the host's tunnels.
     fn sweep(&self, family: usize, words: &str) {
         let (protocol, port) = carrier(words);
         let hardware = |host: &NetworkNamespace, device: &str| {
@@ -262,7 +262,7 @@ fn forged(local: IpAddr, remote: IpAddr, protocol: u8, ports: [u16; 2]) -> Vec<u
     }
 }
 
-/// Number of networks whose streams run concurrently: a stream that lost packets pauses for seconds.
+/// Number of networks whose streams run concurrently, because a stream that has lost packets pauses for seconds.
 const SIDE_BY_SIDE: usize = 5;
 
 /// Calls `look` for each item in a separate thread, which has the name of the test; the items have their own networks.
@@ -462,7 +462,7 @@ fn happened(routed: &Routed, event: &str) -> u64 {
 }
 
 /// A router that silently drops long packets (RFC 8899 section 4.3) stops no stream: probes detect it, and longer
-/// packets are sent in fragments. When the path MTU grows again, it is used.
+/// packets are sent in fragments. When the path MTU grows again, the larger MTU is used.
 #[test]
 fn a_path_that_loses_long_packets_in_silence_ends_no_stream_and_is_used_again() {
     let tunnels =

@@ -18,7 +18,7 @@ fn segment(index: u32, change: fn(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|t| change(t.sequence(index * 100))).payload_len(100).build()
 }
 
-/// Returns a stream whose segments with these indexes arrive at these times in microseconds.
+/// Returns a stream of segments, each given by its arrival time in microseconds and its index.
 fn disordered(packets: &[(u64, u32)]) -> Vec<u8> {
     let at = |&(time_us, index): &(u64, u32)| (START_NS + time_us * 1000, segment(index, |t| t));
     capture_of(Format::Pcapng, ETHERNET, &packets.iter().map(at).collect::<Vec<Timed>>())
@@ -494,7 +494,8 @@ fn the_best_setting_can_be_typed_again() {
     let run = crate::common::finished(command.arg("a b.pcapng").output().unwrap());
     let report = run.json();
     let best = &report["best"];
-    // A hold of 50 us merges both bursts; the end of a poll merges each of them, which saves 18 of these 19 packets.
+    // A hold of 50 us merges both bursts into one train and saves 19 packets. Without a hold, each burst is a train,
+    // which saves 18 packets.
     let fewest = (&best["fewest"]["profile"], &best["fewest"]["hold_ns"]);
     assert_eq!(fewest, (&"linux".into(), &50_000.into()));
     assert_eq!(best["shortest"]["hold_ns"], 0, "{report}");

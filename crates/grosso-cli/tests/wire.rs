@@ -204,7 +204,8 @@ fn sources_of_the_segment_size_come_in_order() {
     let run = bench.run("wire --strict -r a -w b");
     assert_eq!(run.code, 1);
     assert_eq!(frames(&bench.get("b")), host_capture(0, &[40_000]));
-    // SYNs bound the segment size; superframes of whole segments show that segments reach the bound.
+    // The SYNs announce only an upper bound of the segment size. Superframes whose lengths are multiples of this bound
+    // show that it is the segment size.
     for (lengths, code) in [(&[40_000][..], 1), (&[28_960, 43_440], 0)] {
         let mut shaken = host_capture(1460, lengths);
         shaken.insert(1, reversed(&shaken[0]));
@@ -616,7 +617,7 @@ fn remains_of_a_sender_s_superframes_do_not_indicate_a_receiver() {
     assert_eq!(vantage("wire.pcap"), "host");
 }
 
-/// Copied blocks stay without a time; others must have one.
+/// Blocks that are copied have no time; new blocks must have one.
 #[test]
 fn packets_without_a_time_are_noted_where_they_get_that_of_0() {
     let bench = Bench::new();

@@ -17,7 +17,7 @@ pub(crate) struct Difference {
 /// Compares an output packet with the input packet.
 pub(crate) fn difference(before: &[u8], after: &[u8]) -> Difference {
     let mut fields = fields(before);
-    // Checksums depend on the other fields: another field that differs is more informative.
+    // Checksums depend on the other fields, so a difference in another field is more informative.
     fields.sort_by_key(|field| field.role == Role::Checksum);
     for FieldBytes { name, bytes, role, class } in fields {
         let [is, was] = [after, before].map(|packet| packet.get(bytes.clone()).unwrap_or_default());
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the text and the rule for a change of IPv4 and TCP fields.
+    /// Returns the text and the rule for a change to IPv4 and TCP fields.
     fn of(ttl: u8, id: u16, tcp: fn(Tcp) -> Tcp) -> (String, Option<&'static str>) {
         let packet = |ttl, id, tcp: fn(Tcp) -> Tcp| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.ttl(ttl).id(id));

@@ -1,4 +1,4 @@
-//! Checks the output of tasks for which only one output is correct: segmentation and reassembly.
+//! Checks the output of tasks whose correct output is known: segmentation and reassembly.
 
 use crate::{
     difference::difference,

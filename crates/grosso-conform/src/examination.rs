@@ -92,7 +92,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Drops a program that broke down.
+    /// Handles the breakdown of the program, so that the next vector starts a new process.
     fn broke_down(&mut self, breakdown: &Breakdown) -> Result<Fault, Failure> {
         self.program = None;
         if *breakdown == Breakdown::Interrupted {

@@ -1,6 +1,6 @@
-//! Checks whether the output of a program obeys the laws. The output is segmented again, and must then equal the input,
-//! in the order of each flow. Packets that the rules exclude from merging must not have been merged, even if
-//! segmentation would restore them.
+//! Checks whether the output of a program obeys the laws. The output is segmented again. The result must equal the
+//! input, with the packets of each flow in order. Packets that the rules exclude from merging must not have been
+//! merged, even if segmentation would restore them.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Profile, Sink, Verdict, coalesce::reason::Pass};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -125,8 +125,8 @@ impl<'a> Court<'a> {
         if self.faults.len() == faults { left.members.len() - 1 } else { 0 }
     }
 
-    /// Reports a frame that merges packets that must not be merged. This is also the cause if its segments differ from
-    /// the input.
+    /// Reports a frame with packets that must not be merged. If segments of the frame differ from the input, the wrong
+    /// merge is considered the cause.
     fn wrongly_joined(&mut self, number: usize, left: &Left, joined: &[usize], reason: &str) {
         let names: Vec<String> = joined.iter().map(|index| (index + 1).to_string()).collect();
         let text = format!("frame {number} merges packets {}: {reason}", names.join(", "));
@@ -203,7 +203,7 @@ impl<'a> Court<'a> {
         refusal(joined.iter().map(|index| &self.vector.frames[*index]))
     }
 
-    /// Judges the order of each flow.
+    /// Checks that the packets of each flow are in order.
     fn order(&mut self, frames: &[Left]) {
         for flow in &self.vector.flows {
             let leave = frames.iter().flat_map(|left| left.members.iter().flatten());
@@ -259,7 +259,7 @@ fn coalescer() -> PortCoalescer {
 
 /// Maximum number of header bytes that are compared.
 const HEADER_BYTES: usize = 100;
-/// Seed of the flow table; there is no attacker here.
+/// Seed of the flow table. A fixed seed is safe, because no attacker chooses the input.
 const SEED: u64 = 0;
 
 #[cfg(test)]
@@ -269,8 +269,7 @@ mod tests {
     use super::*;
     use crate::vectors::vectors;
 
-    /// Returns records that are almost valid: frames of the vectors, merged or not, with some bytes changed, after any
-    /// header.
+    /// Returns nearly valid records: frames of a vector, merged or not, with arbitrary headers and some bytes changed.
     fn records(vector: &Vector, random: &mut Random) -> Vec<Framed> {
         let mut records = Vec::new();
         while records.len() < 4 {

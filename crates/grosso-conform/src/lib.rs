@@ -41,9 +41,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-// Private modules: `exact` has the rules of segmentation and reassembly, for which each input has exactly one correct
-// output; `difference` finds the field in which two packets differ, and the rule that applies to it; `program` is a
-// running program with limits on its time and output.
+// Private modules: `exact` checks segmentation and reassembly, whose correct output is known; `difference` finds the
+// field in which two packets differ, and the rule that applies to it; `program` is a running program with limits on its
+// time and output.
 mod difference;
 mod exact;
 mod examination;

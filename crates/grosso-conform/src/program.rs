@@ -63,12 +63,12 @@ pub(crate) struct Judged {
     to: Option<Sender<Vec<u8>>>,
     from: Receiver<Answer>,
     time: Duration,
-    /// Whether the process has ended, so that its ID may belong to another process.
+    /// Whether the process has ended. Its ID may then belong to another process.
     has_ended: bool,
 }
 
 impl Judged {
-    /// Starts a program that has `time` for each poll.
+    /// Starts a program, which must answer each poll within `time`.
     pub(crate) fn start(words: &[OsString], time: Duration) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
@@ -134,7 +134,7 @@ impl Judged {
         }
     }
 
-    /// Returns whether the program has exited, or exits now that its output has ended, with a failure status.
+    /// Returns whether the program, whose output has ended, exits with a failure status in time.
     fn failed(&mut self) -> bool {
         self.ended(self.time).is_some_and(|status| !status.success())
     }

@@ -30,7 +30,7 @@ pub struct ConformReport {
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Score {
     vectors: VectorCounts,
-    /// Packets merged with an earlier one, and packets that may be merged.
+    /// Number of packets that were merged with an earlier packet, and number of packets that may be merged.
     joins: JoinCounts,
     #[serde(serialize_with = "rows")]
     #[schemars(with = "Vec<NamedRow>")]
@@ -75,13 +75,13 @@ struct NamedRow {
 #[derive(Debug, Serialize, JsonSchema)]
 struct FaultRow {
     vector: String,
-    /// Rules of the vector as a sentence.
+    /// Description of the vector's test, as a sentence.
     shows: String,
     #[serde(flatten)]
     fault: Fault,
 }
 
-/// A rule, ordered by letter and number: G4, G14, G14a.
+/// Number of a rule. Rules are ordered by letter and number: G4, G14, G14a.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuleNumber {
     letter: String,
@@ -149,7 +149,7 @@ impl Score {
         }));
     }
 
-    /// Adds a fault after the last vector.
+    /// Adds a fault that occurred after the last vector.
     pub(crate) fn add_at_the_end(&mut self, fault: Fault) {
         let shows = "The program must exit when its input ends.".to_owned();
         self.faults.push(FaultRow { vector: "end of the output".to_owned(), shows, fault });

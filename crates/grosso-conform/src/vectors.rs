@@ -207,7 +207,7 @@ struct ReassembleRow {
     rules: Vec<String>,
     shows: String,
     r#in: VectorSpan,
-    /// Numbers of the datagrams.
+    /// Numbers of the reassembled datagrams.
     out: Vec<usize>,
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::needs::Needs;
 use crate::{name::harmless, schema::ReportForm};
 
-/// Result of a command. The numbers are frozen: `grosso help` lists them.
+/// Exit code of a command. The numbers never change; `grosso help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -30,7 +30,7 @@ pub enum Exit {
     Environment = 4,
     /// A bug in Grosso.
     Internal = 5,
-    /// A thread of a data path did not end in time and was left behind.
+    /// A thread of a data path did not end in time and was abandoned.
     Stuck = 6,
     /// Ctrl-C, or SIGTERM while captures are read: 128 plus the number of SIGINT.
     Interrupted = 130,
@@ -77,7 +77,7 @@ pub struct Failure {
 /// A file that the system refused to open, read or write.
 #[derive(Clone, Debug)]
 pub struct SystemRefusal {
-    /// Error number of the system.
+    /// Error number from the system.
     pub errno: NonZeroI32,
     /// Path of the file.
     pub path: String,

@@ -35,7 +35,8 @@ pub trait Report: Serialize {
         None
     }
 
-    /// Returns how much was read if Ctrl-C ended the reading: the whole report then covers only that part.
+    /// Returns how much was read before Ctrl-C; `None` if reading was not interrupted. The report covers only what was
+    /// read.
     fn interrupted(&self) -> Option<Interrupted> {
         self.input()?.interrupted
     }
@@ -194,7 +195,7 @@ pub struct InputFacts {
     /// The input as a user types it.
     #[serde(skip)]
     pub typed: Vec<String>,
-    /// Hash of the stored file; `None` unless `--hash` was given and the whole file was read, or if there are several
+    /// Hash of the stored file; `None` without `--hash`, if the file was not read completely, or if there are several
     /// files.
     pub sha256: Option<String>,
     pub format: String,
@@ -204,7 +205,7 @@ pub struct InputFacts {
     /// The captures, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileFacts>,
-    /// Part of the input that was read, if Ctrl-C ended the reading.
+    /// Part of the input that was read, if Ctrl-C interrupted the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
@@ -219,7 +220,7 @@ impl InputFacts {
         alone.chain(several).collect()
     }
 
-    /// Returns the arguments that make a command read the same input, quoted for a shell.
+    /// Returns the command-line arguments for reading the same input, quoted for a shell.
     pub fn words(&self) -> String {
         self.typed.iter().map(|word| quoted(&harmless_word(word))).collect::<Vec<_>>().join(" ")
     }
@@ -230,7 +231,7 @@ impl InputFacts {
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FileFacts {
     pub path: Name,
-    /// Hash of the stored file; `None` unless `--hash` was given and the whole file was read.
+    /// Hash of the stored file; `None` without `--hash`, or if the file was not read completely.
     pub sha256: Option<String>,
     /// Packets read from this capture.
     pub packets: u64,
@@ -248,8 +249,8 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// Describes a reading that Ctrl-C ended after `packets` packets. `share` contains the number of bytes that were
-    /// read and the total number.
+    /// Describes input of which `packets` packets were read before Ctrl-C. `share` contains the number of bytes that
+    /// were read and the total number.
     pub fn after(packets: u64, share: Option<(u64, u64)>, in_first_pass: bool) -> Self {
         let percent = share.map(|(read, all)| units::percentage(read, all));
         Self { packets, percent, in_first_pass }
@@ -314,7 +315,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// Counts by name, without zero counts.
 pub type Counts = std::collections::BTreeMap<&'static str, u64>;
 
-/// Creates the counts by name from parallel lists.
+/// Creates the counts by name from parallel lists of names and values.
 pub fn counts(names: impl Iterator<Item = &'static str>, values: &[u64]) -> Counts {
     names.zip(values.iter().copied()).filter(|(_, value)| *value > 0).collect()
 }

@@ -60,7 +60,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", percentage(part, whole))
 }
 
-/// Returns a percentage in tenths of a percent. Returns 100 only if `part` is the whole.
+/// Returns a percentage, rounded to tenths. Returns 100 only if `part` is the whole.
 pub fn percentage(part: u64, whole: u64) -> f64 {
     if part == whole && whole > 0 {
         return 100.0;
@@ -69,7 +69,7 @@ pub fn percentage(part: u64, whole: u64) -> f64 {
     tenths.min(999.0) / 10.0
 }
 
-/// Rounds to two significant digits, as a message such as `about 8700` needs it.
+/// Rounds to two significant digits, for messages such as `about 8700`.
 pub fn about(value: u64) -> u64 {
     let digits = value.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));

@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// Returns the cell in which the function from [`Self::select`] stores the failure that stops it.
+    /// Returns the shared cell for a failure that stops the filtering.
     pub(crate) fn fault(&self) -> Rc<RefCell<Option<Failure>>> {
         Rc::clone(&self.fault)
     }

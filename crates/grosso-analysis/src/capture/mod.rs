@@ -1,4 +1,4 @@
-//! Reads several captures as one, writes captures, and defines the trait of the commands that work on them.
+//! Reads several captures as one, writes captures, and defines the trait for commands that process captures.
 //!
 //! | module | job |
 //! |---|---|

@@ -23,9 +23,9 @@ pub struct Captures {
     members: Vec<OneSource>,
     filter: Option<String>,
     command: String,
-    /// Whether Ctrl-C ended the reading of a pipe. The packets before that point are still processed.
+    /// Whether Ctrl-C stopped reading from a pipe. The packets before that point are still processed.
     is_cut_off: bool,
-    /// Whether the first of two passes has been opened.
+    /// Whether the captures have been opened for the first of two passes.
     is_read_before: Cell<bool>,
 }
 
@@ -57,8 +57,8 @@ impl Read for Spooled {
 }
 
 impl Captures {
-    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped and
-    /// noted.
+    /// Finds the captures that the user names. In a directory, captures with unsupported compression are skipped with a
+    /// note.
     ///
     /// # Errors
     /// Fails if a capture does not exist, or if there are too many.
@@ -138,7 +138,7 @@ impl Captures {
         self.members.first().map_or_else(|| Path::new(""), |first| &first.path)
     }
 
-    /// Copies every pipe to its end, so that all captures can be read more than once.
+    /// Copies every pipe until it ends, so that all captures can be read more than once.
     ///
     /// # Errors
     /// Fails if the first bytes of a pipe do not start a capture, or if the temporary directory has no space.
@@ -173,8 +173,8 @@ impl Captures {
         self.members.iter().all(|member| member.held.is_some() || input::is_file(&member.path))
     }
 
-    /// Opens the captures at their start. They can be read only once at a time. `is_hashed` means that the hashes of
-    /// the captures are needed.
+    /// Opens the captures at their start. They can be read only once at a time. Set `is_hashed` if the hashes of the
+    /// captures are needed.
     ///
     /// # Errors
     /// Fails if a file cannot be opened or is not a capture, or if the filter is invalid.
@@ -206,7 +206,7 @@ impl Captures {
     /// Opens the captures for the first of two passes; [`Self::input`] then opens them for the second.
     ///
     /// # Errors
-    /// The errors are those of [`Self::input`].
+    /// Fails under the same conditions as [`Self::input`].
     pub(crate) fn first_pass(&self, session: &Session) -> Result<Input, Failure> {
         let mut input = self.input(false, session)?;
         input.name_pass(Pass::First);
@@ -304,8 +304,8 @@ fn captures_in(folder: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// Converts the result of opening a capture. If bytes are missing after Ctrl-C, the error reports the interruption and
-/// does not call the capture damaged.
+/// Converts the result of opening a capture. If bytes are missing after Ctrl-C, the error reports the interruption, not
+/// a damaged capture.
 fn opened<T>(
     path: &Path,
     reader: Result<T, CaptureError>,
@@ -325,7 +325,7 @@ fn is_pipe(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens a file or standard input. Returns the stream and its number of bytes, if known.
+/// Opens a file or standard input. Returns the stream, and its length in bytes if known.
 fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     let fail = |source| io_failure(path, source);
     if is_pipe(path) {
@@ -336,7 +336,7 @@ fn open_stream(path: &Path) -> Result<(File, Option<u64>), Failure> {
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 
-/// Creates the failure to read a capture.
+/// Creates the failure for a capture that cannot be read.
 fn io_failure(path: &Path, source: io::Error) -> Failure {
     let path = if is_pipe(path) { name_of(path) } else { path.display().to_string() };
     Failure::capture(&path.clone(), &CaptureError::Io { path, source })
@@ -381,5 +381,5 @@ fn standard_input() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Maximum number of captures that are read as one: each has an open file and a buffer of a megabyte.
+/// Maximum number of captures that are read as one: each needs an open file and a buffer of 1 MB.
 const CAPTURES_MAX: usize = 512;

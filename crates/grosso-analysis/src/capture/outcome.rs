@@ -35,7 +35,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the input and the output. The default format is the input's.
+    /// Opens the input and the output. By default, the output has the format of the input.
     pub(crate) fn open(&self, session: &Session) -> Result<(Input, Output), Failure> {
         let input = self.input(session)?;
         let output = self.output(input.reader.format(), &input, session)?;
@@ -58,7 +58,8 @@ impl Files {
         Output::create(self.target.path.as_deref(), format, input, session)
     }
 
-    /// Creates an output whose packets may be longer than the input's. The default format is the input's.
+    /// Creates an output whose packets may be longer than the input's. By default, the output has the format of the
+    /// input.
     pub(crate) fn output_for_longer(
         &self,
         input: &Input,
@@ -69,7 +70,7 @@ impl Files {
     }
 }
 
-/// Result of a command on captures.
+/// Result of a command that reads captures.
 pub struct Outcome<R> {
     /// Report of everything that was read.
     pub report: R,
@@ -94,7 +95,7 @@ pub struct End {
 /// Phrases that a command uses in its messages about damage and about packets that cannot be parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWording {
-    /// Work done on the packets before the damage.
+    /// Phrase for the work done on the packets before the damage.
     done: &'static str,
     /// Sentence about packets that cannot be parsed, followed by a space; may be empty.
     unparsed: &'static str,
@@ -117,7 +118,7 @@ impl EndWording {
 }
 
 impl End {
-    /// Creates the result of reading `input`, which ended with `ending`.
+    /// Creates the result of a command that read `input`. `ending` is the reason why reading ended.
     pub(crate) fn new(ending: Ending, unparsed: Unparsed, input: Input, words: EndWording) -> Self {
         Self { ending, unparsed, input, bytes: None, words, is_no: false, failure: None }
     }
@@ -132,7 +133,7 @@ impl End {
         Self { is_no, ..self }
     }
 
-    /// Adds the failure of an additional output, which is returned if the reading itself succeeded.
+    /// Adds the failure of an additional output. [`Self::conclude`] returns it if reading succeeded.
     pub(crate) fn failure(self, failure: Option<Failure>) -> Self {
         Self { failure, ..self }
     }

@@ -29,34 +29,35 @@ use grosso_capture::{
 /// Captures that are read as one input.
 pub(crate) struct Input {
     pub(crate) reader: CaptureReader<Feed>,
-    /// The name in messages.
+    /// Name used in messages.
     pub(crate) name: String,
     pub(crate) links: Links,
     pub(crate) devices: Devices,
     origins: Vec<Origin>,
-    /// State that is shared with the merging of captures. Present if packets are merged or filtered.
+    /// State shared with the function that merges the captures; `None` unless packets are merged or filtered.
     merged: Option<Merged>,
     /// Filter expression that selects the packets.
     filter: Option<String>,
     /// Whether the report contains the hashes. Sometimes only the output needs a hash.
     names_hash: bool,
-    /// Whether Ctrl-C interrupted the copying of a pipe, so that the copy ends early.
+    /// Whether Ctrl-C interrupted the copying of a pipe, so the copy is incomplete.
     pub(crate) is_cut_off: bool,
-    /// Part that was read, if Ctrl-C ended the reading.
+    /// Part of the input that was read before Ctrl-C; `None` if reading was not interrupted.
     interruption: Option<Interrupted>,
     pass: Pass,
     progress: Box<dyn ReadingProgress>,
     interrupted: Arc<AtomicBool>,
 }
 
-/// State shared with the merging of captures.
+/// State shared with the function that merges captures.
 pub(crate) struct Merged {
     pub(crate) outcome: Rc<RefCell<Outcome>>,
     /// Failure of the filter.
     pub(crate) fault: Rc<RefCell<Option<Failure>>>,
 }
 
-/// Mapping from the interfaces of the captures to devices. One device may be an interface of several captures.
+/// Mapping from the interfaces of the captures to devices. The same device may appear as an interface in several
+/// captures.
 #[derive(Clone)]
 pub(crate) struct Devices(Option<Rc<RefCell<Outcome>>>);
 
@@ -79,7 +80,7 @@ impl Devices {
 pub(crate) struct Origin {
     /// The path as the user typed it.
     path: PathBuf,
-    /// The name in messages.
+    /// Name used in messages.
     pub(crate) name: String,
     /// Length of the file in bytes; `None` for a pipe.
     len: Option<u64>,
@@ -100,8 +101,8 @@ impl Origin {
         self.format = Some(format_name(reader));
     }
 
-    /// Returns the SHA-256 of the stored file in hexadecimal, or `None` unless it was requested and the whole file was
-    /// read.
+    /// Returns the SHA-256 of the stored file in hexadecimal, or `None` if it was not requested or the file was not
+    /// read completely.
     fn sha256(&self) -> Option<String> {
         let mut record = self.record.borrow_mut();
         if let Some(digest) = record.digest.take() {
@@ -122,9 +123,9 @@ pub(crate) enum Pass {
 /// Reason why reading ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// The end of the file.
+    /// The end of the file was reached.
     Complete,
-    /// Damage of the named capture. Everything before the damage was visited.
+    /// The named capture is damaged. Everything before the damage was visited.
     Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,
@@ -167,7 +168,7 @@ impl Input {
         }
     }
 
-    /// Visits every entry up to the end of the input, the first damage or Ctrl-C.
+    /// Visits every entry until the end of the input, damage, or Ctrl-C.
     pub(crate) fn each(
         &mut self,
         mut visit: impl FnMut(&Entry<'_>) -> Result<Next, Failure>,
@@ -230,7 +231,7 @@ impl Input {
         }
     }
 
-    /// Returns how the merged captures ended: completely, or with the damage of one of them.
+    /// Returns whether the merged captures were read completely, or the damage found in one of them.
     fn end(&mut self) -> Result<Ending, Failure> {
         let Some(merged) = &self.merged else { return Ok(Ending::Complete) };
         if let Some(failure) = merged.fault.borrow_mut().take() {
@@ -257,12 +258,12 @@ impl Input {
         }
     }
 
-    /// Returns the paths of the captures, as one name.
+    /// Returns one name for the paths of all captures.
     pub(crate) fn path(&self) -> Name {
         Name::from(name_of_all(&self.origins, |origin| origin.path.display().to_string()))
     }
 
-    /// Returns the arguments that make a command read the same input.
+    /// Returns the command-line arguments for reading the same input again.
     pub(crate) fn typed(&self) -> Vec<String> {
         let paths = self.paths().map(|path| path.display().to_string());
         match (&self.filter, self.origins.len()) {
@@ -292,7 +293,8 @@ impl Input {
         facts.collect()
     }
 
-    /// Returns the part that was read, if Ctrl-C ended the reading. Valid after reading.
+    /// Returns the part of the input that was read before Ctrl-C; `None` if reading was not interrupted. Valid after
+    /// reading.
     pub(crate) fn interruption(&self) -> Option<Interrupted> {
         self.interruption
     }
@@ -306,7 +308,8 @@ impl Input {
     fn share(&self) -> Option<(u64, u64)> {
         let read = match self.reader.compression() {
             Compression::None if self.merged.is_none() => self.reader.offset(),
-            // The offset of a packet in compressed input is unknown, and in a merge, packets may still wait for others.
+            // In compressed input, the offset of a packet is unknown. In a merge, packets may wait for packets of other
+            // captures.
             _ => self.bytes_read(),
         };
         let total: Option<u64> = self.origins.iter().map(|origin| origin.len).sum();
@@ -335,7 +338,7 @@ impl Input {
         }
     }
 
-    /// Returns the names of the captures whose hashes are known, with the hashes. Valid after reading.
+    /// Returns the name and hash of each capture whose hash is known. Valid after reading.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (&str, String)> {
         self.origins.iter().filter_map(|origin| Some((&*origin.name, origin.sha256()?)))
     }
@@ -449,7 +452,7 @@ struct ReadRecord {
     sha256: Option<String>,
     bytes: u64,
     is_at_end: bool,
-    /// Output capture that is made from the packets, if any.
+    /// Output capture, if any.
     writer: Weak<RefCell<CaptureWriter<Destination>>>,
 }
 
@@ -529,9 +532,9 @@ impl Read for CaptureStream {
 /// Waits until the stream is readable. Returns `false` if the user pressed Ctrl-C while waiting. Calls `before_wait`
 /// first if no bytes are ready.
 ///
-/// After a signal, the read of a silent pipe is restarted and would never end, whereas a poll is interrupted. If
-/// another thread handles the signal, as in Python, the poll is not interrupted either, so the poll has a timeout and
-/// the flag is checked after it.
+/// The kernel restarts a read after a signal, so a read from a silent pipe would never end. A poll is interrupted
+/// instead. If another thread handles the signal, as in Python, the poll is not interrupted either. The poll therefore
+/// has a timeout, after which the flag is checked.
 #[cfg(unix)]
 fn wait(stream: &File, interrupted: &AtomicBool, before_wait: impl Fn()) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -560,7 +563,7 @@ fn wait(_stream: &File, interrupted: &AtomicBool, _before_wait: impl Fn()) -> bo
     !interrupted.load(Ordering::Relaxed)
 }
 
-/// Returns the number of a link type, with the name of common ones.
+/// Returns the number of a link type. For common types, the name is included.
 fn link_name(number: u32) -> String {
     let name = match number {
         3 => "AX25",

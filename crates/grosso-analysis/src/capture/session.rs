@@ -1,4 +1,4 @@
-//! Settings for reading captures, and the observer of progress.
+//! Settings for reading captures, and a trait for receiving notes and progress.
 
 use core::time::Duration;
 use std::{
@@ -10,7 +10,7 @@ use grosso_wire::LinkType;
 
 /// Receiver of notes and progress. Every method may do nothing.
 pub trait Observer {
-    /// Receives a note: a fact that affects how the result must be read.
+    /// Receives a note: a fact that the user needs to interpret the result.
     fn note(&self, _text: String) {}
 
     /// Receives a hint: a remedy for the problem in the last note.
@@ -56,7 +56,7 @@ pub struct Session {
     pub allow_truncated: bool,
     /// Whether reports contain the SHA-256 of the captures.
     pub names_hash: bool,
-    /// Whether guessing is disabled. If it is, the answer is "no" whenever a packet stays unchanged.
+    /// Whether guesses are disabled. If so, a command that leaves a packet unchanged answers "no" (exit code 1).
     pub strict: bool,
     /// Cancellation flag: reading ends early once it is set.
     pub interrupted: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Runs the loop that all commands share which read one capture and write another, packet by packet.
+//! Runs the loop shared by all commands that convert one capture to another, packet by packet.
 
 use grosso_capture::{Entry, Packet};
 use grosso_wire::LinkType;
@@ -27,7 +27,7 @@ pub(crate) trait Transform {
     /// Writes the result for one packet with a supported link type.
     fn packet(&mut self, frame: Frame<'_>) -> Result<(), Failure>;
 
-    /// Notes a packet that cannot be parsed, before it is copied unchanged.
+    /// Handles a packet that cannot be parsed, before it is copied unchanged.
     fn unparsed(&mut self, _packet: &Packet<'_>) {}
 
     /// Handles the start of a section, in which interface numbers start again at 0.

@@ -34,7 +34,7 @@ pub(crate) struct Output {
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
-    /// The name in messages.
+    /// Name used in messages.
     name: String,
     pub(crate) format: Format,
     /// Whether the capture goes to standard output, so that nothing else may be written there.
@@ -101,7 +101,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // The packets were parsed with the forced link type, so the output records that one.
+        // The packets were parsed with the forced link type, so the output records this type.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {
@@ -125,7 +125,7 @@ impl Output {
         Ok(Self { writer, path, name, format, is_standard, packets, bytes, lines: None, devices })
     }
 
-    /// Sets how packets are spaced in time.
+    /// Sets how the segments of a superframe are spaced in time.
     pub(crate) fn space(&mut self, spacing: Spacing) {
         self.lines = match spacing {
             Spacing::Same => None,
@@ -164,8 +164,8 @@ impl Output {
         self.write_part(meta, data, Timing::Recorded, None)
     }
 
-    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. If `from` is given, the
-    /// options of that packet that are still valid are copied.
+    /// Writes a packet. For a segment of a superframe, `timing` is the origin of its timestamp. Also copies those
+    /// options of packet `from`, if given, that are still valid.
     #[inline]
     pub(crate) fn write_part(
         &mut self,
@@ -282,7 +282,7 @@ fn comment_block(comment: &str, input: &Input) -> Vec<u8> {
     let mut raw = Vec::with_capacity(length as usize);
     raw.extend_from_slice(&order.u32_bytes(NAME_BLOCK));
     raw.extend_from_slice(&order.u32_bytes(length));
-    // The end of an empty list of records.
+    // The end mark of an empty list of records.
     raw.extend_from_slice(&[0; 4]);
     raw.extend_from_slice(&options);
     raw.extend_from_slice(&order.u32_bytes(length));
@@ -295,12 +295,12 @@ pub fn note_others(path: &Path, session: &Session) {
     note.into_iter().for_each(|note| session.note(note));
 }
 
-/// Refuses an output that is one of the input captures.
+/// Fails if the output is one of the input captures.
 pub(crate) fn refuse_input(input: &Input, output: &Path, name: &str) -> Result<(), Failure> {
     input.paths().try_for_each(|read| refuse_same_file(read, output, name))
 }
 
-/// Refuses an output that is the file `input`.
+/// Fails if the output is the same file as `input`.
 pub fn refuse_same_file(input: &Path, output: &Path, name: &str) -> Result<(), Failure> {
     let (read, written) = (device(input, STANDARD_INPUT), device(output, STANDARD_OUTPUT));
     // Input and output may both be the same terminal or /dev/null, which nothing can overwrite.
@@ -316,10 +316,10 @@ fn device(path: &Path, standard: &str) -> PathBuf {
     if path.as_os_str() == "-" { standard.into() } else { path.into() }
 }
 
-/// Path of the file behind standard input. A program may have replaced the symbolic links in `/dev`.
+/// Path of the file opened as standard input. A program may have replaced the symbolic links in `/dev`.
 const STANDARD_INPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/0" } else { "/dev/fd/0" };
-/// Path of the file behind standard output.
+/// Path of the file opened as standard output.
 const STANDARD_OUTPUT: &str =
     if cfg!(target_os = "linux") { "/proc/self/fd/1" } else { "/dev/fd/1" };
 /// Permissions of output files, before the umask.

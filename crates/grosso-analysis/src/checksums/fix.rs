@@ -38,8 +38,8 @@ pub fn fix(
     fixed
 }
 
-/// Completes an IPv4 header checksum that was left to a device, so that a receiver accepts the packet as `csum verify`
-/// does.
+/// Completes an IPv4 header checksum that was left to a device. Receivers then accept the packet, as `csum verify`
+/// already does.
 pub fn complete_header(packet: &mut [u8], ip: &Layer) {
     let at = usize::from(ip.offset) + ipv4::field::CHECKSUM.start;
     let header = packet.get(ip.offset.into()..ip.end()).unwrap_or_default();

@@ -78,8 +78,8 @@ impl<'a> FirstPacket<'a> {
 const PACKETS_MAX: usize = 64;
 /// Payload of a packet with the largest MTU in common use, in bytes.
 const SIZE_MAX: usize = 9216;
-/// Payload of the shortest first packet in bytes: below this, the checksum of a damaged packet is valid by chance too
-/// often.
+/// Minimum payload of the first packet in bytes. With a smaller minimum, the checksum of a damaged packet would be
+/// valid by chance too often.
 const PAYLOAD_MIN: usize = 64;
 /// MTU of Ethernet.
 const MTU: usize = 1500;

@@ -26,7 +26,7 @@ pub enum Verdict {
     ZeroUdp,
     /// Only IP headers were verified: the protocol inside is unknown, or its header is malformed.
     NotVerified,
-    /// Covered bytes are missing.
+    /// Some of the covered bytes are missing.
     Unverifiable,
     /// The checksum was left for a device to complete.
     Partial,
@@ -52,7 +52,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The computed checksum matches the field or differs from it.
+    /// Comparison of the field with the computed checksum.
     Sum,
     /// The checksum matches the current bytes, but will not match once the inner checksum is completed.
     Bytes,
@@ -64,7 +64,7 @@ pub enum Why {
     Told,
     /// The packet is truncated in the capture.
     Truncated,
-    /// A tunnel header requests that the receiver completes the checksum (rules C50, C51).
+    /// A tunnel header asks the receiver to complete the checksum (rules C50, C51).
     Remote,
     /// The length field is too small for its own header or exceeds the packet, so the coverage is unknown.
     Length,
@@ -90,7 +90,7 @@ pub struct Level {
     pub expected: Option<u32>,
     /// End of the covered bytes.
     end: usize,
-    /// End of the packet that the pseudo-header counts.
+    /// End of the bytes counted by the length in the pseudo-header.
     packet_end: usize,
     /// Verdict on the checksum.
     pub verdict: Verdict,
@@ -164,7 +164,7 @@ impl Levels {
     }
 }
 
-/// Statement of the capture about a partial checksum of the packet.
+/// Information in the capture about a partial checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No information.
@@ -196,7 +196,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
         }
         let is_remote = remote == Some((level.layer.offset as usize, level.at));
         if level.layer.kind == Kind::Ipv4 {
-            // An IPv4 header checksum covers only its header.
+            // An IPv4 header checksum covers only the header itself.
             judge_one(packet, stack, claim, false, Sum::ZERO, level);
             continue;
         }

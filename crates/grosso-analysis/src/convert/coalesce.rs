@@ -121,7 +121,7 @@ impl Transform for CoalesceWork {
         self.writer.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the packet, which may flush trains.
+    /// Passes the packet to the replay, which may flush trains.
     fn unparsed(&mut self, packet: &Packet<'_>) {
         self.push(packet);
     }
@@ -215,11 +215,11 @@ struct Record {
     timestamp_ns: u64,
     interface: u32,
     flags: Option<u32>,
-    /// The packet in the table of flows, if it has data.
+    /// Reference to the packet in the flow table; `None` if it has no data.
     marked: Option<MarkedPacket>,
-    /// Contents of Grosso's own option, if the packet has it.
+    /// Contents of Grosso's custom capture option, if the packet has one.
     offload: Option<Box<Offload>>,
-    /// Tunnels of the packet on non-standard ports.
+    /// Tunnels that contain the packet and use non-standard ports.
     tunnels: Vec<TunnelPort>,
 }
 
@@ -236,7 +236,7 @@ impl Record {
     }
 }
 
-/// Writer of deliveries.
+/// Writer of the packets and superframes that the coalescer delivers.
 struct Writer {
     output: Output,
     records: Records<Record>,
@@ -355,7 +355,8 @@ impl Receiver for Writer {
     }
 }
 
-/// Returns the transport of a superframe, derived from the checksum offset: TCP if the offset fits TCP, else UDP.
+/// Returns the transport of a superframe, derived from the checksum offset: TCP if it is the offset in a TCP header,
+/// else UDP.
 fn transport(delivery: &Delivery<'_, PortBuffer>) -> SegmentTransport {
     let in_tcp = tcp::field::CHECKSUM.start as u16;
     match delivery.meta.checksum {

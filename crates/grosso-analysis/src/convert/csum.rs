@@ -20,7 +20,7 @@ use crate::{
     units,
 };
 
-/// Verification of every checksum.
+/// Options of `grosso csum verify`, which verifies every checksum.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
     /// Assumptions about facts that the capture does not record.
@@ -83,7 +83,7 @@ pub enum Which {
     All,
 }
 
-/// Repair of checksums. Nothing else in a packet changes.
+/// Options of `grosso csum fix`, which repairs checksums and changes nothing else in a packet.
 #[derive(Clone, Debug, Default)]
 pub struct Fix {
     /// Assumptions about facts that the capture does not record.
@@ -144,7 +144,8 @@ struct Found {
 
 impl Found {
     /// Verifies and counts the checksums of a packet. Returns the headers, and whether the packet can be fixed. A frame
-    /// that has the headers of its first segment cannot: it stands for several packets, and has no checksum of its own.
+    /// with the headers of its first segment cannot be fixed, because it stands for several packets and has no checksum
+    /// of its own.
     fn look(&mut self, packet: &Packet<'_>, link: LinkType) -> (Stack, bool) {
         self.bytes += packet.data.len() as u64;
         let (said, ports, stack) = self.judge.parse(packet, link);
@@ -193,7 +194,7 @@ impl Found {
     }
 }
 
-/// Returns the position of a checksum in its packet.
+/// Returns the name of a checksum's level in its packet.
 fn place(level: &Level, levels: &Levels) -> &'static str {
     let last = levels.iter().map(|level| level.depth).max().unwrap_or(0);
     match level.layer.kind {

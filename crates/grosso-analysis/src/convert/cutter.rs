@@ -192,7 +192,7 @@ struct Clock<'a> {
 impl<'a> Clock<'a> {
     fn new(said: &'a PacketMeta, packets: u32) -> Self {
         let recorded: &[u32] = said.offload.as_ref().map_or(&[], |offload| &offload.arrivals_ns);
-        // A list of another length belongs to other packets.
+        // A list of a different length does not describe these packets.
         let is_complete = recorded.len() + 1 == packets as usize;
         let steps_ns = is_complete.then(|| core::iter::once(&0).chain(recorded));
         Self { now_ns: said.timestamp_ns, steps_ns }

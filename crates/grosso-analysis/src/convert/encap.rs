@@ -28,7 +28,7 @@ use crate::{
     units,
 };
 
-/// Encapsulation of packets.
+/// Options of `grosso encap`, which encapsulates packets in a tunnel.
 #[derive(Clone, Debug)]
 pub struct Encap {
     /// Assumptions about facts that the capture does not record.
@@ -204,7 +204,7 @@ impl Transform for EncapWork {
 
 impl EncapWork {
     /// Returns the segmentation of a superframe if the user configured its segment size. Other frames are encapsulated
-    /// unchanged, because a tunnel carries packets and superframes alike.
+    /// unchanged, because a tunnel can carry both packets and superframes.
     fn given(&mut self, sight: &Sight<'_>) -> Option<Gso> {
         let judgment = self.judge.judge(sight);
         let Nature::Superframe { gso, .. } = judgment.nature else { return None };
@@ -284,7 +284,7 @@ impl EncapWork {
     ) -> Result<Meta, &'static str> {
         self.packet.clear();
         self.packet.extend_from_slice(front);
-        // This comes first, so that the encapsulator does not count a packet that stays unchanged.
+        // Done first, so that the encapsulator does not count a packet that stays unchanged.
         name_payload(&mut self.packet, last, ethertype)?;
         let put_in = self.encapsulator.encapsulate(&[packet], meta, link).map_err(Refusal::name)?;
         let rest = packet.get(put_in.replaced..packet.len() - put_in.padding).unwrap_or_default();

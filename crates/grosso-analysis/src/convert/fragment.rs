@@ -21,12 +21,12 @@ use crate::{
     units,
 };
 
-/// Fragmentation of packets that are longer than an MTU.
+/// Options of `grosso fragment`, which fragments packets that are longer than an MTU.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Longest packet in bytes, counted from the IP header.
+    /// Maximum packet length in bytes, counted from the IP header.
     pub mtu: u16,
     /// Whether IPv4 packets with DF are fragmented too.
     pub ignores_df: bool,

@@ -22,10 +22,10 @@ use crate::{
     units,
 };
 
-/// Reassembly of IP fragments into datagrams.
+/// Options of `grosso reassemble`, which joins IP fragments into datagrams.
 #[derive(Clone, Debug)]
 pub struct Reassemble {
-    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
+    /// UDP ports that identify tunnels in packets for which the capture records no ports.
     pub ports: Ports,
     /// Limits for incomplete datagrams, and the policy for overlapping fragments.
     pub waiting: Waiting,
@@ -138,7 +138,7 @@ struct ReassembleWork {
     output: Output,
     survey: Survey,
     lanes: Lanes,
-    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
+    /// UDP ports that identify tunnels in packets for which the capture records no ports.
     given: Ports,
     datagram: Vec<u8>,
     /// Number of packets in the first pass. Packets appended since then are not included.

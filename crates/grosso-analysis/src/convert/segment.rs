@@ -10,7 +10,7 @@ use crate::{
     units,
 };
 
-/// Conversion that splits superframes according to their recorded metadata.
+/// Options of `grosso segment`, which splits superframes whose segment size is recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// Assumptions about facts that the capture does not record.

@@ -20,12 +20,12 @@ use crate::{
     units,
 };
 
-/// Conversion of a host capture to the packets on the wire.
+/// Options of `grosso wire`, which converts a host capture to the packets on the wire.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// Timestamps of the packets that are segmented from superframes.
+    /// Method of choosing timestamps for the segments of a superframe.
     pub spacing: Spacing,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the sizes that packets announce: the MSS in a SYN, and the MTU in an ICMP message that a packet was too big.
+//! Reads the sizes that packets announce: the MSS in a SYN, and the MTU in an ICMP too-big message.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, tcp};
 

@@ -11,7 +11,7 @@ use grosso_wire::{Kind, ipv4};
 use super::sight::Sight;
 use crate::headers::{is_ip, u16_at};
 
-/// Identifications of the addresses of a capture; at most [`ADDRESSES_MAX`] addresses.
+/// Latest identifications from each source address of a capture; at most [`ADDRESSES_MAX`] addresses.
 #[derive(Debug, Default)]
 pub(super) struct AddressCounters {
     addresses: HashMap<CounterOwner, AddressCounter>,
@@ -27,7 +27,7 @@ struct CounterOwner {
 /// The latest identifications of an address.
 #[derive(Clone, Debug)]
 struct AddressCounter {
-    /// A ring of packet numbers and identifications.
+    /// Ring buffer of packet numbers and identifications.
     recent: [(u64, u16); RECENT],
     next: usize,
     /// Number of times that the identifications skipped by a flow were used by packets of other flows.
@@ -92,7 +92,7 @@ fn read(sight: &Sight<'_>) -> Option<(CounterOwner, u16)> {
 
 /// Maximum number of addresses whose identifications are tracked: about 10 MB.
 const ADDRESSES_MAX: usize = 1 << 14;
-/// Number of recent packets of an address that are compared with a step.
+/// Number of recent packets per address that are searched for the identifications within a step.
 const RECENT: usize = 32;
 /// Number of steps that other flows must account for before the address is considered to have a single counter. One
 /// such step may be a coincidence.

@@ -38,12 +38,12 @@ pub(super) struct Flow {
     /// MSS that the sender announced: the largest segment that it accepts, and a hint at the sender's MTU.
     pub(super) announced: Option<u16>,
     first: Era,
-    /// Later eras with other segment sizes; at most [`ERAS_MAX`].
+    /// Later eras, each with a different segment size; at most [`ERAS_MAX`].
     later: Vec<Era>,
     last: Option<Last>,
     /// Sequence number after the last byte of data so far.
     sequence_max: Option<u32>,
-    /// Start of the first frame that was longer than Ethernet allows.
+    /// Sequence number of the first frame that was longer than Ethernet allows.
     long_start: Option<u32>,
     /// Whether any frame was longer than Ethernet allows.
     pub(super) has_long: bool,
@@ -52,7 +52,7 @@ pub(super) struct Flow {
     odd: Option<(u64, Identifications)>,
 }
 
-/// A period with one segment size of a flow.
+/// A period in which a flow uses one segment size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Era {
     /// Number of the era's first packet.
@@ -208,7 +208,7 @@ impl Flow {
         self.later.iter().rev().find(|era| era.from <= number).unwrap_or(&self.first)
     }
 
-    /// Returns whether a packet may belong to another era than the one that [`Self::era`] returns.
+    /// Returns whether a packet may belong to a different era from the one that [`Self::era`] returns.
     pub(super) fn is_between_eras(&self, number: u64) -> bool {
         let era = self.era(number);
         let next = self.later.iter().find(|next| next.from > number);
@@ -270,8 +270,8 @@ impl Flow {
         }
     }
 
-    /// Returns the number and identification of the previous frame if the stream continues after it without a gap. The
-    /// packets of that frame then used the identifications up to this frame's.
+    /// Returns the number and identification of the previous frame if the stream continues after it without a gap. In
+    /// that case, the packets of the previous frame used all identifications between the two frames.
     fn step(&self, packet: &[u8], transport: &Transport) -> Option<(u64, u16)> {
         let last = self.last.filter(|_| transport.is_tcp())?;
         transport.identification(packet)?;

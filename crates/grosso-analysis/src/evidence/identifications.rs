@@ -5,7 +5,7 @@
 
 use super::SEGMENT_BYTES_MIN;
 
-/// Segment sizes that explain every step so far.
+/// Segment sizes that explain every identification step so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identifications {
     low: u32,
@@ -16,7 +16,7 @@ pub(super) struct Identifications {
     steps: u32,
     /// The largest payload of a frame after which the identification stepped by one.
     single_max: u32,
-    /// Consecutive frames with the same identification.
+    /// Number of consecutive frames with the same identification.
     pub(super) fixed: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Identifications {
     }
 }
 
-/// A size that the steps suggest.
+/// A segment size that the identification steps suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) bytes: u16,
@@ -104,14 +104,14 @@ impl Identifications {
         Some(Told { bytes, is_sure })
     }
 
-    /// Returns the number of superframes whose steps carry information, if a size of `size` bytes explains them;
+    /// Returns the number of superframes with informative steps if a segment size of `size` bytes explains these steps,
     /// otherwise 0.
     pub(super) fn agreeing(&self, size: usize) -> u64 {
         let agrees = (self.low as usize..=self.high as usize).contains(&size);
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// Returns the number of superframes whose steps carry information.
+    /// Returns the number of superframes with informative steps.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }

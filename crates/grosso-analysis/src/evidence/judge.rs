@@ -72,7 +72,7 @@ impl Judge {
     }
 
     /// Returns the judgment with its strongest evidence. A valid checksum replaces weaker evidence. [`Self::judge`]
-    /// does not read the checksum of a packet that is no longer than other packets of its flow.
+    /// reads the checksum only if the packet is longer than the other packets of its flow.
     pub fn testify(&mut self, sight: &Sight<'_>, judgment: Judgment) -> Judgment {
         let is_weak = judgment.by.is_none_or(|by| by > Evidence::Checksum);
         let is_sealed =
@@ -96,8 +96,8 @@ impl Judge {
         }
     }
 
-    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes whose
-    /// steps carry information.
+    /// Returns two counts for the flow of a frame: superframes whose ID steps agree with `size`, and superframes with
+    /// informative ID steps.
     pub fn agreement(&self, sight: &Sight<'_>, size: Size) -> (u64, u64) {
         let Some(flow) = self.flows.get(&sight.endpoints) else { return (0, 0) };
         let identifications = &flow.era(sight.packet.number).identifications;
@@ -196,12 +196,13 @@ impl Judge {
         Some(Judgment { against, ..Judgment::superframe(gso, size, sight.ports) })
     }
 
-    /// Returns whether a frame has the headers of its first segment and the data of several, as a sender passes it to a
-    /// device that repeats the headers (rule S47).
+    /// Returns whether a frame has the headers of its first segment but the data of several segments. A sender passes
+    /// such a frame to a device that repeats the headers (rule S47).
     pub fn repeats_headers(&self, sight: &Sight<'_>) -> bool {
         let Sight { packet, stack, .. } = sight;
         let behind = packet.data.len().saturating_sub(stack.end as usize);
-        // Fewer bytes may be padding (of frames up to 60 bytes), or a trailer such as a tag and a check sequence.
+        // A smaller difference may be padding (in frames of up to 60 bytes) or a trailer, such as a tag and a check
+        // sequence.
         sight.transport.is_some()
             && stack.extent == Extent::Padded
             && behind >= TRAILER_BYTES_MAX
@@ -210,7 +211,8 @@ impl Judge {
             && strides::find(sight).is_none()
     }
 
-    /// Returns the partial checksum of a frame, according to the capture or because the frame repeats headers.
+    /// Returns the partial checksum that the capture records for a frame, or that a frame with repeated headers must
+    /// have.
     pub fn claim(&self, sight: &Sight<'_>) -> Claim {
         if self.repeats_headers(sight) {
             meta::claim_of_transport(sight.stack)
@@ -279,7 +281,7 @@ impl Judge {
         Judgment { against, ..Judgment::superframe(gso, size, sight.ports) }
     }
 
-    /// Returns the judgment on UDP. A packet that is longer than the link allows is a superframe unless other evidence
+    /// Classifies a UDP packet. A packet that is longer than the link allows is a superframe unless other evidence
     /// contradicts; only its sender knows the segment size.
     fn udp(&mut self, sight: &Sight<'_>, transport: &Transport) -> Judgment {
         if transport.payload + transport.overhead() <= self.link_mtu() {
@@ -291,8 +293,8 @@ impl Judge {
         Judgment::left(UDP_SIZE_UNKNOWN, None)
     }
 
-    /// Returns the judgment on SCTP. A packet that is longer than the link allows and has no complete checksum is a
-    /// superframe; the packets of its chunks are unknown.
+    /// Classifies an SCTP packet. A packet that is longer than the link allows and has no complete checksum is a
+    /// superframe, but how its chunks were divided into packets is unknown.
     fn sctp(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let stack = sight.stack;
         let _ = stack.last().filter(|last| last.kind == Kind::Sctp)?;
@@ -304,7 +306,7 @@ impl Judge {
         Some(self.by_checksum(sight).unwrap_or(Judgment::left(SCTP_SIZE_UNKNOWN, None)))
     }
 
-    /// Returns the judgment from the transport checksum on a frame that is longer than a packet should be.
+    /// Classifies a frame that is longer than a packet should be, by its transport checksum.
     fn by_checksum(&mut self, sight: &Sight<'_>) -> Option<Judgment> {
         let by = Some(Evidence::Checksum);
         match self.seal(sight) {
@@ -324,7 +326,7 @@ impl Judge {
         self.levels.iter().find_map(Level::damage)
     }
 
-    /// Returns the largest MTU that the link is known to have, at least Ethernet's.
+    /// Returns the largest known MTU of the link, but at least Ethernet's.
     fn link_mtu(&self) -> usize {
         match self.given.mtu {
             Some(mtu) => mtu.into(),
@@ -380,7 +382,8 @@ pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Optio
     is_around.then_some(*outermost)
 }
 
-/// Returns the IPv4 levels of a packet. Only their identifications can be constant.
+/// Returns the levels of a packet at which the IP header is IPv4. Only these headers have an identification, which may
+/// be constant.
 fn ipv4_levels(stack: &Stack) -> IpLevels {
     let levels = stack.layers().iter().filter(|layer| is_ip(layer)).enumerate();
     levels
@@ -394,5 +397,5 @@ pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// Reason for a packet whose checksum cannot be completed because the capture truncated it.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Number of bytes after a packet that is too large for padding or a trailer.
+/// Minimum number of bytes after a packet that cannot be padding or a trailer.
 const TRAILER_BYTES_MAX: usize = 64;

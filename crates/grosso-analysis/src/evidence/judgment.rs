@@ -36,7 +36,7 @@ pub enum Nature {
     Left(&'static str),
 }
 
-/// The packets of a frame.
+/// Number and size of the packets in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Number of payload bytes in each packet except the last.

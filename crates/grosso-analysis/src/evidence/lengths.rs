@@ -1,7 +1,7 @@
 //! Derives the segment size of a flow from the lengths of its frames.
 //!
-//! Merging and sending full segments produces frames of whole segments, except for the last frame of a write, which
-//! carries PSH. The segment size therefore divides the lengths of the other frames.
+//! Frames of merged or sent data contain only full segments, except for the last frame of a write, which has PSH. The
+//! segment size therefore divides the lengths of the other frames.
 
 use super::SEGMENT_BYTES_MIN;
 
@@ -42,7 +42,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the evidence of frames longer than `size` for or against it.
+    /// Returns whether the lengths of frames longer than `size` support or contradict this size.
     pub(super) fn opinion(&self, size: usize) -> Opinion {
         let longer = |slot: &&Slot| slot.payload as usize > size;
         let (mut agree, mut differ) = (0, 0);

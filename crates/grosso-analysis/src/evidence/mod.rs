@@ -1,9 +1,9 @@
 //! Classification of a captured frame as a wire packet, a superframe with segments of N bytes, or undecided, with the
 //! evidence.
 //!
-//! A capture taken on a host shows frames that were never on a wire. [`Judge`] is the one place that classifies them,
-//! for every command. Evidence is ordered by strength, and strong evidence overrides weak: [`Evidence`] is that order,
-//! and `docs/evidence.md` describes what each kind decides and where it fails.
+//! A capture taken on a host shows frames that were never on a wire. [`Judge`] classifies them for every command.
+//! Evidence is ordered by strength, and strong evidence overrides weak: [`Evidence`] is that order, and
+//! `docs/evidence.md` describes what each kind decides and where it fails.
 //!
 //! | module | contents |
 //! |---|---|
@@ -141,7 +141,7 @@ pub struct Size {
     pub is_guess: bool,
 }
 
-/// The user's knowledge of the wire, which outweighs the evidence in a capture.
+/// Facts about the wire that the user configured. These facts outweigh the evidence in a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given {
     /// Maximum number of payload bytes in a TCP segment.

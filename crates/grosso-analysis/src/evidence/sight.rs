@@ -29,7 +29,7 @@ pub struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// Parses a frame with these tunnel ports.
+    /// Parses a frame, in which `ports` identify tunnels.
     pub fn new(
         packet: &'a Packet<'a>,
         said: &'a PacketMeta,

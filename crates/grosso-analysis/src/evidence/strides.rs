@@ -44,8 +44,8 @@ pub(super) fn find(sight: &Sight<'_>) -> Option<u16> {
     if is_all { u16::try_from(stride).ok() } else { None }
 }
 
-/// Returns whether the headers of a superframe, with part of its payload, form one datagram of its tunnel: the inner
-/// packet ends where the datagram does.
+/// Returns whether the headers and the start of the payload of a superframe form one datagram of its tunnel: the inner
+/// packet must end where the datagram ends.
 fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     let len = packet.len();
     let ip = sight.stack.layers().iter().rfind(|layer| layer.offset < udp.offset && is_ip(layer));
@@ -75,7 +75,7 @@ fn is_datagram(packet: &mut [u8], sight: &Sight<'_>, udp: &Layer) -> bool {
     }
 }
 
-/// Returns the number of headers up to the outermost UDP header, including the tunnel header.
+/// Returns the number of headers up to and including the tunnel header after the outermost UDP header.
 fn sight_len(sight: &Sight<'_>, udp: &Layer) -> usize {
     sight.stack.layers().iter().filter(|layer| layer.offset <= udp.offset).count() + 1
 }

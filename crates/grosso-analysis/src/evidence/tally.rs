@@ -9,10 +9,10 @@ use super::{
     judgment::{Contradiction, Judgment},
 };
 
-/// Counts of judgments that are less than certain.
+/// Counts of uncertain judgments.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Frames whose nature is a guess.
+    /// Number of frames that could be classified only by a guess.
     pub guessed: u64,
     contradicted: BTreeMap<(Evidence, Contradiction), u64>,
 }

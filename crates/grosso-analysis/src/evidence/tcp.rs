@@ -15,13 +15,14 @@ pub(super) struct Tcp {
     era: Era,
     /// MSS that the sender announced, minus its own options (RFC 6691 section 2): a hint at its MTU.
     own: Option<usize>,
-    /// MSS that the peer announced, minus the options: no segment is longer.
+    /// MSS that the peer announced, minus the options: the maximum payload of a segment.
     peer: Option<usize>,
-    /// Payload bytes that fit the MTU of the path.
+    /// Maximum payload of a packet according to the path MTU, in bytes.
     path: Option<usize>,
-    /// Payload bytes that fit an MTU of 1500, outside of tunnels and inside the innermost one.
+    /// Maximum payloads of a packet for an MTU of 1500 outside all tunnels, and for an MTU of 1500 inside the innermost
+    /// tunnel.
     guesses: [usize; 2],
-    /// Whether the frame may belong to another era.
+    /// Whether the frame may belong to another era of the flow, with a different segment size.
     is_between_eras: bool,
     /// Whether the flow has frames longer than Ethernet allows.
     has_long: bool,
@@ -120,8 +121,8 @@ impl Tcp {
             || self.opinion(size) != Opinion::Others && multiples >= MULTIPLES_MIN
     }
 
-    /// Returns the segment size that other frames of the direction show. This is the largest packet if its size divides
-    /// the superframes, or another size that divides them.
+    /// Returns the segment size that other frames of the same direction suggest: the size of the largest packet if it
+    /// divides the lengths of the superframes, otherwise another size that divides them.
     fn by_plain(&self) -> Option<Size> {
         let packet = self.packet_max();
         if let Some(packet) = packet.filter(|&packet| self.opinion(packet) == Opinion::Multiples) {
@@ -171,8 +172,8 @@ impl Tcp {
     }
 
     /// Returns the longest payload that counts as one packet although its size is only a guess: one that fits an MTU of
-    /// 1500, on the link or inside the tunnel. In a flow with superframes that do not show such packets, the limit is
-    /// the longest known packet.
+    /// 1500, on the link or inside the tunnel. If the flow has superframes that do not consist of such packets, the
+    /// limit is the longest known packet.
     pub(super) fn beyond_doubt(&self) -> usize {
         let usual = self.guesses.into_iter().max().unwrap_or(0);
         if self.has_long && !self.guesses.into_iter().any(|size| self.is_shown(size)) {

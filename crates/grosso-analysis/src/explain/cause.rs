@@ -1,5 +1,5 @@
-//! Finds the cause of a refusal or of the end of a train: the law or limit with its values, and the change with which
-//! the packet would have merged.
+//! Finds out why a packet was refused or a train ended: the law or limit with its values, and a change that would have
+//! let the packet merge.
 
 use grosso::{
     CoalesceOptions, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -27,7 +27,7 @@ pub(super) struct MergeCause {
     pub(super) detail: Option<String>,
     pub(super) law: Option<BrokenLaw>,
     pub(super) limit: Option<Limit>,
-    /// Setting, or change to the packet, with which the packet would have merged.
+    /// Setting, or change to the packet, that would have let the packet merge.
     pub(super) remedy: Option<String>,
 }
 
@@ -42,7 +42,7 @@ struct Pair<'a> {
     after: Transport,
 }
 
-/// Returns why a packet did not join the train of its flow, whose last packet is `last`.
+/// Returns why a packet did not join the train of its flow. `last` is the last packet of that train.
 pub(super) fn of_refusal(
     reason: NoMerge,
     held: Held,
@@ -347,7 +347,8 @@ fn bytes(field: &[u8]) -> String {
     if field.len() > BYTES_SHOWN { hex + "..." } else { hex }
 }
 
-/// Returns the built-in profiles under which the last of `packets` gets the verdict `wanted` after the other packets.
+/// Returns the built-in profiles under which the last of `packets` gets the verdict `wanted` when it follows the other
+/// packets.
 fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -> Option<String> {
     let names = Profile::all().into_iter().filter_map(|mut profile| {
         let name = profile.name.clone();
@@ -367,7 +368,7 @@ fn profiles(packets: &[&[u8]], link: LinkType, ports: &Ports, wanted: Verdict) -
     (!names.is_empty()).then(|| format!("--profile {}", names.join(", ")))
 }
 
-/// Returns a change with which packets that pass for this reason would merge.
+/// Returns a change that would let packets merge that now pass through unmerged for this reason.
 fn remedy_of_pass(reason: Pass) -> Option<&'static str> {
     Some(match reason {
         Pass::NotIp | Pass::Protocol => "never: only TCP and UDP over IP form trains",

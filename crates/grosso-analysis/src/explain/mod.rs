@@ -1,7 +1,7 @@
 //! `grosso explain`: explains why a packet was merged, or why not.
 //!
-//! The capture is replayed up to the packet, and further until the packet is delivered. The state of the coalescer
-//! at the packet's arrival is inferred from deliveries.
+//! The capture is replayed until the packet is delivered. The state of the coalescer at the packet's arrival is
+//! inferred from deliveries.
 
 mod cause;
 
@@ -30,7 +30,7 @@ use crate::{
     units,
 };
 
-/// Explanation of why one packet was merged, or why not.
+/// Options of `grosso explain`, which explains why one packet was merged, or why not.
 #[derive(Clone, Debug, Default)]
 pub struct Explain {
     /// Packet number, from 1.
@@ -287,7 +287,7 @@ impl FoundPacket {
         let MergeCause { detail, law, limit, remedy } = cause.unwrap_or_default();
         let met = match fate {
             Fate::Engine(Verdict::Joined) => joined,
-            // Trains that were evicted belong to other flows.
+            // Evicted trains belong to other flows.
             Fate::Engine(Verdict::Refused(_) | Verdict::Passed(_)) => before.map(|b| b.held),
             _ => None,
         };

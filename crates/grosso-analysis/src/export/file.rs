@@ -33,7 +33,7 @@ use crate::{
 pub(super) struct TableFile<C> {
     batches: Batches<C, PassOn>,
     path: Name,
-    /// The name in messages.
+    /// Name used in messages.
     name: String,
     writer: JoinHandle<Result<u64, ParquetError>>,
     /// Whether the writer still accepts rows.
@@ -154,7 +154,7 @@ fn reason(error: &ParquetError) -> String {
     }
 }
 
-/// Columns whose numbers grow from row to row, at least nearly, so that their differences are small.
+/// Columns whose numbers are nearly ascending, so that the differences between rows are small.
 const ASCENDING: [&str; 7] =
     ["number", "numbers.list.item", "train", "time", "end", "frame", "offset"];
 /// Maximum number of rows in a group. A group stays in memory, compressed, until it is full.

@@ -1,7 +1,7 @@
 //! `grosso merge`: merges the reports of all shards into the report of one run.
 //!
-//! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. For
-//! times, the earliest or the latest value is kept. Reports that violate a rule are rejected.
+//! The rules are in `docs/export.md`. Fields that describe the run must be equal in all reports. Counts are added. Of
+//! several times, the earliest or the latest is kept. Reports that violate a rule are rejected.
 
 use std::{
     collections::BTreeSet,
@@ -80,7 +80,7 @@ fn read(path: &Path) -> Result<Share, Failure> {
     Ok(Share { name, report, index, of })
 }
 
-/// Fails if a shard is missing or present more than once.
+/// Checks that every shard is present exactly once.
 fn are_all(shares: &[Share]) -> Result<(), Failure> {
     let refuse = |message: String| Err(Failure::usage("usage.shares", format!("merge: {message}")));
     let Some(of) = shares.first().map(|share| share.of) else { return Ok(()) };
@@ -118,9 +118,9 @@ enum Rule {
     Earliest,
     /// The later of the two times is kept.
     Latest,
-    /// The entries of all reports are kept, each once.
+    /// The entries of all reports are kept, without duplicates.
     United,
-    /// The values are not compared, and the first one stays unchanged.
+    /// The first value is kept, and the others are ignored.
     Whole,
 }
 

@@ -32,7 +32,8 @@ use crate::{
     },
 };
 
-/// Export of packets and trains to Parquet files. Each file has a thread that compresses and writes it.
+/// Options of `grosso export`, which writes packets, trains and flows to Parquet files. Each file has a thread that
+/// compresses and writes it.
 #[derive(Clone, Debug)]
 pub struct Export {
     /// File for the packets on the wire.
@@ -41,7 +42,7 @@ pub struct Export {
     pub trains: Option<PathBuf>,
     /// File for the flows.
     pub flows: Option<PathBuf>,
-    /// Shard of the flows whose rows are written.
+    /// Shard to write: only rows of its flows are written.
     pub shard: Shard,
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
@@ -50,7 +51,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Checks that there is an output.
+    /// Checks that at least one table has an output file.
     ///
     /// # Errors
     /// Fails if no table has a file.
@@ -126,7 +127,7 @@ impl CaptureCommand for Export {
     }
 }
 
-/// Returns the options of the requested tables, and their files.
+/// Returns the option and the file of each requested table.
 fn tables(options: &Export) -> impl Iterator<Item = (&'static str, &Path)> {
     let Export { parquet, trains, flows, .. } = options;
     let all = [("--parquet", parquet), ("--trains", trains), ("--flows", flows)];

@@ -28,7 +28,8 @@ pub struct Arrival<'a> {
     pub timestamp_ns: Option<u64>,
     /// VLAN tag that a device stripped.
     pub vlan: Option<VlanTag>,
-    /// Hash of the tunnels that the packet was extracted from. Fragments from other tunnels belong to other datagrams.
+    /// Hash of the tunnels that the packet was extracted from. Only fragments from the same tunnels belong to one
+    /// datagram.
     pub network: u64,
     /// UDP ports that identify tunnels.
     pub ports: Ports,
@@ -78,7 +79,7 @@ pub trait Visitor {
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// The packet was not processed, because too many interfaces are active at once.
+    /// The packet was not processed, because too many interfaces are in use at once.
     Aside,
     /// The engine processed the packet.
     Engine {

@@ -1,4 +1,4 @@
-//! Finds the IP fragments in captures that form datagrams, and the reasons why other fragments do not.
+//! Finds the IP fragments in captures that form complete datagrams, and the reasons why other fragments do not.
 
 mod lanes;
 mod survey;
@@ -19,19 +19,19 @@ pub struct Waiting {
     pub overlap: Overlap,
     /// Maximum number of bytes of incomplete datagrams.
     pub memory: usize,
-    /// Number of other fragments from the source of an IPv4 datagram after which the datagram is abandoned, counted
+    /// Limit after which an IPv4 datagram is abandoned: the number of fragments of other datagrams from the same source
     /// since its last fragment; 0 means no limit.
     pub distance: u32,
 }
 
 impl Waiting {
-    /// Default time to wait, as users write it.
+    /// Default time to wait, in the syntax of the command line.
     pub const TIMEOUT: &str = "30s";
     /// Name of the default policy for overlapping fragments.
     pub const OVERLAP: &str = "drop";
-    /// Default limit of memory, as users write it.
+    /// Default limit of memory, in the syntax of the command line.
     pub const MEMORY: &str = "64M";
-    /// Default distance, as users write it.
+    /// Default limit for fragments of other datagrams, in the syntax of the command line.
     pub const DISTANCE: &str = "0";
 }
 
@@ -65,7 +65,7 @@ pub fn rules(waiting: &Waiting) -> ReassemblyRules {
     rules.overlap = waiting.overlap;
     rules.limits.datagrams = DATAGRAMS_MAX;
     rules.limits.memory_bytes = waiting.memory;
-    // In a file, senders do not compete for memory: if it runs out, the datagram that has waited longest is abandoned.
+    // A file needs no memory limit per sender. If memory runs out, the datagram that has waited longest is abandoned.
     rules.limits.source_bytes = usize::MAX;
     rules.limits.ipv4_ns = waiting.timeout;
     rules.limits.ipv6_ns = waiting.timeout;

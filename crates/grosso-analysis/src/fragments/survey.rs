@@ -1,5 +1,5 @@
-//! First pass over a capture (ADR 0045). Finds the fragments that form datagrams, and the reasons why other fragments
-//! do not.
+//! First pass over a capture (ADR 0045). Finds the fragments that form complete datagrams, and the reasons why other
+//! fragments do not.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -18,19 +18,19 @@ use grosso::reassemble::{
 pub struct Survey {
     /// Packets that became parts of datagrams.
     pub joined: Numbers,
-    /// Report on the datagrams.
+    /// Results for the report.
     pub found: Joining,
-    /// Sets of fragments that were left unchanged and are not listed.
+    /// Number of fragment sets that were left unchanged and are not listed.
     pub unlisted: u64,
     /// Packet numbers of the fragments of incomplete datagrams.
     waiting: HashMap<(usize, Identity), Vec<u64>>,
-    /// Packet that started the latest datagram of each lane, source and destination.
+    /// Number of the packet that started the latest datagram, by lane, source and destination.
     begun: HashMap<(usize, IpAddr, IpAddr), u64>,
-    /// Datagrams that ended with the current packet.
+    /// Datagrams that ended when the current packet was processed.
     ended: EndedDatagrams,
 }
 
-/// Datagrams that ended with one packet.
+/// Datagrams that ended when one packet was processed.
 #[derive(Default)]
 struct EndedDatagrams {
     /// Fragments of the datagram that was completed.
@@ -112,7 +112,7 @@ impl Survey {
         }
     }
 
-    /// Lists the sets that ended.
+    /// Lists the fragment sets that ended.
     fn list(&mut self) {
         for (_, _, _, facts) in self.ended.discarded.drain(..) {
             *self.found.left.entry(facts.reason).or_default() += 1;

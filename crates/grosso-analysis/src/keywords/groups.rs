@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// Takes the options for facts about the wire that the user knows, except the MTU.
+/// Takes the options that describe the wire, except the MTU.
 pub(super) fn sizes(options: &mut Options) -> Result<Given, Failure> {
     let mss = options.one("mss", whole(POSITIVE))?;
     let uso_size = options.one("uso-size", whole(POSITIVE))?;
     Ok(Given { mss, mtu: None, uso_size, ports: ports(options)? })
 }
 
-/// Takes the options for facts about the wire that the user knows.
+/// Takes the options that describe the wire.
 pub(super) fn given(options: &mut Options) -> Result<Given, Failure> {
     let mtu = options.one("mtu", whole(MTU))?;
     Given { mtu, ..sizes(options)? }.checked()
@@ -46,7 +46,7 @@ pub(super) fn rules(options: &mut Options) -> Result<Rules, Failure> {
     })
 }
 
-/// Takes the limits that override those of a profile.
+/// Takes the options for limits that override a profile's limits.
 pub(super) fn bounds(options: &mut Options) -> Result<Bounds, Failure> {
     Ok(Bounds {
         max_size: options.one("max-size", whole(MAX_SIZE))?,

@@ -1,10 +1,10 @@
-//! Commands by name, with their options as keywords: for front ends without a command line, such as Python.
+//! Runs commands by name, with keyword options. Front ends without a command line, such as Python, use this module.
 //!
 //! | module | job |
 //! |---|---|
 //! | `options` | the options of a call; an option that the command does not take is a failure |
 //! | `groups` | options that several commands share |
-//! | `request` | a call: takes its options, and runs its command |
+//! | `request` | takes the options of a call, and runs its command |
 //!
 //! Options have the names and the values of the command line: `("max-size", Some("9000"))` is `--max-size 9000`, and
 //! `("strict", None)` is `--strict`.
@@ -49,8 +49,8 @@ use crate::{
 pub struct Call {
     /// Name of the command, such as `wire` or `csum fix`.
     pub command: String,
-    /// Captures and directories of captures, which are read as one capture. For `explain`, the last one may be the
-    /// number of the packet, and for `merge` they are reports.
+    /// Captures and directories of captures, which are read as one capture. For `explain`, the last entry may be the
+    /// packet number instead. For `merge`, the entries are reports.
     pub files: Vec<PathBuf>,
     /// Names of options without dashes, and their values; an option without a value is a flag.
     pub options: Vec<(String, Option<String>)>,
@@ -100,7 +100,7 @@ impl Call {
         self.unless_interrupted(read())
     }
 
-    /// Checks that this call names `command`.
+    /// Checks that the command of this call is `command`.
     fn only(&self, command: &str) -> Result<(), Failure> {
         if self.command == command {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The options of a call, which a command takes one by one: an option that is left at the end is an error.
+//! The options of a call. A command takes them one by one, and an option that was not taken is an error.
 
 use core::mem;
 
@@ -65,7 +65,7 @@ impl Options {
         self.one(name, parse)
     }
 
-    /// Takes an option with a value; `default` is the value of an option that was not passed.
+    /// Takes an option with a value; `default` is used if the option was not passed.
     ///
     /// # Errors
     /// Fails if the value is missing or cannot be parsed, or if the option was passed twice.
@@ -119,7 +119,7 @@ impl Options {
     /// Checks that the command has taken every option.
     ///
     /// # Errors
-    /// Fails if an option is left, because the command does not have it.
+    /// Fails if an option was not taken, because the command does not have it.
     pub(super) fn finish(&self) -> Result<(), Failure> {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
         let hint = match similar(name, self.known.iter().copied()) {

@@ -237,7 +237,7 @@ impl Request {
         Ok(())
     }
 
-    /// Splits off the number of a packet, which is the last file.
+    /// Removes the packet number, which is the last entry of the files.
     fn split_number(&mut self) -> Result<u64, Failure> {
         let last = self.files.pop().and_then(|word| word.to_str()?.parse().ok());
         last.filter(|number| *number > 0).ok_or_else(|| {

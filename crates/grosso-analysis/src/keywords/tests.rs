@@ -53,7 +53,7 @@ impl Visit<TrainRow<'_>> for Count {
     }
 }
 
-/// Returns a call: options are `name` or `name=value`.
+/// Creates a call. Each option has the form `name` or `name=value`.
 fn call(command: &str, files: &[&str], options: &[&str]) -> Call {
     let options = options.iter().map(|option| match option.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),

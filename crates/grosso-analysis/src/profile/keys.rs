@@ -134,11 +134,11 @@ pub const KEYS: &[ProfileKey] = &[
     key!("limits", "full-poll-ns", limits.full_poll_ns, 0..=HOLD_NS_MAX),
 ];
 
-/// Maximum number of tunnels of a packet: the dissector follows no more headers (`grosso_wire::LAYERS_MAX`).
+/// Maximum number of tunnels around a packet; the dissector does not follow more headers (`grosso_wire::LAYERS_MAX`).
 const TUNNELS_MAX: i64 = 15;
-/// Maximum number of buckets of a table: a bucket has eight trains, so a table at half load holds a million.
+/// Maximum number of buckets in a table. A bucket holds eight trains, so a half-full table holds a million.
 const BUCKETS_MAX: i64 = 1 << 18;
-/// Maximum number of trains held at once: a million take several hundred megabytes.
+/// Maximum number of trains held at once. A million trains take several hundred megabytes.
 const FLOWS_MAX: i64 = 1 << 20;
 /// Maximum number of buffers held at once: with 1500 bytes each, 1.5 GB.
 const PARTS_MAX: i64 = 1 << 20;
@@ -152,7 +152,7 @@ const HOLD_NS_MAX: i64 = 1_000_000_000;
 const ROUND_TRIP_NS_MAX: i64 = 60_000_000_000;
 /// Maximum number of flows that are tracked for reordering; each takes several kilobytes while packets wait.
 const REORDER_FLOWS_MAX: i64 = 4096;
-/// Maximum number of waiting runs per flow.
+/// Maximum number of waiting runs (contiguous packets) per flow.
 const RUNS_MAX: i64 = 256;
 /// Maximum memory for waiting packets, in bytes.
 const REORDER_BYTES_MAX: i64 = 1 << 30;

@@ -1,5 +1,4 @@
-//! Reads and writes profiles as users specify them: by a name, or in a file that lists the differences from a built-in
-//! profile.
+//! Reads and writes profiles. A user names a built-in profile, or a file that lists the differences from one.
 //!
 //! | module | job |
 //! |---|---|
@@ -59,7 +58,7 @@ fn named(name: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// Returns the message that no profile has this name, with the most similar name, or all names.
+/// Returns the message for an unknown profile name, with the most similar name, or all names.
 fn no_profile(name: &str) -> String {
     let profiles = Profile::all();
     match similar(name, profiles.iter().map(|profile| &*profile.name)) {
@@ -174,7 +173,7 @@ fn set(
     })
 }
 
-/// Returns a file that describes exactly this profile, with the permitted values of each key.
+/// Returns the text of a profile file for exactly this profile, with the permitted values of each key.
 pub fn write(profile: &Profile) -> String {
     let mut text = format!("name = {}\n", setting::toml(&(*profile.name).into()));
     let mut table = "";
@@ -204,7 +203,7 @@ const NAME_BYTES_MAX: usize = 64;
 const OF_AN_MTU: &str = "inet-lro-2007";
 /// Maximum length of a file in bytes. A file with every key has about 2000.
 const FILE_BYTES_MAX: u64 = 1 << 16;
-/// Column of the permitted values of a key.
+/// Column at which the permitted values of a key start.
 const CHOICES_COLUMN: usize = 36;
 
 #[cfg(test)]

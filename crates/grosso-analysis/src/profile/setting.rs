@@ -132,7 +132,7 @@ impl SettingValue for Batch {
 /// Permitted number of packets in a batch.
 const BATCH: RangeInclusive<i64> = 1..=Batch::PACKETS_CEILING as i64;
 
-/// Returns the key and the value of a table with a single entry, which a profile may have in place of a keyword.
+/// Returns the key and the value of a table with one entry. A profile may contain such a table in place of a keyword.
 fn only<'a>(value: &'a DeValue<'_>) -> Option<(&'a str, &'a DeValue<'a>)> {
     let table = value.as_table().filter(|table| table.len() == 1)?;
     table.iter().next().map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
@@ -196,6 +196,6 @@ pub(super) fn toml(value: &Value) -> String {
 /// Maximum number of bytes or packets of a bypass.
 const BYPASS_MAX: i64 = u32::MAX as i64;
 
-/// Flags that a profile decides about: packets with SYN, RST or URG are never merged, and every packet has ACK.
+/// Flags that a profile can configure. Packets with SYN, RST or URG are never merged, and every other packet has ACK.
 const FLAGS: [(&str, u16); 4] =
     [("fin", tcp::FIN), ("psh", tcp::PSH), ("ece", tcp::ECE), ("cwr", tcp::CWR)];

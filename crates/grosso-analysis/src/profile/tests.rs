@@ -4,7 +4,7 @@ use grosso::coalesce::{Acknowledgments, Batch, BucketChoice, Vary};
 
 use super::*;
 
-/// Returns the error in a text as the user reads it.
+/// Returns the error message for an invalid profile text.
 fn wrong(text: &str) -> String {
     parse(text, "mine".into()).unwrap_err().to_string()
 }

@@ -13,7 +13,7 @@ use crate::{
     slowdown::{Connections, EndedTrain, FlowMark, Slowdowns},
 };
 
-/// Flows of a capture that are tracked while the capture is replayed.
+/// Tracker of the flows of a capture during its replay.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
@@ -25,7 +25,7 @@ impl Streams {
         Self { connections, levels: Levels::default() }
     }
 
-    /// Processes a packet; returns the direction of one with data.
+    /// Processes a packet. Returns its direction if it has data.
     pub(crate) fn observe(
         &mut self,
         packet: &Packet<'_>,
@@ -42,7 +42,7 @@ impl Streams {
         self.connections.mark(&sight, &judgment, is_bad)
     }
 
-    /// Returns the causes that slow the observed directions, and their table.
+    /// Returns the causes that slow the observed directions, and the flow table.
     pub(crate) fn conclude(self) -> Slowdowns {
         self.connections.conclude()
     }
@@ -59,7 +59,7 @@ pub(crate) struct MarkedPacket {
 /// Trains delivered during the push of a packet, until the verdict on that packet is known.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTrains {
-    /// Packet that is pushed.
+    /// Packet that is being pushed.
     pushed: Option<MarkedPacket>,
     /// Delivered trains, and whether each consists of the pushed packet alone.
     left: Vec<(Close, EndedTrain, bool)>,
@@ -68,13 +68,13 @@ pub(crate) struct FlowTrains {
 }
 
 impl FlowTrains {
-    /// Announces the packet that a replay gets next; `mark` is the result of [`Streams::observe`].
+    /// Sets the packet that the replay processes next; `mark` is the result of [`Streams::observe`].
     pub(crate) fn begin(&mut self, seen: &Seen<'_>, mark: Option<FlowMark>) {
         let (number, arrived_ns) = (seen.packet.number, seen.time.unwrap_or(0));
         self.pushed = mark.map(|mark| MarkedPacket { mark, number, arrived_ns });
     }
 
-    /// Returns the announced packet, to store it next to the buffer; `None` without data.
+    /// Returns the packet set by [`Self::begin`], to be stored next to the buffer; `None` if it has no data.
     pub(crate) const fn pushed(&self) -> Option<MarkedPacket> {
         self.pushed
     }
@@ -105,7 +105,7 @@ impl FlowTrains {
         self.left.push((delivery.closed, train, is_pushed && last == Some(number)));
     }
 
-    /// Passes the trains on, with the verdict on the pushed packet.
+    /// Records the trains in `connections`, with the verdict on the pushed packet.
     pub(crate) fn settle(&mut self, fate: Option<Fate>, connections: &mut Connections) {
         for (closed, mut train, is_pushed) in self.left.drain(..) {
             if let Some(Fate::Engine(verdict)) = fate
@@ -156,7 +156,7 @@ struct FlowMeter {
 }
 
 impl FlowReplay {
-    /// Returns a replay by these rules if a table of flows lists the trains.
+    /// Creates a replay by these rules if the trains of each flow are listed in a table.
     pub(crate) fn listing(
         rules: &Rules,
         connections: &mut Connections,
@@ -193,7 +193,7 @@ impl FlowReplay {
 }
 
 impl Replay {
-    /// Returns the rules in a few words, for the table of flows.
+    /// Returns a short description of the rules, for the flow table.
     pub(crate) fn rules_text(&self) -> String {
         let profile = self.profile();
         let (hold, repair) = (HoldTime::of(profile), Repair::of(profile).to_string());

@@ -55,7 +55,7 @@ pub(crate) enum Purpose {
     Writes,
     /// Deliveries are counted as if they were written, but packets that the capture truncated may merge.
     Counts,
-    /// Deliveries are only examined, so properties that a file cannot restore do not matter.
+    /// Deliveries are only examined, so packets may merge even if a file could not restore them.
     Looks,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Aside {
     Length,
     /// The packet has no timestamp, or one that does not fit into nanoseconds.
     Time,
-    /// Too many interfaces are active at once.
+    /// Too many interfaces are in use at once.
     Interfaces,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Replay {
     purpose: Purpose,
     seed: u64,
     lanes: Vec<Lane>,
-    /// Measurement of round-trip times, if the hold depends on them.
+    /// Measurement of round-trip times; `None` unless the hold time depends on them.
     round_trips: Option<RoundTrips>,
     /// Number of packets in the poll so far.
     polled: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Replay {
     stats: CoalesceStats,
     /// Number of packets that bypassed the engine, by reason.
     pub(crate) asides: [u64; Aside::ALL.len()],
-    /// Number of flows without a measured round-trip time, if the hold depends on it.
+    /// Number of flows without a measured round-trip time, if the hold time depends on it.
     pub(crate) blind_flows: u64,
 }
 
@@ -173,7 +173,7 @@ impl Replay {
         self.push_as(&seen.arrived(), sink, |sink| sink.keep(seen))
     }
 
-    /// Processes the next packet from its stored properties; `keep` returns its buffer.
+    /// Processes the next packet from its stored properties; `keep` copies it into a buffer.
     pub(crate) fn push_as(
         &mut self,
         packet: &Arrived<'_>,
@@ -236,7 +236,7 @@ impl Replay {
         }
     }
 
-    /// Ends a poll. `is_full` says that more packets may already be waiting.
+    /// Ends a poll. `is_full` means that more packets may already be waiting.
     fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {
@@ -400,7 +400,7 @@ fn asked_for(rules: &Rules) -> Result<Profile, Failure> {
     }
     if let Some(flows) = bounds.flows {
         limits.flows = flows;
-        // Twice as many slots as flows, so that buckets of eight rarely overflow.
+        // The table has twice as many slots as flows, so that buckets of eight rarely overflow.
         profile.table.buckets = (flows / 4).max(1);
     }
     if let Some(tunnels) = bounds.tunnels {

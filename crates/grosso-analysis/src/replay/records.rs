@@ -2,10 +2,10 @@
 
 use grosso_io::PortBuffer;
 
-/// Capture metadata of the packets in a coalescer: the part that merging does not need.
+/// Capture metadata of the packets in a coalescer, limited to what merging does not need.
 ///
-/// The index of a record is stored in front of its packet, in the packet's buffer. A buffer keeps its index, so no
-/// memory is allocated once there are enough buffers.
+/// The index of a record is stored in front of its packet, in the packet's buffer. Buffers are reused with their index,
+/// so no memory is allocated once there are enough buffers.
 #[derive(Debug)]
 pub(crate) struct Records<R> {
     records: Vec<R>,

@@ -1,4 +1,4 @@
-//! Rules of a replay: profile, end of polls, hold, resequencing and limits.
+//! Rules of a replay: profile, rule for ending polls, hold time, resequencing and limits.
 
 use core::fmt;
 
@@ -28,9 +28,9 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Default profile, as users write it.
+    /// Default profile, in the syntax of the command line.
     pub const PROFILE: &str = "linux";
-    /// Default rule that ends a poll, as users write it.
+    /// Default rule that ends a poll, in the syntax of the command line.
     pub const BATCH: &str = "64";
 }
 
@@ -45,7 +45,7 @@ impl Default for Rules {
 /// Limits that override a profile's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Exclusive limit of a superframe's length in bytes, counted from the IP header.
+    /// Exclusive upper limit of a superframe's length in bytes, counted from the IP header.
     pub max_size: Option<u32>,
     /// Maximum number of packets in a superframe.
     pub max_segs: Option<u16>,
@@ -75,11 +75,11 @@ impl Bounds {
     }
 }
 
-/// Hold of trains across polls.
+/// Hold time of trains across polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldTime {
     hold: Hold,
-    /// Maximum hold in nanoseconds.
+    /// Maximum hold time in nanoseconds.
     most_ns: u64,
 }
 
@@ -97,7 +97,7 @@ impl HoldTime {
     /// Parses a time, or `auto`, optionally followed by `:` and the maximum time.
     ///
     /// # Errors
-    /// Fails if the text has another form.
+    /// Fails if the text does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(most) = text.strip_prefix("auto") else {
             let why = |why| format!("{why}, or auto, or auto:100us");
@@ -151,7 +151,7 @@ impl Repair {
     /// Parses `off`, `batch` or `holes`; `holes` may be followed by `:` and a time.
     ///
     /// # Errors
-    /// Fails if the text has another form.
+    /// Fails if the text does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let level = match text {
             "off" => Some(Level::Off),
@@ -198,7 +198,7 @@ impl fmt::Display for Repair {
 pub enum Batch {
     /// The poll ends after this many packets.
     Packets(u64),
-    /// The poll ends before a packet with another timestamp.
+    /// The poll ends before a packet with a different timestamp.
     Stamp,
     /// The poll ends before a packet that arrives more than this many nanoseconds after the previous one, or when the
     /// poll reaches its packet budget.
@@ -209,7 +209,7 @@ impl Batch {
     /// Parses a number of packets, a gap, or `stamp`.
     ///
     /// # Errors
-    /// Fails if the text has another form.
+    /// Fails if the text does not have this form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "stamp" {
             return Ok(Self::Stamp);
@@ -239,7 +239,7 @@ impl fmt::Display for Batch {
     }
 }
 
-/// Maximum wait for a hole in nanoseconds. By then the sender has retransmitted a missing segment.
+/// Maximum wait for a missing segment in nanoseconds. By then the sender has retransmitted it.
 const HOLE_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]

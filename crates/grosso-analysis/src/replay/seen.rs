@@ -25,7 +25,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) link: Option<LinkType>,
     /// UDP ports that identify tunnels in the packet.
     pub(crate) ports: Ports,
-    /// Tunnels of the packet on non-standard ports, which must be recorded when the packet is written.
+    /// Tunnels around the packet on non-standard ports. The ports must be recorded when the packet is written.
     pub(crate) tunnels: Vec<TunnelPort>,
     pub(crate) said: RecordedOptions,
     /// Arrival time in nanoseconds, or the reason why the packet bypasses the engine.
@@ -145,7 +145,7 @@ pub(crate) struct Arrived<'a> {
 pub(crate) struct RecordedOptions {
     pub(crate) flags: Option<u32>,
     pub(crate) offload: Option<Offload>,
-    /// Whether the packet has Grosso's own option, and not only flags.
+    /// Whether the packet has Grosso's custom option, and not only flags.
     pub(crate) has_option: bool,
     /// Whether the packet has options that a superframe cannot preserve.
     has_others: bool,
@@ -223,7 +223,7 @@ fn checksum(sight: &Sight<'_>, judge: &mut Judge) -> Checksum {
     }
 }
 
-/// Returns the metadata for the engine of a complete packet without capture metadata.
+/// Returns the engine's metadata for a complete packet that has no capture metadata.
 pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     let stack = dissect(data, link, ports);
     let mut levels = Levels::default();
@@ -233,8 +233,8 @@ pub(crate) fn meta_of(data: &[u8], link: LinkType, ports: &Ports) -> Meta {
     Meta { checksum, ..Meta::default() }
 }
 
-/// Adds the other offload metadata for the engine. The size of a superframe must not be passed on as the segment size
-/// if the superframe is not segmented after its innermost header or its segment size was not recorded.
+/// Adds the other offload metadata for the engine. The segment size is omitted if it was not recorded, or if the
+/// superframe is not segmented after its innermost header.
 fn with_offloads(meta: Meta, said: &PacketMeta, judgment: &Judgment, ports: Ports) -> Meta {
     let recorded = said.offload.as_ref().map(|offload| offload.meta).unwrap_or_default();
     let gso = match judgment.nature {

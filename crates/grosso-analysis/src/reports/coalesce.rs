@@ -24,9 +24,9 @@ pub struct CoalesceReport {
     pub output: OutputFacts,
     pub profile: String,
     pub superframes: u64,
-    /// Packets in the superframes.
+    /// Number of packets in the superframes.
     pub superframe_packets: u64,
-    /// Written frames by their number of wire packets.
+    /// Number of written frames by their number of wire packets.
     pub trains: Vec<Bucket>,
     /// Packets that cannot be part of a train, by reason.
     pub passed: Counts,
@@ -43,7 +43,7 @@ pub struct CoalesceReport {
     /// Counters of the implementation that the profile models, with that implementation's names; `None` if it has no
     /// counters.
     pub original: Option<Counts>,
-    /// The largest directions, if they were requested.
+    /// The largest flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     pub elapsed_s: f64,
@@ -69,7 +69,7 @@ pub fn original(profile: &Profile, stats: &CoalesceStats) -> Option<Counts> {
     match &*profile.name {
         // Windows requires other counters from drivers: bytes, and the reasons why a unit ended.
         "ndis-rsc" => None,
-        // In sorted batches, a refused packet counts as one queued and one flushed packet.
+        // If batches are sorted, a refused packet counts as one queued and one flushed packet.
         "freebsd" => {
             Some([("lro_queued", stats.packets_in), ("lro_flushed", stats.frames_out)].into())
         }

@@ -37,7 +37,7 @@ pub struct DecapReport {
 /// Counts of packets by their fate.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct DecapTally {
-    /// Packets of the output that were extracted from at least one tunnel.
+    /// Number of output packets that were extracted from at least one tunnel.
     pub decapsulated: u64,
     #[serde(serialize_with = "serialize_tunnels")]
     #[schemars(with = "Vec<TunnelCount>")]
@@ -49,7 +49,7 @@ pub struct DecapTally {
     left_out: Counts,
     /// Packets that were not in a tunnel.
     pub plain: u64,
-    /// Packets that were left in a tunnel, by reason.
+    /// Packets that remained in a tunnel, by reason.
     pub refused: Alone,
 }
 

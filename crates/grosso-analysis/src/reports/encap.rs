@@ -24,11 +24,11 @@ pub struct EncapReport {
     pub words: String,
     /// Maximum number of bytes that the tunnel adds to a packet: name and length of each part, outermost first.
     pub overhead: Vec<(&'static str, usize)>,
-    /// Packets of the output that are in the tunnel.
+    /// Number of output packets in the tunnel.
     pub encapsulated: u64,
     /// Superframes among the encapsulated packets.
     pub superframes: u64,
-    /// Encapsulated packets that leave a checksum to the receiver.
+    /// Encapsulated packets with a checksum that the receiver completes.
     pub remote_checksums: u64,
     /// Superframes whose configured segment size contradicts other evidence.
     pub contradictions: u64,

@@ -19,10 +19,10 @@ pub struct ExplainReport {
     pub path: Name,
     pub profile: String,
     pub packet: PacketFacts,
-    /// Train of the packet's flow when the packet arrived.
+    /// Train that was held for the packet's flow when the packet arrived.
     pub lookup: Option<Held>,
     pub decision: Decision,
-    /// Trains that were delivered because the packet arrived.
+    /// Trains whose delivery the packet caused on arrival.
     pub flushed: Vec<Train>,
     /// Train that contained the packet when it was delivered.
     pub left: Option<Train>,
@@ -115,13 +115,13 @@ pub struct Decision {
     pub reason: Option<&'static str>,
     /// Values that led to the decision, for example `TSval 77 -> 78`.
     pub detail: Option<String>,
-    /// Law of the train that the packet violated.
+    /// Law that the packet violated.
     pub law: Option<BrokenLaw>,
     /// Limit that the packet would have exceeded.
     pub limit: Option<Limit>,
     /// Setting or change that would have let the packet merge.
     pub remedy: Option<String>,
-    /// The rule in words.
+    /// The rule as a sentence.
     pub sentence: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub struct BrokenLaw {
     /// Name of the header that contains the field.
     pub header: String,
     pub field: String,
-    /// Behavior of the field along a train.
+    /// Law for the field: how it may change from packet to packet in a train.
     pub law: &'static str,
     /// Value in the last packet of the train.
     pub held: String,
@@ -191,7 +191,7 @@ impl Report for ExplainReport {
             Some(verdict) => format!("{headers:<34} csum {verdict}"),
             None => headers.clone(),
         };
-        // Align the verdicts with padding if the line has room for it.
+        // Pad the line to align the verdicts if it is short enough.
         text.push_str(&match INDENT + parsed.len() <= COLUMNS {
             true => format!("  {:<11} {parsed}\n", "parse"),
             false => line("parse", parsed),

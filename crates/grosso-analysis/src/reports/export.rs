@@ -45,7 +45,7 @@ pub struct FileWritten {
     pub bytes: u64,
 }
 
-/// Counts of the rows of packets.
+/// Counts over the rows of the packet table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct PacketCounts {
@@ -55,17 +55,17 @@ pub struct PacketCounts {
     pub span: Span,
     /// Rows that were segmented from superframes.
     pub segments: u64,
-    /// Rows whose nature is a guess.
+    /// Rows of frames that were classified by a guess.
     pub guessed: u64,
     /// Rows by the verdict on the checksums of their frames.
     pub checksums: Counts,
     /// Rows by the evidence that decided the classification.
     pub evidence: Counts,
-    /// Rows of frames that were not split although they are not wire packets, by reason.
+    /// Rows of frames that could not be split into wire packets, by reason.
     pub left: Counts,
 }
 
-/// Counts of the rows of trains.
+/// Counts over the rows of the train table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct TrainCounts {
@@ -77,15 +77,15 @@ pub struct TrainCounts {
     pub packets: u64,
     /// Rows for trains of several packets.
     pub joined: u64,
-    /// Numbers of rows, by the number of packets in the row.
+    /// Number of rows by the number of packets in the train.
     pub sizes: BTreeMap<u32, u64>,
-    /// Rows by the reason for their delivery.
+    /// Rows by the reason why the train was delivered.
     pub closed: Counts,
     /// Rows by the reason why a packet did not merge or passed through.
     pub why: Counts,
 }
 
-/// Counts of the rows of flows.
+/// Counts over the rows of the flow table.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct FlowCounts {

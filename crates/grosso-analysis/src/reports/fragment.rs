@@ -21,7 +21,7 @@ pub struct FragmentReport {
     pub cut: u64,
     /// Fragments into which the packets were split.
     pub fragments: u64,
-    /// Packets longer than the MTU whose nature is a guess.
+    /// Packets longer than the MTU that were classified by a guess.
     pub guessed: u64,
     /// Packets longer than the MTU with contradicting evidence.
     pub contradictions: u64,

@@ -30,7 +30,7 @@ pub struct InspectReport {
     pub on_link: OnLink,
 }
 
-/// Bytes on the link; the capture may hold fewer.
+/// Traffic on the link, including bytes that were not captured.
 #[derive(Debug, Default)]
 pub struct OnLink {
     /// Bytes of all packets.
@@ -67,7 +67,7 @@ pub struct InspectInput {
     pub first_ts_ns: Option<u64>,
     /// Latest time of a packet.
     pub last_ts_ns: Option<u64>,
-    /// Position at which the file is damaged or ends too early, and the damage.
+    /// Position at which the file is damaged or ends too early, with a description of the damage.
     pub truncated: Option<String>,
     /// Packets that were not captured completely.
     pub cut_packets: u64,
@@ -88,7 +88,7 @@ pub struct Superframes {
     pub mss: Vec<Mss>,
     /// Superframes that cannot be segmented: the size is unknown, or a checksum is wrong.
     pub undecided: u64,
-    /// Frames whose nature is a guess.
+    /// Frames that were classified by a guess.
     pub guessed: u64,
     /// Frames with contradicting evidence.
     pub contradictions: u64,
@@ -105,7 +105,7 @@ pub struct Mss {
     pub guess: bool,
     /// Superframes after which the identification advances by the number of their segments at this size.
     pub ip_id_agree: u64,
-    /// Superframes after which the step of the identification is meaningful.
+    /// Superframes after which the step of the identification shows the number of segments.
     pub ip_id_pairs: u64,
 }
 

@@ -40,7 +40,7 @@ pub struct Joining {
     pub datagrams: u64,
     /// Fragments that became datagrams.
     pub fragments: u64,
-    /// Duplicate fragments of the reassembled datagrams, which are not in the output either.
+    /// Duplicate fragments of reassembled datagrams; the output does not contain them.
     pub duplicates: u64,
     /// Sets of fragments that were left unchanged, by reason.
     pub left: Counts,
@@ -106,7 +106,7 @@ impl Joining {
             && self.passed.is_empty()
     }
 
-    /// Returns whether a fragment was left that should have been reassembled.
+    /// Returns whether any fragment was not reassembled although it should have been.
     pub fn is_incomplete(&self) -> bool {
         let whole = Pass::Atomic.name();
         !self.left.is_empty()
@@ -114,8 +114,8 @@ impl Joining {
             || self.passed.keys().any(|&reason| reason != whole)
     }
 
-    /// Returns all lines except the one with the number of reassembled datagrams. Unless `lists_all` is set, some sets
-    /// are only counted.
+    /// Returns all lines of the report except the one with the number of reassembled datagrams. Unless `lists_all` is
+    /// set, only the first sets are listed, and the others are counted.
     pub fn lines(&self, lists_all: bool) -> String {
         let mut text = String::new();
         if self.duplicates > 0 {
@@ -193,7 +193,7 @@ impl SetFacts {
             (false, Some(end)) => format!("{} and {end}", ranges("byte", bounded.into_iter())),
             (false, None) => ranges("byte", bounded.into_iter()),
             (true, Some(end)) => end,
-            // A lone last fragment without data leaves no gap.
+            // A single last fragment without data leaves no gap.
             (true, None) => "nothing".into(),
         }
     }

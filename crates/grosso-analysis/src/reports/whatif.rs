@@ -28,7 +28,7 @@ pub struct WhatifReport {
     /// Settings by profile, then by reorder level, then by hold, in the order of the options.
     pub settings: Vec<Setting>,
     pub best: Option<Best>,
-    /// Cost of reordered packets; `None` if it is small, or if `--reorder` tried repairs.
+    /// Cost of reordered packets; `None` if the cost is small, or if `--reorder` was used.
     pub disorder: Option<Disorder>,
     /// Causes that slow TCP, by direction.
     pub slowdown: Slowdowns,
@@ -67,7 +67,7 @@ pub struct Setting {
     pub reorder: String,
     /// Hold of trains, in the syntax of `--hold`.
     pub hold: String,
-    /// Longest hold.
+    /// Maximum hold time.
     pub hold_ns: u64,
     /// Frames delivered to the stack: superframes, and packets that did not merge.
     pub packets_up: u64,
@@ -118,7 +118,7 @@ pub struct Best {
 /// Cost of reordered packets.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Disorder {
-    /// Packets that did not merge with their train because of their position in the stream, with the first setting.
+    /// Packets that were out of order and therefore did not merge with their train, with the first setting.
     pub not_merged: u64,
     /// Packets delivered with the first setting.
     pub packets_up: u64,
@@ -130,7 +130,7 @@ pub struct Disorder {
     pub live: Vec<String>,
 }
 
-/// A setting by its name.
+/// A setting, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Choice {
@@ -162,7 +162,7 @@ impl Setting {
         name(&self.profile, &self.reorder)
     }
 
-    /// Returns the effect alone, without the names of the rules or the packets that waited for reordering.
+    /// Returns only the effect, without the names of the rules and without the packets that waited for reordering.
     fn without_name(&self) -> Self {
         let (profile, reorder, waited) = Default::default();
         Self { profile, reorder, waited, invertible: true, ..self.clone() }
@@ -462,8 +462,8 @@ fn live_text(commands: &[String]) -> String {
     first.zip(commands).map(|(lead, command)| format!("{lead}{command}\n")).collect()
 }
 
-/// Remedies for disorder: a device that keeps a connection on one queue, a bond that keeps it on one link, and a path
-/// that puts it in order.
+/// Remedies for reordering: keep a connection on one queue of the device, keep it on one link of a bond, or let a
+/// Grosso path restore the order.
 const LIVE_ORDER: [&str; 4] = [
     "ethtool -N DEV rx-flow-hash tcp4 sdfn",
     "ethtool -N DEV rx-flow-hash tcp6 sdfn",

@@ -22,7 +22,7 @@ pub struct WireReport {
     pub superframes: SplitSuperframes,
     /// Packets whose checksums were completed.
     pub checksums_completed: u64,
-    /// Frames whose nature is a guess, split or not.
+    /// Frames that were classified by a guess, split or not.
     pub guessed: u64,
     /// Frames with contradicting evidence.
     pub contradictions: u64,

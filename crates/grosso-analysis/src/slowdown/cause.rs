@@ -35,7 +35,7 @@ pub enum Cause {
     AcksStretched,
     /// Packets were retransmitted although none was lost.
     Spurious,
-    /// The receive window is smaller than bandwidth times round trip.
+    /// The receive window is smaller than the bandwidth-delay product.
     ReceiveWindow,
     /// The peer, or a router that changed its SYN, announced a small MSS.
     SmallMss,
@@ -65,13 +65,13 @@ pub enum Basis {
     Timestamps,
     /// Capture times, compared with the round trip: a guess.
     Timing,
-    /// The receiver reported data that came twice.
+    /// The receiver reported data that arrived twice.
     Dsack,
-    /// The receiver reported gaps that closed.
+    /// The receiver reported gaps, and these gaps closed later.
     Sack,
     /// ICMP messages.
     Icmp,
-    /// Windows of the peer.
+    /// Receive windows that the peer announced.
     Window,
     /// Checksums.
     Checksum,
@@ -90,15 +90,15 @@ pub struct Finding {
     pub cause: Cause,
     /// The evidence.
     pub basis: Basis,
-    /// Whether the evidence leaves room for another cause.
+    /// Whether the evidence allows another cause.
     pub guess: bool,
-    /// The affected packets.
+    /// Number of affected packets.
     pub packets: u64,
-    /// The packets with data of the direction, or its acknowledgments.
+    /// Number of packets of the kind in `packets`: all data packets of the direction, or all acknowledgments.
     pub of_packets: u64,
-    /// An MTU, a window or a segment size in bytes, if the cause has one.
+    /// MTU, window or segment size in bytes; `None` if the cause has no size.
     pub bytes: Option<u64>,
-    /// The time that the cause takes: the largest lateness, the time with a closed window, or pauses.
+    /// Duration of the effect: the maximum delay of a late packet, the time with a closed window, or the pauses.
     pub time_ns: Option<u64>,
 }
 
@@ -270,10 +270,10 @@ impl Finding {
     }
 }
 
-/// Maximum lateness within one poll of a device, in nanoseconds.
+/// Maximum delay of a late packet within one poll of a device, in nanoseconds.
 const POLL_NS: u64 = 20_000;
-/// Maximum lateness that is worth a wait, in nanoseconds. A longer wait delays acknowledgments until the sender's timer
-/// retransmits.
+/// Maximum delay for which waiting for a late packet is worthwhile, in nanoseconds. If the wait were longer,
+/// acknowledgments would be so late that the sender's retransmission timer expires.
 const LATE_NS_MAX: u64 = 50_000_000;
 
 impl Basis {

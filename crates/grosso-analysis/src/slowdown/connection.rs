@@ -15,11 +15,12 @@ pub(super) struct Connection {
     /// Streams of both directions; the first has the direction of the table key.
     pub(super) streams: [Stream; 2],
     last_ns: u64,
-    /// Side and time of the SYN. The time is 0 after a second SYN, because the handshake then shows no round-trip time.
+    /// Direction and time of the SYN. The time is 0 after a second SYN, because the handshake then shows no round-trip
+    /// time.
     syn: Option<(usize, u64)>,
     /// Round-trip time of the handshake in nanoseconds; 0 if unknown.
     handshake_ns: u64,
-    /// Whether the connection has had a frame since the last search for idle connections passed it.
+    /// Whether a frame of the connection arrived since the last search for idle connections.
     is_recent: bool,
 }
 
@@ -97,8 +98,8 @@ impl Connection {
         }
     }
 
-    /// Returns the mean round-trip time between the endpoints in nanoseconds; 0 if unknown. Bytes in flight are the
-    /// rate times this time.
+    /// Returns the mean round-trip time between the endpoints in nanoseconds; 0 if unknown. The number of bytes in
+    /// flight is the rate multiplied by this time.
     pub(super) fn round_trip_mean_ns(&self) -> u64 {
         match self.streams.each_ref().map(Stream::echo_mean_ns) {
             [0, _] | [_, 0] => self.round_trip_ns(),

@@ -19,13 +19,13 @@ pub(super) struct Figures {
     pub(super) size: Option<Size>,
     /// Largest packet in bytes, from its IP header on.
     pub(super) ip_bytes_max: u32,
-    /// Packets with data that the capture had already shown, without copies made by the network.
+    /// Packets that repeat captured data, without copies made by the network.
     pub(super) retransmitted: u32,
-    /// Retransmissions of data although the capture had already shown an acknowledgment of this data.
+    /// Retransmissions of data that was already acknowledged, according to the capture.
     pub(super) retransmitted_acked: u32,
     /// Packets that the receiver reported as received twice.
     pub(super) received_twice: u32,
-    /// Copies of a packet that the network made before the capture point.
+    /// Copies of packets that the network made before the capture point.
     pub(super) duplicated: u32,
     /// Packets that arrived after later ones.
     pub(super) late: u32,
@@ -39,48 +39,50 @@ pub(super) struct Figures {
     /// Retransmissions that arrive in order after a gap in the identifications. They show that the last packets before
     /// a pause were lost.
     pub(super) tails_lost: u32,
-    /// Packets that were acknowledged but are missing in the capture.
+    /// Packets that were acknowledged but are missing from the capture.
     pub(super) uncaptured: u32,
     /// Gaps that the receiver reported and that closed without a retransmission.
     pub(super) healed: u32,
-    /// Holes that were dropped because of the limit.
+    /// Holes that were dropped because too many were open.
     pub(super) holes_dropped: u32,
     /// Acknowledgments without data in this direction.
     pub(super) acks: u32,
-    /// Acknowledgments that must be missing, because the identification increased by more than one.
+    /// Missing acknowledgments, inferred from identifications that increased by more than one.
     pub(super) acks_missing: u32,
     /// Damaged acknowledgments: `acks_missing` includes them, but they were not lost.
     pub(super) acks_damaged: u32,
-    /// Sum of the windows that the peer announced, in bytes, and their number; 0 if the scale is unknown.
+    /// Sum of the window sizes that the peer announced, in bytes, and number of windows. Both are 0 if the scale is
+    /// unknown.
     pub(super) window_bytes: u64,
     pub(super) windows: u32,
-    /// Periods with a closed window, and their total time.
+    /// Number of periods with a closed window, and the total time of these periods.
     pub(super) zero_windows: u32,
     pub(super) zero_ns: u64,
-    /// Pauses of the sender, and their total time. A pause follows a push. During it, the sender could have sent more:
-    /// all data except the last segments was acknowledged, and the window was open.
+    /// Number of pauses of the sender, and the total time of the pauses. A pause follows a push. During a pause, the
+    /// sender could have sent more: all data except the last segments was acknowledged, and the window was open.
     pub(super) pauses: u32,
     pub(super) paused_ns: u64,
-    /// Other periods without data that are longer than half a round trip, and their total time.
+    /// Number of other periods without data that are longer than half a round trip, and their total time.
     pub(super) waits: u32,
     pub(super) waited_ns: u64,
     /// Frames with data and PSH.
     pub(super) pushed: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
-    /// with different timestamp values.
+    /// Number of pairs of consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and
+    /// number of those pairs with different timestamp values.
     pub(super) pairs: u32,
     pub(super) stepped: u32,
-    /// Consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and the number of these
-    /// with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows in between.
+    /// Number of pairs of consecutive packets at most [`BACK_TO_BACK_NS`](super::stream::BACK_TO_BACK_NS) apart, and
+    /// number of those pairs with at least [`ALTERNATING_MIN`](super::stream::ALTERNATING_MIN) packets of other flows
+    /// in between.
     pub(super) runs: u32,
     pub(super) alternated: u32,
     /// Frames with a complete but wrong checksum.
     pub(super) bad: u32,
-    /// Damaged packets whose fields were ignored, because other packets had correct checksums.
+    /// Packets that were ignored as damaged, because most packets had correct checksums.
     pub(super) damaged: u32,
     /// MSS that the peer announced.
     pub(super) mss: u16,
-    /// Smallest MTU that an ICMP message gave for the path; 0 if none did.
+    /// Smallest MTU that ICMP messages reported for the path; 0 if there were none.
     pub(super) icmp_mtu: u16,
     /// Longest packet that an ICMP message quotes.
     pub(super) icmp_quoted: u16,

@@ -1,4 +1,4 @@
-//! Table of the directions that are largest by a chosen figure, such as bytes or lost packets.
+//! Table of the flow directions with the largest values of a chosen figure, such as bytes or lost packets.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -20,7 +20,7 @@ use crate::{
     report::{count_lines, list_lines, wrap},
 };
 
-/// Sort key of a table of flows, in descending order.
+/// Sort key of the flow table, whose rows are in descending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowOrder {
@@ -33,7 +33,7 @@ pub enum FlowOrder {
     Superframes,
     /// Packets per train.
     Train,
-    /// Round trip.
+    /// Round-trip time.
     RoundTrip,
     /// Retransmissions.
     Retransmissions,
@@ -48,13 +48,13 @@ pub enum FlowOrder {
 /// The flows of a capture: TCP and UDP directions with data.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowTable {
-    /// Directions with data in the capture.
+    /// Number of flow directions with data in the capture.
     pub directions: u64,
-    /// The figure that chose and sorted the rows.
+    /// Figure by which the rows were selected and sorted.
     pub sorted_by: FlowOrder,
-    /// Rules that merged the trains; `None` if no packets were merged.
+    /// Rules by which packets were merged into trains; `None` if no packets were merged.
     pub merged_by: Option<String>,
-    /// The largest directions.
+    /// Rows of the largest flow directions.
     pub rows: Vec<FlowRow>,
 }
 
@@ -78,13 +78,13 @@ pub struct FlowRow {
     pub packets_per_train: f64,
     /// Payload bytes of a full packet.
     pub segment_bytes: u32,
-    /// The evidence for the segment size; `None` if it is the largest packet.
+    /// Evidence for the segment size; `None` if the size is that of the largest packet.
     pub segment_source: Option<Evidence>,
-    /// Whether the evidence leaves room for another segment size.
+    /// Whether the evidence allows another segment size.
     pub segment_guess: bool,
-    /// The shortest round trip; `None` if the capture does not show it.
+    /// Minimum round-trip time; `None` if the capture does not show it.
     pub round_trip_ns: Option<u64>,
-    /// Packets that repeat data; `None` for UDP.
+    /// Packets that repeat earlier data; `None` for UDP.
     pub retransmissions: Option<u64>,
     /// Packets lost before the capture point; `None` for UDP.
     pub lost_before: Option<u64>,
@@ -96,19 +96,19 @@ pub struct FlowRow {
     pub merging: Option<FlowMerging>,
 }
 
-/// A direction whose causes are known.
+/// A direction, and the results of the search for causes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JudgedFlow<'a> {
     pub(super) flow: &'a Endpoints,
     pub(super) figures: &'a Figures,
-    /// Shortest round trip in nanoseconds; 0 if unknown.
+    /// Minimum round-trip time in nanoseconds; 0 if unknown.
     pub(super) round_trip_ns: u64,
     /// Most important cause.
     pub(super) cause: Option<Cause>,
     pub(super) merging: Option<&'a Merging>,
 }
 
-/// Largest directions so far.
+/// Ranking of the largest flow directions so far.
 #[derive(Debug)]
 pub(super) struct Ranking {
     order: FlowOrder,
@@ -151,7 +151,7 @@ impl Ranking {
         Self { order, limit, rows: BinaryHeap::new(), directions: 0, merged_by: None }
     }
 
-    /// Adds a direction, and drops the smallest one beyond the limit.
+    /// Adds a direction. Drops the smallest direction if the limit is exceeded.
     pub(super) fn add(&mut self, judged: &JudgedFlow<'_>) {
         let key = (self.order.key(judged), Reverse(self.directions));
         self.directions += 1;
@@ -165,7 +165,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the rows so far and forgets them, in any order.
+    /// Removes and returns the rows so far, in any order.
     #[cfg(feature = "tables")]
     pub(super) fn drain(&mut self) -> impl Iterator<Item = FlowRow> {
         self.rows.drain().map(|Reverse(ranked)| *ranked.row)
@@ -208,7 +208,7 @@ impl JudgedFlow<'_> {
 }
 
 impl FlowOrder {
-    /// All orders.
+    /// All sort keys.
     pub const ALL: [Self; 9] = [
         Self::Bytes,
         Self::Packets,

@@ -99,7 +99,7 @@ impl TcpFrame {
         self.payload == 0 && self.ack.is_some() && !self.has(tcp::SYN | tcp::FIN | tcp::RST)
     }
 
-    /// Returns the packets of the frame.
+    /// Returns the number and size of the packets in the frame.
     pub(super) const fn segments(&self) -> Segments {
         Segments { bytes: self.segment, packets: self.packets, size: self.size }
     }

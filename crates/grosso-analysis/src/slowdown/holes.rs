@@ -1,5 +1,5 @@
-//! Tracks holes. A hole is a range of sequence numbers whose data the capture has not shown yet, although it has shown
-//! later data.
+//! Tracks holes. A hole is a range of sequence numbers whose data has not been captured yet, although later data has
+//! been captured.
 
 use super::frame::{TcpFrame, is_before};
 
@@ -63,7 +63,7 @@ impl Holes {
         (bytes, first)
     }
 
-    /// Closes the acknowledged holes; returns the number of bytes that the capture never showed.
+    /// Closes the acknowledged holes; returns the number of bytes that were never captured.
     pub(super) fn close(&mut self, ack: u32) -> u32 {
         let mut bytes = 0;
         while let Some(hole) = self.0.first_mut().filter(|hole| is_before(hole.start, ack)) {

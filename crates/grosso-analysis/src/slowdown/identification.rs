@@ -2,7 +2,7 @@
 
 use super::frame::TcpFrame;
 
-/// Position of a frame among the frames of its direction.
+/// Time at which a frame was sent, relative to the other frames of its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// Sent after all earlier frames; this many packets are missing in between.
@@ -41,7 +41,7 @@ pub(super) struct SentOrder {
     pub(super) source: Option<Source>,
 }
 
-/// A source address, as slot and tag in the table of identifications.
+/// Reference to a source address: slot and tag in the table of identifications.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) tag: u32,
@@ -49,7 +49,7 @@ pub(super) struct Source {
 }
 
 impl SentOrder {
-    /// Processes a frame, and returns its position.
+    /// Processes a frame, and returns when it was sent relative to the earlier frames.
     pub(super) fn observe(&mut self, frame: &TcpFrame) -> Sent {
         let Some(identification) = frame.identification else { return Sent::Unknown };
         let after = identification.wrapping_add(frame.packets as u16);
@@ -92,7 +92,7 @@ impl SentOrder {
         steps >= STEPS_MIN && steps >= 4 * self.wild && steps >= 2 * self.fixed
     }
 
-    /// Returns whether gaps show missing packets, because the counter belongs to this flow alone.
+    /// Returns whether only this flow uses the counter. If so, gaps in the identifications show missing packets.
     pub(super) fn is_own(&self) -> bool {
         self.is_order() && self.exact >= self.gaps / 3 && self.shared <= self.gaps / 8
     }

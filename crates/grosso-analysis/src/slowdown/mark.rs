@@ -1,4 +1,4 @@
-//! Marks on frames. With its mark, a coalescer later reports the train of a frame to the flow.
+//! Marks on frames. When a coalescer delivers a train, the mark of a frame identifies the flow of the train.
 
 /// Slot of a flow in the table, and one of its two directions: 0 or 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

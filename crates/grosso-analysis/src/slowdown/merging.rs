@@ -14,21 +14,21 @@ use crate::{
 pub(super) struct Merging {
     trains: u64,
     packets: u64,
-    /// Trains by the reason for their end; at most as many entries as the engine has reasons.
+    /// Number of trains by the reason why they ended. There are at most as many entries as the engine has reasons.
     ended: Vec<(&'static str, u64)>,
     /// Waiting times of frames in nanoseconds.
     held: Distribution<HOLD_STEPS>,
 }
 
-/// Trains of a direction with data, as a coalescer delivers them.
+/// Statistics on the trains that a coalescer delivers for a direction with data.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FlowMerging {
     /// Delivered frames: superframes, and packets that did not merge.
     pub trains: u64,
-    /// Packets of the wire per delivered frame.
+    /// Wire packets per delivered frame.
     pub packets_per_train: f64,
-    /// Delivered frames by the reason for their end: the property of the next packet that prevented merging, or of a
-    /// packet that passed through; otherwise the event that ended the train.
+    /// Delivered frames by the reason why the train ended: the property of a packet that prevented merging, otherwise
+    /// the event that ended the train.
     pub ended: Counts,
     /// Waiting times of packets, accurate to 12 %.
     pub held_ns: Option<Quantiles>,

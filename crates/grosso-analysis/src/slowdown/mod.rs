@@ -11,7 +11,7 @@
 //! | `identification` | the order in which a host sent its packets |
 //! | `datagrams` | UDP flows, for the table of flows |
 //! | `flows` | the table of the largest directions |
-//! | `mark` | marks of frames, by which a coalescer reports their trains later |
+//! | `mark` | marks on frames, which assign delivered trains to flows |
 //! | `merging` | trains of one direction, as a coalescer delivers them |
 //! | `holes` | sequence ranges that are missing |
 //! | `figures` | the figures of one direction |
@@ -21,7 +21,7 @@
 //! | `causes` | derivation of causes from the figures, one file per group |
 //! | `summary` | causes of all directions |
 //! | `text` | causes as text |
-//! | `slots` | flows that a table tracks at once, in bounded memory |
+//! | `slots` | table of the currently tracked flows, in bounded memory |
 //! | `table` | trackers of TCP connections and UDP flows |
 
 mod cause;

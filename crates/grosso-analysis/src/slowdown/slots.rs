@@ -1,4 +1,4 @@
-//! Table with a slot for each flow that is tracked at the moment, in bounded memory.
+//! Table of the currently tracked flows, in bounded memory. Each flow has a slot.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Slots<T> {
 /// A flow and its state.
 #[derive(Debug)]
 pub(super) struct FlowSlot<T> {
-    /// The first observed direction.
+    /// Endpoints in the direction that was observed first.
     pub(super) endpoints: Endpoints,
     /// Number of the flow, which distinguishes it from earlier flows in this slot.
     pub(super) serial: u32,

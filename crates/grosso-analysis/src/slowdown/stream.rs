@@ -22,7 +22,7 @@ pub(super) struct Stream {
     seen_bad: u32,
     /// Whether the sequence numbers below are known.
     is_known: bool,
-    /// End of the observed data.
+    /// Sequence number after the observed data.
     max: u32,
     /// Sequence number up to which the peer has acknowledged.
     acked: u32,
@@ -34,12 +34,12 @@ pub(super) struct Stream {
     is_pushed: bool,
     /// Sequence number of the last frame if it was an acknowledgment without data.
     last_ack: Option<u32>,
-    /// Position of the last frame with data in the capture.
+    /// Number of frames with data in the capture before the last one of this direction.
     place: u32,
     /// Timestamp value of the last frame with data.
     timestamp: Option<u32>,
-    /// Time since which the sender could have sent more: at most [`DELAYED_MAX`] segments were not acknowledged, and
-    /// the window was open; `None` if it could not.
+    /// Time since which the sender could have sent more data, because at most [`DELAYED_MAX`] segments were not
+    /// acknowledged and the window was open; `None` if it could not.
     open_since: Option<NonZeroU64>,
     /// Whether the receiver reported a gap at its last acknowledged sequence number.
     has_gap: bool,
@@ -60,12 +60,12 @@ pub(super) struct Stream {
     echo: Option<(u32, NonZeroU64)>,
     /// Minimum time from this capture point to the peer and back, in nanoseconds; 0 if unknown.
     pub(super) echo_ns: u64,
-    /// Minimum of the same times, but only of the handshake and of times without a pause of the peer's application.
+    /// Minimum of the same time, measured only during the handshake and when the peer's application did not pause.
     pub(super) answer_ns: u64,
-    /// Sum and number of the times that are at most [`ECHO_SPREAD`] times the minimum.
+    /// Sum and number of the measured times that are at most [`ECHO_SPREAD`] times the minimum.
     echoes_ns: u64,
     echoes: u32,
-    /// Number of longer times.
+    /// Number of longer measured times.
     echoes_long: u32,
 }
 
@@ -74,8 +74,8 @@ pub(super) struct Stream {
 pub(super) struct Surroundings {
     /// Minimum round-trip time in nanoseconds; 0 if unknown.
     pub(super) round_trip_ns: u64,
-    /// Minimum time from an acknowledgment to the data that the sender sends in response, both at this capture point
-    /// and without a pause of the application. In nanoseconds; 0 if unknown.
+    /// Minimum time from a captured acknowledgment to the captured data that the sender sends in response without a
+    /// pause of its application, in nanoseconds; 0 if unknown.
     pub(super) answer_ns: u64,
     /// Time since the last frame in either direction, in nanoseconds.
     pub(super) quiet_ns: u64,
@@ -218,7 +218,7 @@ impl Stream {
         };
     }
 
-    /// Returns whether the sender has sent all data of its application, as far as the frames show it.
+    /// Returns whether the sender has sent all data of its application, as far as the frames show.
     pub(super) const fn is_drained(&self) -> bool {
         self.is_pushed && self.open_since.is_some()
     }
@@ -229,7 +229,8 @@ impl Stream {
         let &Surroundings { round_trip_ns, answer_ns, .. } = around;
         let open_ns = self.open_since.map_or(0, |since| now_ns.saturating_sub(since.get()));
         let figures = &mut self.figures;
-        // A sender that waits for acknowledgments sends when they arrive, and one that has more data sets no PSH.
+        // A sender that waits for acknowledgments sends as soon as they arrive, and a sender with more data does not
+        // set PSH.
         if self.is_pushed && open_ns > answer_ns.saturating_add(answer_ns / 2).max(PAUSE_NS) {
             figures.pauses += 1;
             figures.paused_ns = figures.paused_ns.saturating_add(idle_ns);
@@ -292,8 +293,8 @@ impl Stream {
         figures.late_ns_max = figures.late_ns_max.max(elapsed_ns);
     }
 
-    /// Returns whether the timestamps of a frame that fills a hole show that it was sent before the frame after the
-    /// hole, and not in answer to the hole; `None` if they do not show it.
+    /// Returns whether a frame that fills a hole is late: its timestamps show that it was sent before the frame after
+    /// the hole, and is not a retransmission. Returns `None` if the timestamps do not show it.
     fn is_late(&self, frame: &TcpFrame, hole: &Hole, elapsed_ns: u64) -> Option<bool> {
         let ((own, echo), after) = frame.timestamps.zip(hole.timestamp)?;
         if own != after {
@@ -306,14 +307,14 @@ impl Stream {
         (is_older || is_still).then_some(true)
     }
 
-    /// Returns the time between two timestamp values in nanoseconds; `None` if it is unknown.
+    /// Returns the duration of a tick of the timestamp clock in nanoseconds; `None` if it is unknown.
     fn tick_ns(&self) -> Option<u64> {
         let ticks = u64::from(self.stamped?.wrapping_sub(self.stamp_first));
         let elapsed_ns = self.figures.last_ns.saturating_sub(self.stamp_first_ns);
         elapsed_ns.checked_div(ticks)
     }
 
-    /// Counts packets whose data the capture had already shown.
+    /// Counts packets whose data had already been captured.
     fn repeat(&mut self, frame: &TcpFrame, packets: u32, sent: Sent) {
         if sent == Sent::Earlier && packets <= self.figures.lost_before {
             // A retransmission overtook the packet.
@@ -457,7 +458,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether a window stops the sender: it is zero, or smaller than a segment and than half of the largest
+    /// Returns whether a window stops the sender: it is zero, or smaller than both a segment and half of the largest
     /// window (RFC 1122 section 4.2.3.4). `window` is the scaled window; `None` if the scale is unknown.
     fn is_closed(&self, field: u16, window: Option<u32>) -> bool {
         let least = self.figures.segment_max.min(self.window_max / 2);
@@ -533,7 +534,8 @@ impl Stream {
 const JUMP_MAX: u32 = 1 << 30;
 /// Maximum number of packets that one DSACK block reports.
 const RECEIVED_TWICE_MAX: u32 = 64;
-/// Minimum silence before a retransmission in order, in nanoseconds: Linux's shortest retransmission timer is longer.
+/// Minimum silence before a retransmission that arrives in order, in nanoseconds: Linux's shortest retransmission timer
+/// is longer.
 const QUIET_NS: u64 = 10_000_000;
 /// Maximum number of segments whose acknowledgment a receiver delays (RFC 9293 section 3.8.6.3).
 const DELAYED_MAX: u32 = 2;
@@ -543,11 +545,12 @@ const PAUSE_NS: u64 = 5_000_000;
 const WAIT_NS: u64 = 1_000_000;
 /// Minimum number of ticks of the timestamp clock between a frame and a frame that was sent because of it.
 const TICKS_MIN: u64 = 2;
-/// Maximum lateness of reordered packets if the round-trip time is unknown, in nanoseconds; later packets were lost.
+/// Maximum delay of reordered packets if the round-trip time is unknown, in nanoseconds. Packets with a longer delay
+/// count as lost.
 const LATE_NS: u64 = 3_000_000;
 /// Divisor for the maximum share of frames that the path damages: at most one in `DAMAGED_SHARE`.
 const DAMAGED_SHARE: u32 = 8;
-/// Maximum ratio of an echo time to the minimum. A longer echo waited for the application.
+/// Maximum ratio of an echo time to the minimum. A longer echo time includes a delay by the application.
 const ECHO_SPREAD: u64 = 4;
 /// Minimum number of packets of other flows between two packets of a flow. A poll of 64 packets then contains at most
 /// four packets of the flow.

@@ -14,26 +14,26 @@ use crate::headers::Endpoints;
 /// Causes that slow the TCP directions of a capture.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Slowdowns {
-    /// Directions with data.
+    /// Number of flow directions with data.
     pub directions: u64,
-    /// Directions in which a cause was found.
+    /// Number of flow directions in which a cause was found.
     pub slow_directions: u64,
-    /// Connections that were judged before their end to make room for others.
+    /// Connections that were evaluated before their end, to make room for others.
     pub evicted: u64,
     /// Packets that were acknowledged and are not in the capture.
     pub uncaptured_packets: u64,
-    /// The largest directions, if they were requested.
+    /// The largest flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
-    /// The causes, most important first. Causes are ranked by the packets of the directions in which each is the first
-    /// cause.
+    /// The causes, most important first. A cause is ranked by the number of packets in the directions in which it is
+    /// the most important cause.
     pub causes: Vec<Slow>,
 }
 
-/// A cause in all directions that have it.
+/// A cause, summarized over all directions in which it was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Slow {
-    /// Directions with this cause.
+    /// Number of flow directions with this cause.
     pub directions: u64,
     /// The direction with the most affected packets, as `source > destination`.
     pub flow: String,
@@ -46,7 +46,7 @@ pub struct Slow {
     pub grosso: Option<String>,
 }
 
-/// Causes so far.
+/// Sums over the directions that were searched for causes so far.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     directions: u64,
@@ -60,7 +60,7 @@ pub(super) struct Totals {
 #[derive(Debug)]
 struct CauseTotal {
     directions: u64,
-    /// Number of packets in the directions whose first cause is this one.
+    /// Number of packets in the directions whose most important cause is this one.
     first_packets: u64,
     worst: (Endpoints, Finding),
 }

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Slots<Connection>,
-    /// UDP flows, which only the table of flows contains.
+    /// UDP flows, which appear only in the flow table.
     datagrams: Slots<UdpFlow>,
     totals: Totals,
     /// Number of TCP frames with data.
@@ -87,7 +87,7 @@ impl Connections {
         }
     }
 
-    /// Processes a frame with its classification; `is_bad` says whether one of its checksums is complete but wrong.
+    /// Processes a frame with its classification; `is_bad` means that one of its checksums is complete but wrong.
     pub fn observe(&mut self, sight: &Sight<'_>, judgment: &Judgment, is_bad: bool) {
         self.mark(sight, judgment, is_bad);
     }
@@ -267,11 +267,11 @@ impl Sources {
     }
 }
 
-// Two streams of at most 488 bytes each, without holes, which few directions have.
+// Each of the two streams has at most 488 bytes. Holes are allocated separately, because few directions have any.
 const _: () = assert!(size_of::<Connection>() <= 1024);
 /// Maximum number of paths whose MTU is stored.
 const PATHS_MAX: usize = 1 << 12;
 /// Number of slots for identifications of source addresses: 12 KB.
 const SOURCES_MAX: usize = 1 << 10;
-/// Minimum time that a sender has to obey a message, in nanoseconds.
+/// Minimum time that a sender is given to obey an ICMP message, in nanoseconds.
 const SETTLED_NS: u64 = 5_000_000;

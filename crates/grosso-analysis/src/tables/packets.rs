@@ -39,7 +39,7 @@ pub struct FrameFinding {
     pub evidence: Option<&'static str>,
     /// Whether the evidence also allows another answer.
     pub is_guess: bool,
-    /// Reason why a frame that is not one packet on the wire was not split.
+    /// Reason why the frame was not split into wire packets; `None` if it was split or is a single packet.
     pub left: Option<&'static str>,
 }
 

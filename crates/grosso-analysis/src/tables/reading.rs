@@ -74,7 +74,8 @@ fn count(offload: &Offload, payload: Option<u32>) -> Option<u32> {
     }
 }
 
-/// Passes one row per train to `visit`, as a receiving host would merge the packets. Every packet is in one row.
+/// Passes the trains that a receiving host would form to `visit`, one row per train. Every packet is in exactly one
+/// row.
 ///
 /// # Errors
 ///

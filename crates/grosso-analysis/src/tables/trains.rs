@@ -1,5 +1,5 @@
 //! Rows of the table of trains. A row lists the packets that a coalescer delivers as one frame. Every captured frame is
-//! in one row.
+//! in exactly one row.
 
 use grosso::{Delivery, Sink, Verdict, coalesce::reason::Close};
 use grosso_capture::Origin as Place;
@@ -56,7 +56,7 @@ pub(crate) struct TrainWatcher<'v> {
     free_numbers: Vec<Vec<u64>>,
 }
 
-/// Properties of a packet in a coalescer that its row needs.
+/// Properties of a packet in a coalescer, kept for the row of its train.
 #[derive(Debug, Default)]
 struct PendingPacket {
     number: u64,

@@ -1,4 +1,4 @@
-//! Converts captured frames to rows, one for each wire packet that the frame stands for.
+//! Converts each captured frame to rows, one for each wire packet in the frame.
 
 use grosso::meta::Gso;
 use grosso_capture::PacketMeta;

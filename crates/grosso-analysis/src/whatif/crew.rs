@@ -1,6 +1,6 @@
 //! Replays the capture with every setting, on one or several threads.
 //!
-//! Each thread has a share of the settings and sees every packet, so the results do not depend on the number of
+//! Each thread processes every packet with its share of the settings, so the results do not depend on the number of
 //! threads. All threads share the same batches of packets; a slow thread blocks the reader.
 
 use std::{

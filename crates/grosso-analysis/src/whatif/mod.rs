@@ -32,7 +32,8 @@ use crate::{
     units,
 };
 
-/// Comparison of merge settings on the traffic of a capture: every combination of profile, resequencing and hold.
+/// Options of `grosso whatif`, which compares every combination of profile, resequencing and hold time on the traffic
+/// of a capture.
 #[derive(Debug)]
 pub struct Whatif {
     /// Names or files of profiles; `all` means every built-in profile.

@@ -127,7 +127,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Returns the rules for the library.
+    /// Converts the options to the library's rules.
     pub(crate) fn rules(&self) -> replay::Rules {
         let Self { profile, batch, hold, reorder, bounds } = self.clone();
         replay::Rules { profile, batch, hold, reorder, bounds: bounds.bounds() }
@@ -159,7 +159,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the limits for the library.
+    /// Converts the options to the library's limits.
     pub(crate) fn bounds(&self) -> replay::Bounds {
         let Self { max_size, max_segs, max_flows, tunnels, no_udp, round_trip } = *self;
         replay::Bounds { max_size, max_segs, flows: max_flows, tunnels, no_udp, round_trip }

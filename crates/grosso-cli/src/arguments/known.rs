@@ -1,4 +1,4 @@
-//! Facts about the wire that the user knows and a capture does not show.
+//! Options with facts about the wire that a capture does not show.
 
 use clap::Args;
 
@@ -32,7 +32,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the facts in the form that the classifier takes.
+    /// Returns the facts in the form that the classifier expects.
     pub(crate) fn given(&self) -> Given {
         let Self { mss, uso_size, tunnels } = self;
         Given { mss: *mss, mtu: None, uso_size: *uso_size, ports: tunnels.ports() }
@@ -40,7 +40,7 @@ impl Sizes {
 }
 
 impl Assumptions {
-    /// Returns the facts in the form that the classifier takes.
+    /// Returns the facts in the form that the classifier expects.
     ///
     /// # Errors
     /// Fails if no packet can satisfy all facts.

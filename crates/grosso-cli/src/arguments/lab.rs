@@ -92,7 +92,8 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Returns the name on the command line, the options of all measurements, and the options that only some have.
+    /// Returns the name of the measurement on the command line, the options of every measurement, and the options that
+    /// only some measurements have.
     #[cfg(feature = "lab")]
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, LabMore) {
         let more = LabMore::default();

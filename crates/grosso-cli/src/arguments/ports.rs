@@ -14,7 +14,7 @@ use super::values::{parse_pseudowire, parse_tunnel_port, tunnel_ports};
 pub(crate) struct TunnelPorts(Ports);
 
 impl TunnelPorts {
-    /// Returns the ports in the form that the dissector takes.
+    /// Returns the ports in the form that the dissector expects.
     pub(crate) fn ports(&self) -> Ports {
         self.0
     }

@@ -39,8 +39,8 @@ pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the load that the lab offers, in bits per second: enough for some datagrams in every measurement, and no more
-/// than a machine can generate.
+/// Parses the offered load of the lab in bits per second. The limits ensure that every measurement has some datagrams,
+/// and no more than a machine can generate.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
@@ -54,7 +54,7 @@ pub(super) fn parse_cpus(text: &str) -> Result<[usize; 3], String> {
     cpus.ok_or_else(|| "expected the CPUs of sender, data path and receiver, such as 0,1,0".into())
 }
 
-/// Parses the address of a sink of the lab; the port is optional.
+/// Parses the address of a `grosso lab sink`; the port is optional.
 pub(super) fn parse_peer(text: &str) -> Result<SocketAddr, String> {
     let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, SINK_PORT));
     let peer = alone.or_else(|_| text.parse());
@@ -73,14 +73,14 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a percentage from 0% to 100%, such as 0.1%".into())
 }
 
-/// Default port of a sink of the lab.
+/// Default port of `grosso lab sink`.
 const SINK_PORT: u16 = 5297;
 const OFFER_BITS_MIN: u64 = 10_000_000;
 
 const OFFER_BITS_MAX: u64 = 100_000_000_000;
 
-/// Minimum and maximum length of a measurement in nanoseconds. A shorter one spans only a few ticks of the scheduler's
-/// clock; a longer one is probably a mistake.
+/// Minimum and maximum length of a measurement in nanoseconds. A shorter measurement spans only a few ticks of the
+/// scheduler's clock; a longer measurement is probably a mistake.
 const RUN_NS_MIN: u64 = 10_000_000;
 
 const RUN_NS_MAX: u64 = 1_000_000_000_000;

@@ -171,7 +171,7 @@ pub(super) fn merge(options: &args::Merge, session: &mut Session) -> Result<Exit
     Ok(Exit::Yes)
 }
 
-/// Returns the tunnel that the arguments `type vxlan id 42 local ...` describe.
+/// Returns the tunnel that arguments such as `type vxlan id 42 local ...` describe.
 fn describe(words: &[String]) -> Result<Description, Failure> {
     match words.split_first() {
         Some((_type, words)) => {

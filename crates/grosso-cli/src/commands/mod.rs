@@ -124,14 +124,15 @@ macro_rules! commands {
             }
         }
 
-        /// The pages of all commands that this build has.
+        /// The schema pages of all commands in this build.
         const PAGES: &[&[FormPage]] = &[
             $(#[cfg(all($($platform,)? $(feature = $feature)?))] $pages,)*
         ];
     };
 }
 
-/// Declares the module of a command, if it has its own, for the systems and the cargo feature of the command.
+/// Declares the module of a command, unless the command uses a shared one. The module is compiled only for the systems
+/// and the cargo feature of the command.
 macro_rules! module {
     ([] $platform:tt $feature:tt) => {};
     ([$module:ident] [$($platform:meta)?] [$($feature:literal)?]) => {
@@ -284,7 +285,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     })
 }
 
-/// Returns the color of help, which is printed instead of parsing the other arguments.
+/// Returns the color setting for help. clap prints help before it has parsed `--color`, so the option is read here.
 fn help_color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().map(|word| word.to_string_lossy());
     let mut when = Color::Auto;
@@ -361,7 +362,7 @@ fn explain_usage(error: &clap::Error, wants_json: bool) -> Exit {
     failure.exit
 }
 
-/// Returns the command line as typed, with the program name without its directory.
+/// Returns the command line as typed, but without the directory of the program.
 fn quote(words: &[OsString]) -> String {
     let quoted = words.iter().enumerate().map(|(index, word)| {
         let word = match index {

@@ -178,7 +178,7 @@ fn wait_for_key(longest: Duration) -> io::Result<Keyboard> {
     }
 }
 
-/// The terminal in the mode in which this program draws. Dropping this value restores the mode, as does a panic.
+/// The terminal in drawing mode. Dropping this value restores the previous mode, as does a panic.
 struct Screen(DefaultTerminal);
 
 impl Screen {

@@ -45,12 +45,12 @@ fn unknown(asked: &str) -> Failure {
 /// All documents in `schemas`, by name, as `build.rs` packs them.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.deflate"));
 
-/// Returns the pages of all commands that this build has.
+/// Returns the schema pages of all commands in this build.
 fn pages() -> impl Iterator<Item = &'static FormPage> {
     super::PAGES.iter().copied().flatten()
 }
 
-/// The pages of the list of schemas, and of failures.
+/// The schema pages for the list of schemas and for failures.
 pub(super) const PAGES: &[FormPage] = &[
     FormPage { commands: &["schema"], forms: &[SchemaList::FORM] },
     FormPage { commands: &["error"], forms: &[Failure::FORM] },

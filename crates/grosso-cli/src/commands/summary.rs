@@ -113,7 +113,7 @@ fn ring_notes(devices: &[DeviceReading]) -> Vec<String> {
     full.collect()
 }
 
-/// Returns a note for each device whose MTU had no room for an 802.1ad tag, with a way to make room.
+/// Returns a note for each device whose MTU had no room for an 802.1ad tag, with a command that makes room.
 fn tag_notes(devices: &[DeviceReading]) -> Vec<String> {
     let short = devices.iter().filter_map(|reading| {
         let lost = reading.counters.value("drop_tx_service_tag");

@@ -56,7 +56,7 @@ pub(crate) fn exchange(
     host.run(exchange)?
 }
 
-/// Sends a stream to the guest, which answers with its digest.
+/// Sends a stream to the guest, which answers with a digest of the stream.
 pub(crate) fn give(guest: IpAddr, content: &[u8]) -> io::Result<f64> {
     let mut stream = connect(guest, 9).map_err(|error| with_context("connecting", &error))?;
     let start = Instant::now();

@@ -82,7 +82,7 @@ impl Wire {
         Ok(Self { guest, host, behind, folder, content })
     }
 
-    /// Routes the hosts behind the host and behind the guest through the tunnel.
+    /// Routes traffic between the host behind this host and the host behind the guest through the tunnel.
     pub(crate) fn route(&mut self) -> io::Result<()> {
         self.ip("route add 10.7.0.0/24 via 10.8.0.1 dev g0")?;
         self.ip("-6 route add fd07::/64 via fd08::1 dev g0")?;
@@ -123,7 +123,7 @@ impl Wire {
         traffic::exchange(&self.host, guest, &self.content)
     }
 
-    /// Exchanges streams and datagrams between the hosts behind the host and behind the guest.
+    /// Exchanges streams and datagrams between the host behind this host and the host behind the guest.
     pub(crate) fn exchange_behind(&self, version: usize) -> io::Result<Rates> {
         traffic::exchange(&self.behind, BEHIND[version], &self.content)
     }
@@ -136,8 +136,8 @@ impl Drop for Wire {
     }
 }
 
-/// Adds a neighbor behind the host. The host's device on the link to it computes checksums; the neighbor's device does
-/// not.
+/// Adds a neighbor behind the host. On the link between them, the host's device computes checksums, and the neighbor's
+/// device does not.
 fn add_neighbour(host: &NetworkNamespace, behind: &NetworkNamespace) -> io::Result<()> {
     host.run(|| {
         let far = LinkChange::new().namespace(behind.as_fd());
@@ -171,7 +171,7 @@ fn run(host: &NetworkNamespace, mut program: Command, line: &str) -> io::Result<
     Err(io::Error::other(format!("{line}: {}", text(&output.stderr))))
 }
 
-/// The guest script that adds a host behind it, as [`add_neighbour`] does on the host.
+/// The guest script that adds a host behind the guest, as [`add_neighbour`] adds one behind the host.
 const NEIGHBOUR: &str = "set -e
 mkdir -p /run
 ip netns add r

@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     folder: tempfile::TempDir,
 }
 
-/// The result of a run.
+/// The result of running a command.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -76,7 +76,7 @@ impl Bench {
         run
     }
 
-    /// Runs a command that must succeed.
+    /// Runs a command, and asserts that it succeeds.
     pub(crate) fn ok(&self, line: &str) -> Run {
         let run = self.run(line);
         assert_eq!(run.code, 0, "{line}\n{}{}", run.stdout, run.stderr);

@@ -123,8 +123,8 @@ fn an_override_of_a_complete_checksum_applies_and_is_reported() {
     assert_eq!((&shown["by"], &shown["against"]), (&"given".into(), &"checksum".into()), "{shown}");
 }
 
-/// `inspect` reports "the wire" only if `wire` would change nothing. Errors that remain after `wire` are left as they
-/// are.
+/// `inspect` reports "the wire" if and only if `wire` would change nothing. Wrong checksums, which `wire` does not
+/// correct, do not matter.
 #[test]
 fn the_wire_is_what_wire_does_not_change() {
     let good = tcp(1).payload_len(100).build();

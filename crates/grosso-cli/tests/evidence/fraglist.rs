@@ -1,4 +1,4 @@
-//! Tests with frames that the kernel's fraglist GRO merged. They are captured before and after the merge.
+//! Tests frames that the kernel's fraglist GRO merged, captured before and after the merge.
 
 use super::{FAMILIES, PLAIN, assert_is_the_wire, bench, bytes, inspect, longest, sizes};
 use crate::common::{Timed, frames};

@@ -248,8 +248,8 @@ fn a4_big_tcp_without_syn() {
         let file = format!("/proc/sys/net/ipv4/{limits}");
         host.run(|| std::fs::write(file, "4096 4000000 8000000")).unwrap().unwrap();
     }
-    // The kernel sends as one superframe the data that it would pace over a millisecond. With the highest ratio it does
-    // so even if a busy host acknowledges late.
+    // The kernel sends the data that it would pace over a millisecond as one superframe. With the highest pacing ratio,
+    // it does so even if a busy host acknowledges late.
     for phase in ["ss", "ca"] {
         let file = format!("/proc/sys/net/ipv4/tcp_pacing_{phase}_ratio");
         chain.sender.run(|| std::fs::write(file, "1000")).unwrap().unwrap();
@@ -306,8 +306,8 @@ fn a5_a_sender_of_datagram_superframes_is_the_sender() {
         let (code, report) = inspect(&bench(&[("s.pcap", &seen)]), "s.pcap");
         let verdict = &report["verdict"];
         assert_eq!((code, &verdict["vantage"]), (1, &"sender-host".into()), "{report}");
-        // Without the other packets, for example after a filter, a receiver could have merged them, but nothing shows
-        // that it did.
+        // In a capture without other packets, for example a filtered one, a receiver could have merged these packets,
+        // but nothing shows that it did.
         let alone: Vec<Timed> = seen.into_iter().filter(|(_, f)| f.len() > 1514).collect();
         let (code, report) = inspect(&bench(&[("s.pcap", &alone)]), "s.pcap");
         let verdict = &report["verdict"];

@@ -1,4 +1,4 @@
-//! Tunnels with complete checksums on the wire, with outer checksums that matter, and on other ports.
+//! Tunnels with complete checksums on the wire, with outer checksums that matter, and on non-standard ports.
 
 use grosso_testkit::oracle::{Link, is_right};
 

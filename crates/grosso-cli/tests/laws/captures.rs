@@ -33,7 +33,7 @@ pub(crate) fn recipe() -> impl Strategy<Value = Recipe> {
 }
 
 impl Recipe {
-    /// Returns the packets of the flows, in bursts as if they shared a link.
+    /// Returns the packets of the flows, interleaved in bursts as on a shared link.
     pub(crate) fn frames(&self, flow: impl Fn(u64, u16, Medium) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let flows = self.seeds.iter().zip(0..);
         let flows: Vec<Vec<Vec<u8>>> =
@@ -69,7 +69,7 @@ pub(crate) fn number_of(link: Link) -> u32 {
     }
 }
 
-/// Returns the packets of several flows, each in its own order, in bursts.
+/// Returns the packets of several flows, interleaved in bursts. The packets of each flow stay in order.
 pub(crate) fn interleave<T>(flows: Vec<Vec<T>>, random: &mut Random) -> Vec<T> {
     let mut flows: Vec<_> = flows.into_iter().map(Vec::into_iter).collect();
     let mut frames = Vec::new();

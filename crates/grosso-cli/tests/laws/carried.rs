@@ -12,7 +12,7 @@ use super::captures::Captured;
 /// The payload of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// Number of bytes.
+    /// Number of payload bytes.
     pub(crate) bytes: u64,
     /// The sum of the TCP and UDP payload bytes: segmentation does not change it, but a changed byte does.
     pub(crate) sum: u64,
@@ -43,7 +43,7 @@ pub(crate) fn link_of(link_type: u32) -> Option<Link> {
     }
 }
 
-/// Whether IP directly after the UDP port of FOU is parsed.
+/// Whether an IP packet directly after the UDP header of FOU is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fou {
     Read,

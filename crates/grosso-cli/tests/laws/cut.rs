@@ -1,4 +1,5 @@
-//! Law: `segment` of the output of `coalesce` equals its input, regardless of where the snap length truncated packets.
+//! Law: `segment` restores the input of `coalesce` from its output, regardless of where the snap length truncated
+//! packets.
 
 use grosso_capture::Format;
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ proptest! {
 }
 
 /// Truncates half of the packets of some flows at random, and compares the input with the result. Packets of different
-/// flows may overtake each other, so both are sorted.
+/// flows may overtake each other, so the input and the result are sorted.
 fn come_back(recipe: &Recipe) {
     let mut random = recipe.random();
     let frames = recipe.frames(flows::on_wire).into_iter();

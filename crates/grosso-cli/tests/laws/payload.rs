@@ -200,7 +200,7 @@ impl Mixture {
         all
     }
 
-    /// Runs every command, and checks that its input and output balance.
+    /// Runs every command, and checks that its input and output contain the same payload.
     fn check(&self, bench: &Bench, random: &mut Random) {
         let parts: u64 = self.packets.iter().map(fragmentable).sum();
         for command in COMMANDS {
@@ -267,7 +267,7 @@ impl Mixture {
         assert_eq!(number(&report["output"]["packets"]), written, "{line}");
     }
 
-    /// Asserts that a command that split nothing and left nothing has kept every packet.
+    /// Asserts that a command that split no superframe and completed no checksum has changed no packet.
     fn untouched(&self, written: &[Captured], report: &Value, line: &str) {
         let split =
             if report["cut"].is_null() { &report["superframes"]["split"] } else { &report["cut"] };
@@ -285,7 +285,7 @@ fn sum(packets: &[Captured]) -> u64 {
     packets.iter().map(fragmentable).sum()
 }
 
-/// Returns the command line that reads `a` and writes `b`, and the balance of its report.
+/// Returns the command line that reads `a` and writes `b`, and the name of the check for its report.
 fn line_of(command: &'static str, mtu: usize) -> (String, &'static str) {
     let (line, balance) = command.split_once('|').unwrap();
     (line.replace("FROM", "a").replace("TO", "b").replace("MTU", &mtu.to_string()), balance)
@@ -310,7 +310,7 @@ fn noise(random: &mut Random) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// Commands that write captures, each with the totals of its report.
+/// Commands that write captures, each with the name of the check for its report.
 const COMMANDS: &[&str] = &[
     "wire -r FROM -w TO|wire",
     "segment -r FROM -w TO|segment",

@@ -1,4 +1,4 @@
-//! Law: `wire` of a capture from the wire changes nothing.
+//! Law: `wire` does not change a capture that was taken on the wire.
 
 use grosso_testkit::flows::{assert_conserved, hex};
 use proptest::prelude::*;

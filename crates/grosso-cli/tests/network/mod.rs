@@ -76,7 +76,7 @@ pub(crate) fn namespaces<const COUNT: usize>() -> Option<[NetworkNamespace; COUN
 }
 
 /// Returns the program in a separate mount namespace, with a TUN device that every user may open, as udev creates it.
-/// Without udev, only root may open it. The process keeps its ID; only root may do this.
+/// Without udev, only root may open it. The process keeps its ID. The caller must be root.
 pub(crate) fn program_with_open_tun() -> Command {
     let script = "mount -t tmpfs -o mode=755 tmpfs /dev/net && \
                   mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";

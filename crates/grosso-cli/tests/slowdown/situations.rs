@@ -38,7 +38,7 @@ pub(super) enum Route {
 pub(super) struct Situation {
     pub(super) name: &'static str,
     pub(super) route: Route,
-    /// The impairment of the link, in which the seed chooses `{delay}`, `{share}` and `{rate}`.
+    /// Impairment of the link. The seed determines `{delay}`, `{share}` and `{rate}`.
     pub(super) impairment: &'static str,
     pub(super) applications: Applications,
     /// Shell commands for the sender, for the host behind the link, and for the receiver behind the router.
@@ -52,7 +52,7 @@ pub(super) struct Situation {
     pub(super) behind_router: Option<Option<&'static str>>,
     /// Whether the stream uses IPv6.
     pub(super) is_ipv6: bool,
-    /// Number of healthy streams at the same time, in the same captures.
+    /// Number of healthy streams that run at the same time, in the same captures.
     pub(super) others: usize,
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn name(name: &str) -> InterfaceName {
     InterfaceName::new(name).unwrap()
 }
 
-/// Starts a command that captures into a file, and waits until it does.
+/// Starts a command that captures into a file, and waits until the capture has started.
 pub(crate) fn start(network: &NetworkNamespace, mut command: Command, file: &Path) -> Child {
     let mut child = network.host(&mut command).unwrap().spawn().unwrap();
     until(|| {

@@ -249,7 +249,7 @@ fn compared_frames(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Replaces one of the two forms of a zero TCP checksum by the other. Linux writes 0 if it computes checksums during
+/// Replaces one of the two forms of a zero TCP checksum with the other. Linux writes 0 if it computes checksums during
 /// segmentation (`gso_make_checksum`), and 0xffff if they were left to a device that cannot compute them
 /// (`skb_checksum_help`); a host's capture does not show which.
 fn write_zero_one_way(frame: &mut [u8]) {

@@ -370,12 +370,12 @@ fn pin() {
     scheduling::pin(None, processor).unwrap();
 }
 
-/// Runs `ip` on a host, which must succeed.
+/// Runs `ip` on a host, and asserts that it succeeds.
 pub(crate) fn ip(host: &NetworkNamespace, line: &str) {
     run(host, &format!("ip {line}"));
 }
 
-/// Runs a program on a host, which must succeed.
+/// Runs a program on a host, and asserts that it succeeds.
 pub(crate) fn run(host: &NetworkNamespace, line: &str) {
     assert_eq!(attempt(host, line), Ok(()), "{line}");
 }
@@ -399,7 +399,7 @@ pub(crate) fn set(host: &NetworkNamespace, device: &str, feature: &str, on: bool
     host.run(|| set_feature(&Control::new()?, &name(device), feature, on)).unwrap().unwrap();
 }
 
-/// The first datagram of each direction, and the last.
+/// Payloads of the first and the last datagram in each direction.
 const BEGIN: [&[u8]; 2] = [b"the sender begins", b"the receiver begins"];
 const END: [&[u8]; 2] = [b"the sender has said all of it", b"the receiver has said all of it"];
 /// The maximum number of bytes that may follow the marks in a file.

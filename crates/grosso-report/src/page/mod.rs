@@ -1,4 +1,4 @@
-//! Self-contained HTML pages: no network, no script, light and dark.
+//! Self-contained HTML pages without network access or scripts, in light and dark colors.
 
 pub mod bars;
 pub mod lines;

@@ -130,7 +130,7 @@ const HEAD: usize = 26;
 const NAME: usize = 30;
 const LINE: usize = 19;
 const LINK: usize = 40;
-/// Packets that are drawn for a train, and the width of the train.
+/// Number of packets drawn for a train, and the width of the train.
 const PACKETS: usize = 5;
 const FRAMES_WIDTH: usize = 94;
 const FRAME_GAP: usize = 6;

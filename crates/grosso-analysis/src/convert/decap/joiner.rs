@@ -9,7 +9,7 @@ use crate::{
     reports::decap::Depth,
 };
 
-/// Handling of fragments during decapsulation.
+/// Handler of the fragments that appear during decapsulation.
 pub(super) trait Joiner {
     /// Processes a fragment of packet `number` at tunnel depth `depth`.
     fn join(&mut self, depth: usize, number: u64, arrival: &Arrival<'_>) -> Join<'_>;
@@ -20,7 +20,7 @@ pub(super) trait Joiner {
     /// Handles the end of a section.
     fn section(&mut self) {}
 
-    /// Returns whether fragments are reassembled, the findings by depth, and the number of sets that are not listed.
+    /// Returns whether fragments are reassembled, the findings by depth, and the number of fragment sets not listed.
     fn found(self) -> (bool, Vec<Depth>, u64);
 }
 
@@ -32,11 +32,11 @@ pub(super) enum Join<'a> {
     Stays,
     /// The packet waits for other fragments.
     Waits,
-    /// The packet is the last fragment; the value is the datagram.
+    /// The packet is the last missing fragment; the value is the complete datagram.
     Whole(&'a [u8]),
 }
 
-/// Handling that leaves fragments as they are.
+/// Handler that leaves fragments as they are.
 pub(super) struct Separate;
 
 impl Joiner for Separate {
@@ -49,7 +49,7 @@ impl Joiner for Separate {
     }
 }
 
-/// State of the first pass.
+/// State of the first pass, which records the fate of every fragment.
 pub(super) struct Learning {
     rules: ReassemblyRules,
     seed: u64,
@@ -103,7 +103,7 @@ impl Joiner for Learning {
     }
 }
 
-/// State of the second pass.
+/// State of the second pass, which joins the fragments that the first pass selected.
 pub(super) struct Learned {
     depths: Vec<(Lanes, Survey)>,
     joined: Joined,
@@ -114,7 +114,7 @@ impl Joiner for Learned {
         let Some((lanes, survey)) = self.depths.get_mut(depth) else { return Join::Stays };
         self.joined.is_whole = false;
         lanes.push(arrival, &mut self.joined);
-        // The first pass has not seen packets that were appended to the file after it.
+        // Packets that were appended to the file later are unknown to the first pass.
         let is_joined = survey.joined.contains(number);
         match (is_joined, self.joined.is_whole) {
             (false, _) => Join::Stays,

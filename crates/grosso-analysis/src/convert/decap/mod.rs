@@ -29,7 +29,7 @@ use crate::{
     units,
 };
 
-/// Decapsulation of packets.
+/// Options of `grosso decap`, which decapsulates packets.
 #[derive(Clone, Debug)]
 pub struct Decap {
     /// Assumptions about facts that the capture does not record.
@@ -111,7 +111,7 @@ fn learn(
         match entry {
             Entry::Packet(packet) => {
                 if let Some(link) = links.of(packet) {
-                    // Superframes that are not split are also reported by the second pass.
+                    // The second pass also reports superframes that are not split.
                     let _shown = datagrams.each(packet, link, |packet, said, _| {
                         unwrapper.unwrap(packet, said, link, learning);
                         Ok(())
@@ -265,5 +265,5 @@ impl<J: Joiner> Transform for DecapWork<J> {
     }
 }
 
-/// Name of the engine's refusal of packets that must be reassembled first.
+/// Reason name for packets that the engine refuses because they must be reassembled first.
 const FRAGMENT: &str = grosso::tunnel::decapsulate::Refusal::Fragment.name();

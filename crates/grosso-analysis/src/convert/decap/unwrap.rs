@@ -28,7 +28,7 @@ use crate::{
 /// Decapsulator with reused buffers.
 pub(super) struct Unwrapper {
     rules: DecapsulationRules,
-    /// UDP ports that identify tunnels, for packets for which the capture does not record these ports.
+    /// UDP ports that identify tunnels in packets for which the capture records no ports.
     given: Ports,
     wanted: DepthLimit,
     pub(super) tally: DecapTally,
@@ -83,7 +83,8 @@ impl Unwrapper {
         hasher: RandomState,
     ) -> Self {
         let mut rules = DecapsulationRules::default();
-        // The receiver is unknown, so packets that only some configurations accept are accepted.
+        // The receiver's configuration is unknown, so packets that only some configurations accept are decapsulated
+        // too.
         rules.remote_checksum = RemoteChecksumMode::Complete;
         rules.ipv6_without_checksum = true;
         rules.critical_options = true;

@@ -1,4 +1,4 @@
-//! The report as a self-contained page: no network, no script, light and dark.
+//! Formats the report as a self-contained page without network access or scripts, in light and dark colors.
 
 use core::fmt::Write;
 

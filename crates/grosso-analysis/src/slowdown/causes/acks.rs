@@ -6,12 +6,12 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     let figures = &view.peer.figures;
     let (acks, missing) = (figures.acks, figures.acks_missing.saturating_sub(figures.acks_damaged));
     let is_many = missing >= MISSING_MIN && missing >= (acks + missing) / SHARE;
-    // A capture without all data lacks acknowledgments too.
+    // If data is missing from the capture, acknowledgments are missing too.
     let is_captured = view.figures.uncaptured == 0;
     if is_many && is_captured && view.peer.order.is_own() {
         let found = view.found(Cause::AcksLost, Basis::IpId, missing);
         let lost = Finding { of_packets: u64::from(acks) + u64::from(missing), ..found };
-        // Retransmissions after lost acknowledgments are their effect, and some reports of them were lost as well.
+        // Lost acknowledgments cause retransmissions, and the reports of these were partly lost as well.
         let is_effect = |found: &Finding| match found.cause {
             Cause::Spurious => true,
             Cause::LostAfter => view.figures.lost_after() <= view.figures.spurious(),
@@ -22,11 +22,11 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds acknowledgments that are rare in a direction without faults: a sender then sends in bursts.
+/// Finds rare acknowledgments in a direction without faults. Rare acknowledgments make the sender send in bursts.
 pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     let (figures, acks) = (view.figures, view.peer.figures.acks);
     let round_trips = view.active_ns().checked_div(view.round_trip_ns).unwrap_or(0);
-    // A host that sends data acknowledges with it.
+    // A host that sends data acknowledges in its data packets.
     let is_one_way = view.peer.figures.frames <= acks;
     // A host that merges packets acknowledges superframes.
     let is_merged = figures.superframes > figures.frames / 20;
@@ -42,7 +42,7 @@ pub(super) fn find_stretched(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of packets that show a pattern.
+/// Minimum number of packets before stretched acknowledgments are reported.
 const PACKETS_MIN: u32 = 256;
 /// Minimum number of full segments per acknowledgment.
 const STRETCHED_MIN: u64 = 8;

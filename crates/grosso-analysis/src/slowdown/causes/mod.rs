@@ -24,7 +24,7 @@ use super::{
     summary::Totals,
 };
 
-/// One direction, with the data that the rules for causes need.
+/// One direction of a connection, with the data that the search for causes needs.
 struct View<'a> {
     stream: &'a Stream,
     /// Opposite direction, which carries the acknowledgments.
@@ -39,8 +39,8 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns the time without the pauses of the sender, in nanoseconds. Within a pause, the acknowledgments of the
-    /// last data take a round trip.
+    /// Returns the time without the pauses of the sender, in nanoseconds. The first round trip of a pause counts as
+    /// active, because the last data is still being acknowledged.
     fn active_ns(&self) -> u64 {
         let acknowledged_ns =
             u64::from(self.figures.pauses).saturating_mul(self.round_trip_mean_ns);
@@ -61,7 +61,7 @@ impl View<'_> {
     }
 }
 
-/// Finds the causes of both directions of a connection, the most important first.
+/// Finds what slows both directions of a connection, the most important cause first.
 pub(super) fn judge(slot: &FlowSlot<Connection>, totals: &mut Totals) {
     let FlowSlot { endpoints, tracked: connection, merging, .. } = slot;
     let [one, other] = &connection.streams;

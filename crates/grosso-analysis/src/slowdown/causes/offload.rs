@@ -23,9 +23,9 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Minimum number of packets in a direction.
+/// Minimum number of packets in a direction before its traffic is evaluated.
 const PACKETS_MIN: u32 = 256;
 /// Maximum mean payload of tiny segments in bytes.
 const TINY_BYTES: u64 = 200;
-/// Maximum mean time between packets that receive offload could merge, in nanoseconds.
+/// Maximum mean time between packets in nanoseconds. If packets are farther apart, receive offload cannot merge them.
 const SPACING_NS_MAX: u64 = 1_000_000;

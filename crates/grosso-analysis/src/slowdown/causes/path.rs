@@ -33,7 +33,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 }
 
 impl View<'_> {
-    /// Returns whether the peer sent anything, which shows that the path works.
+    /// Returns whether the peer sent anything, which shows that small packets pass through the path.
     fn has_small_pass(&self) -> bool {
         self.peer.figures.acks > 0 || self.peer.figures.frames > 0
     }

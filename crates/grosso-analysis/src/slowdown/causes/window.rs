@@ -59,9 +59,9 @@ pub(super) fn find_congestion(view: &View<'_>, findings: &mut Vec<Finding>) {
 const WAITS_MIN: u32 = 12;
 /// Minimum share of time with a closed window: one part in `ZERO_SHARE`.
 const ZERO_SHARE: u64 = 50;
-/// Minimum number of pauses that show a pattern.
+/// Minimum number of pauses before the application is reported as the limit.
 const PAUSES_MIN: u32 = 3;
-/// Minimum number of packets for which a small MSS matters.
+/// Minimum number of packets before a small MSS or the congestion window is reported as a limit.
 const PACKETS_MIN: u32 = 64;
-/// Minimum amount of data that shows a limit, in windows.
+/// Minimum amount of data, in receive windows, before the window is reported as the limit.
 const WINDOWS_MIN: u64 = 8;

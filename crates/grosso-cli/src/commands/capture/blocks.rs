@@ -107,7 +107,7 @@ const ORDER: ByteOrder = ByteOrder::NATIVE;
 /// Length in bytes of the fields around the body of a block: type and length before it, and the length again after it.
 const AROUND_BYTES: usize = 12;
 
-// Types and options of draft-ietf-opsawg-pcapng sections 4.2 and 4.6.
+// Block types and option codes from draft-ietf-opsawg-pcapng sections 4.2 and 4.6.
 pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
 pub(super) const INTERFACE_STATISTICS: u32 = 5;
 const NAME: u16 = 2;

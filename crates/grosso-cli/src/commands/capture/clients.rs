@@ -70,7 +70,7 @@ impl Clients {
         })
     }
 
-    /// Puts a batch into the queue of every client that has room. Returns whether any client is connected.
+    /// Adds a batch to every client's queue that has room for it. Returns whether any client is connected.
     pub(super) fn offer(&self, batch: PcapBatch) -> bool {
         let batch = Arc::new(batch);
         let queues = lock(&self.queues);
@@ -240,7 +240,7 @@ impl PcapService {
         }
     }
 
-    /// Replaces the list of clients that receive batches by the connected clients.
+    /// Updates the list of clients that receive batches, so that it contains the connected clients.
     fn publish(&self) {
         let here = self.clients.iter().map(|client| Arc::clone(&client.queue));
         *lock(&self.shared.queues) = here.collect();
@@ -255,7 +255,7 @@ struct PcapClient {
     is_idle: bool,
     /// The time at which the client last accepted bytes, or had none to accept.
     progressed: Instant,
-    /// Whether the client shut down its side of the connection: it has gone, or it only reads.
+    /// Whether the client shut down its side of the connection, because it exited or only reads.
     has_ended: bool,
     /// Number of bytes that the client has sent. They are ignored.
     discarded: usize,
@@ -276,7 +276,7 @@ impl PcapClient {
         }
     }
 
-    /// Starts to measure the client's time when a batch is waiting for it.
+    /// Starts the client's stall timer when a batch is added to its empty queue.
     fn look(&mut self, now: Instant) {
         let is_empty = self.queue.is_empty();
         if is_empty || self.is_idle {

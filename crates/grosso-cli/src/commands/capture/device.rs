@@ -37,7 +37,7 @@ pub(super) enum LivePass {
     All,
     /// Packets that match the filter.
     Passing(Rc<Program>),
-    /// No packets: the filter has no meaning for the link type.
+    /// No packets, because the filter does not apply to the link type.
     Nothing,
 }
 
@@ -102,7 +102,7 @@ impl CapturedDevice {
 #[derive(Clone, Copy)]
 pub(super) struct PacketForm {
     pub(super) link_type: LinkType,
-    /// Maximum number of bytes that are kept of a packet.
+    /// Maximum number of bytes to keep of each packet.
     pub(super) snaplen: u32,
     /// The resolution of the timestamps.
     pub(super) resolution: Resolution,
@@ -181,5 +181,5 @@ const SIT: u16 = 776;
 const IPGRE: u16 = 778;
 const IP6GRE: u16 = 823;
 const NONE: u16 = 0xfffe;
-/// Filter keywords that refer to VLAN tags, or to bytes that a tag moves.
+/// Filter keywords that refer to VLAN tags, or to bytes whose position depends on a tag.
 const ABOUT_TAGS: [&str; 6] = ["vlan", "ether", "link", "len", "less", "greater"];

@@ -26,7 +26,7 @@ pub(super) struct Recorder {
     /// The UDP ports of tunnels.
     ports: Ports,
     stack: Stack,
-    /// Whether several outputs share the flows, so that the flow hash of each packet is needed.
+    /// Whether the flows are distributed over several outputs, so that the flow hash of each packet is needed.
     spreads: bool,
     /// Buffer for a frame with its VLAN tag restored.
     tagged: Vec<u8>,
@@ -66,7 +66,8 @@ impl Recorder {
             }
             _ => bytes,
         };
-        // Standard flags fully describe a packet that is only marked as valid and whose headers need no tunnel ports.
+        // Standard flags fully describe a packet without offloads other than a verified checksum, and without tunnel
+        // ports.
         let is_plain = offload.meta.gso.is_none() && !offload.is_partial();
         let is_plain = is_plain && offload.tunnel_ports.is_empty();
         flags |= if is_plain { offload.to_flags() } else { 0 };
@@ -184,7 +185,7 @@ fn transport(header: &VirtioHeader) -> SegmentTransport {
     }
 }
 
-/// Writes the frame to `out`, with the VLAN tag that the kernel stripped restored after the addresses.
+/// Writes the frame to `out`, and inserts the VLAN tag that the kernel stripped after the addresses.
 fn put_back(out: &mut Vec<u8>, bytes: &[u8], tag: VlanTag) {
     let (addresses, rest) = bytes.split_at(ADDRESSES_LEN);
     out.clear();

@@ -61,7 +61,7 @@ pub(super) fn run(session: &mut Session) -> Result<Exit, Failure> {
     Ok(Exit::Yes)
 }
 
-/// Returns the name of the interface that the user named, or whose number in the list the user gave.
+/// Returns the name of the interface that the user selected by name or by its number in the list.
 pub(super) fn named(asked: &str) -> Result<String, Failure> {
     let Ok(number) = asked.parse::<usize>() else { return Ok(asked.into()) };
     let links = links()?;

@@ -72,7 +72,7 @@ impl PcapServer {
         if end >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Passes the written bytes to every client that has room.
+    /// Passes the written bytes to every client whose queue has room.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         if self.ends.is_empty() {
             return Ok(());

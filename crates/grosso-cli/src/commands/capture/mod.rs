@@ -128,7 +128,7 @@ fn check(options: &Capture) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the maximum number of bytes that are kept of a packet.
+/// Returns the maximum number of bytes to keep of each packet.
 fn snaplen(options: &Capture) -> u32 {
     if options.snaplen == 0 { SNAPLEN_DEFAULT } else { options.snaplen }
 }
@@ -333,5 +333,5 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The longest wait before the interface is checked again; a signal may go unnoticed for this time.
+/// Maximum wait before the interface is checked again. A signal may go unnoticed for this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -128,5 +128,5 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 
 /// Number of packets that are sent with one system call.
 const BATCH: usize = 64;
-/// Size in bytes of the send buffer, which limits how much waits in the queue of an interface.
+/// Size of the send buffer in bytes, which limits the data that waits in the queue of an interface.
 const SEND_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` in the same way as by tcpdump.
+//! The names of capture files, derived from `-w`, `-C`, `-G` and `-W` in the same way as in tcpdump.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -107,7 +107,7 @@ mod tests {
         Names::new(OsStr::new(stem), turning, NOON_S)
     }
 
-    /// Returns the names of files for packets that each find the current file full.
+    /// Returns the names of the first `count` files, if every packet arrives when the current file is full.
     fn when_full(stem: &str, files: Option<u64>, count: usize) -> Vec<String> {
         let turning = FileTurning { bytes: Some(1000), files, ..FileTurning::default() };
         let mut names = names(stem, turning);

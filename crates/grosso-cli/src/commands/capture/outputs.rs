@@ -1,7 +1,7 @@
 //! The outputs for captured packets: files, clients of pcap over IP, and devices from which monitoring programs read.
 //!
-//! Each kind of output receives every packet. Several outputs of one kind share the flows by a symmetric hash, so that
-//! one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
+//! Each kind of output receives every packet. The flows are distributed over the outputs of a kind by a symmetric hash,
+//! so that one reader receives both directions of a connection. Fragments are distributed by their addresses alone.
 
 use std::rc::Rc;
 
@@ -118,7 +118,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Flushes everything that was written. Fails if all outputs are devices of monitors that were removed.
+    /// Flushes everything that was written. Fails if all outputs are monitor devices and all of these were removed.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.monitors.iter_mut().for_each(MonitorPort::flush);
         let has_others = !self.files.is_empty() || !self.servers.is_empty();

@@ -46,7 +46,7 @@ pub(super) struct CapturedInterface {
     pub(super) unknown: u64,
 }
 
-/// The state of an interface that delivers no frames.
+/// The state of a captured interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
     Up,
@@ -199,9 +199,9 @@ impl CapturedInterface {
         self.ring.layout().slots
     }
 
-    /// Returns the state of the interface. The kernel reports to a socket only once that the interface went down, and
-    /// does not report its removal; another interface may have taken its name. With all interfaces captured, the
-    /// state is always up.
+    /// Returns the state of the interface. The socket is not sufficient for this: the kernel reports only once that the
+    /// interface went down, and never reports its removal. Another interface may have taken its name. If all interfaces
+    /// are captured, the state is always up.
     pub(super) fn state(&mut self) -> LinkState {
         // The error itself is not needed, but a pending error would end every wait at once.
         let _ = self.ring.take_error();

@@ -1,5 +1,5 @@
-//! Does the work that a NIC does before it sends frames: it segments superframes and completes partial checksums. It
-//! follows the kernel's metadata for each frame, and never guesses.
+//! Does the work of a NIC before transmission: segments superframes and completes partial checksums. The kernel's
+//! metadata for each frame determines the result, so nothing is guessed.
 
 use grosso::meta::{Gso, GsoSize};
 use grosso_analysis::convert::{CutFrame, Cutter, How, Uncut};

@@ -166,10 +166,10 @@ struct FeatureState {
     requested: Option<bool>,
 }
 
-/// The schema of `-k`.
+/// The schema of the output of `dev -k`.
 pub(super) const LISTING: ReportForm =
     ReportForm::of::<Vec<Object<'static, FeatureState>>>("grosso.dev.features/1");
-/// The schema of `-K`.
+/// The schema of the output of `dev -K`.
 pub(super) const CHANGES: ReportForm =
     ReportForm::of::<Vec<ChangesOf<'static>>>("grosso.dev.changes/1");
 

@@ -6,8 +6,8 @@ pub(super) struct Group {
     pub(super) short: &'static str,
     /// The name that `-k` prints.
     pub(super) long: &'static str,
-    /// Pattern for the kernel's names of the members: the part before a star, and the part after the star if there is
-    /// one.
+    /// Pattern for the kernel's names of the features in the group: the part before an asterisk, and the part after the
+    /// asterisk if there is one.
     members: (&'static str, Option<&'static str>),
 }
 

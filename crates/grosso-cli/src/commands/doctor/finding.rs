@@ -50,7 +50,7 @@ impl Finding {
         Self { state: FindingState::Fail, ..Self::ok(name, what) }
     }
 
-    /// Returns the same finding. A failure becomes a warning if none of these uses needs the feature.
+    /// Returns the finding, with a warning in place of a failure if none of these uses needs the feature.
     pub(super) fn asked_by(self, uses: &[Use]) -> Self {
         let is_taken = uses.iter().any(|one| one.takes(&self.name));
         let state = match self.state {
@@ -60,12 +60,12 @@ impl Finding {
         Self { state, ..self }
     }
 
-    /// Returns the same finding with a fix.
+    /// Returns the finding with a fix.
     pub(super) fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 
-    /// Returns the same finding with the capabilities that would fix it.
+    /// Returns the finding with the capabilities that would fix it.
     pub(super) fn needs(self, lacks: &'static [&'static str]) -> Self {
         Self { lacks, ..self }
     }

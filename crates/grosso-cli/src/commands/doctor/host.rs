@@ -53,12 +53,12 @@ impl Host {
         )
     }
 
-    /// Returns a command for root, in the form in which this user types it.
+    /// Returns a command that requires root, as this user would type it.
     pub(super) fn sudo(&self, command: &str) -> String {
         if self.uid == 0 { command.into() } else { format!("sudo {command}") }
     }
 
-    /// Returns the way to grant capabilities in the environment of this process.
+    /// Returns instructions for granting capabilities in the environment of this process.
     pub(super) fn grant(&self, capabilities: &[&str]) -> String {
         let upper = |prefix: &'static str| {
             let names =

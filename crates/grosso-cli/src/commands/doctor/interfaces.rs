@@ -24,7 +24,7 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     real.map(look).collect()
 }
 
-/// Returns the finding about features that merge packets before capture, and that `gro off` leaves on.
+/// Returns the finding about features that merge packets before they are captured, and that stay on after `gro off`.
 fn finding(host: &Host, name: &str, features: &[Feature]) -> Finding {
     let is_merging =
         |feature: &&Feature| feature.active && MERGING.contains(&feature.name.as_str());

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 
-/// Returns the finding about features that the kernel release is too old for. No probe is made.
+/// Returns the finding about features for which this kernel release is too old, without probing them.
 pub(super) fn finding(release: &str) -> Finding {
     let Some(version) = version(release) else {
         return Finding::warn("kernel", format!("{release}: unknown version format"));

@@ -67,9 +67,9 @@ pub(super) fn run(options: &Doctor, session: &mut Session) -> Result<Exit, Failu
     Ok(if diagnosis.fail > 0 { Exit::No } else { Exit::Yes })
 }
 
-/// Returns the findings, with new fixes for findings that capabilities solve. A new fix grants the capabilities of its
-/// finding and the capabilities that these uses need, or all capabilities if no use was requested. A user who applies
-/// one fix after another then keeps the capabilities of the earlier fixes.
+/// Returns the findings, with a new fix for each finding that capabilities solve. The fix also grants the capabilities
+/// for these uses, or for all findings if no use was requested. Otherwise, applying one fix would remove the
+/// capabilities that an earlier fix granted.
 fn with_grants(checks: Vec<Finding>, host: &Host, uses: &[Use]) -> Vec<Finding> {
     let is_meant = |check: &&Finding| uses.is_empty() || check.state == FindingState::Fail;
     let meant = checks.iter().filter(is_meant);

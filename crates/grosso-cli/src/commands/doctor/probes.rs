@@ -248,7 +248,7 @@ fn is_whole(header: &[u8], frame: &[u8]) -> bool {
 
 /// Layout of a receive ring that has room for a few superframes.
 const SMALL: RingLayout = RingLayout { slot_bytes: 1024, slots: 16 };
-/// Maximum time to wait for work that the kernel does at once.
+/// Maximum time to wait for work that the kernel does immediately.
 const SOON: Duration = Duration::from_secs(1);
 /// Maximum number of superframes that are sent until one is received.
 const TRIES: usize = 3;

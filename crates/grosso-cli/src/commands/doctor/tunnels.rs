@@ -12,7 +12,7 @@ use grosso_sys::{
 
 use super::{finding::Finding, host::Host};
 
-/// The state of a kind of tunnel in the kernel.
+/// The kernel's support for a kind of tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Present,

@@ -71,7 +71,7 @@ impl CustomFile {
 
     /// Parses the text of a custom experiment. File names in it are relative to `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Self, Wrong> {
-        // The first reading locates errors in a path; the second reading keeps the values that settings change.
+        // Parsing into types locates errors in a path. Parsing into tables keeps the values that settings change.
         let typed: Experiment<PathTable> = of(text)?;
         let Experiment { path: tables, setting, claim, .. }: Experiment<Table> = of(text)?;
         let base = config::paths(text, typed.path, folder)?;
@@ -241,7 +241,7 @@ struct WireTable {
     offloads: bool,
 }
 
-/// Deserializes a list of exactly `COUNT` elements; Serde alone accepts the first elements of a longer list.
+/// Deserializes a list of exactly `COUNT` elements; Serde alone would accept a longer list.
 fn just<'de, D: Deserializer<'de>, T: Deserialize<'de>, const COUNT: usize>(
     list: D,
 ) -> Result<[T; COUNT], D::Error> {

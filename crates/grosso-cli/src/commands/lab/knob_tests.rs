@@ -1,4 +1,5 @@
-//! Tests that each setting that the lab suggests below a table is valid for the program that it names.
+//! Tests that the program named in each suggested setting accepts the setting. The lab prints these suggestions below
+//! its tables.
 
 use std::{path::Path, process::Command as Program};
 
@@ -171,12 +172,12 @@ fn has(file: &str) -> Result<(), String> {
     if Path::new(file).exists() { Ok(()) } else { Err(format!("no {file}")) }
 }
 
-/// Texts with which tunables begin: for commands of Grosso, and for commands of other programs.
+/// Prefixes of tunables: commands of Grosso, and commands of other programs.
 const OWN: [&str; 3] = ["grosso bridge ... ", "grosso tunnel add ... ", "grosso run: "];
 const OTHERS: [&str; 4] = ["ethtool ", "sysctl ", "echo ", "ip link set "];
 /// Advice that names no program, and is therefore not tested.
 const ADVICE: &str = "count acknowledged bytes, not acknowledgments (RFC 3465)";
-/// Tunnels to which options are added, starting at the type.
+/// Tunnel arguments, starting at the type, to which the suggested options are added.
 const TUNNELS: [&str; 3] = [
     "ipip local 192.0.2.1 remote 192.0.2.2",
     "ipip local 192.0.2.1 remote 192.0.2.2 encap gue",

@@ -24,7 +24,7 @@ use crate::{
 /// The schema of this report.
 pub(super) const FORM: ReportForm = LabReport::<Report<OffloadFindings>>::named("grosso.lab/3");
 
-/// Runs a measurement; without a name, this is the headline experiment.
+/// Runs a measurement, which is the headline experiment if no name is given.
 pub(super) fn run(
     name: &'static str,
     options: &LabOptions,

@@ -37,8 +37,7 @@ pub(super) fn run(options: &LabRun, session: &mut Session) -> Result<Exit, Failu
         if !is_first() {
             return contain(session);
         }
-        // This fails in a container that hides parts of /proc; then only `ps` is wrong, because it shows other
-        // processes.
+        // This fails in a container that hides parts of /proc. The only consequence is that `ps` shows other processes.
         let _ = show_in_proc();
     }
     let network = NetworkOptions {
@@ -102,8 +101,8 @@ fn servers(options: &LabRun) -> Result<Vec<(Host, String)>, Failure> {
     Ok(servers)
 }
 
-/// Runs the command line of this process again, as the first process of a new process namespace. The processes that it
-/// starts therefore end with it, no matter how it or this process ends.
+/// Runs the command line of this process again, as the first process of a new PID namespace. All processes that the new
+/// process starts end with it, no matter how it or this process ends.
 fn contain(session: &Session) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| {
         Failure::environment(
@@ -221,7 +220,7 @@ impl Report for RunReport {
 
 /// Duration of the built-in stream.
 const STREAM: Duration = Duration::from_secs(5);
-/// The interval at which the command is checked for its end.
+/// Interval between checks whether the command has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Maximum time that a command may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);

@@ -32,7 +32,7 @@ use crate::{
 pub(super) const FORM: ReportForm =
     LabReport::<Report<NicOffloadFindings>>::named("grosso.lab-nic/2");
 
-/// Runs the experiment, next to a watchdog.
+/// Runs the experiment together with a watchdog process.
 pub(super) fn run(options: &LabNic, session: &mut Session) -> Result<Exit, Failure> {
     let control = Control::new().map_err(|error| failed(&error))?;
     let nic = device::find("lab nic", &control, &options.device)?;

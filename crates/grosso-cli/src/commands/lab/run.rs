@@ -1,5 +1,5 @@
-//! The common part of all experiments: it checks permissions, runs the experiment, prints the report, and writes the
-//! page.
+//! The steps that all experiments share: checking permissions, running the experiment, printing the report, and writing
+//! the page.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! `grosso lab vm`: compares VMs by the backend that carries their frames.
+//! `grosso lab vm`: compares the network backends of VMs.
 
 use std::env;
 

@@ -42,7 +42,7 @@ pub(super) enum Process {
 }
 
 impl Process {
-    /// Returns the state of the process of a tunnel with these files.
+    /// Returns the state of the process of the tunnel whose files are at `place`.
     pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
@@ -71,7 +71,8 @@ fn start_time(number: i32) -> Option<u64> {
     (state != "Z").then_some(started)
 }
 
-/// Returns whether a killed process is still releasing its resources; its device is in use until then.
+/// Returns whether a killed process is still releasing its resources. Its device stays in use until the process is
+/// gone.
 fn is_ending(number: i32, started: u64) -> bool {
     let process = PathBuf::from(format!("/proc/{number}"));
     let is_it = stat(&process).is_some_and(|(_, start)| start == started);
@@ -153,8 +154,8 @@ impl<'a> Meeting<'a> {
         Ok(Self { notice: folder.join("notify"), user: Some((name, user, folder)) })
     }
 
-    /// Changes the owner of the socket and of its directory to the user. The directory comes last, because until then
-    /// no other user can change it.
+    /// Changes the owner of the socket and of its directory to the user. The directory comes last, so that until then
+    /// no other user can change its contents.
     fn hand_over(&self, command: &str) -> Result<(), Failure> {
         let Some((name, user, folder)) = &self.user else { return Ok(()) };
         let own = |path: &Path| path::change_owner(path, Some(user.number()), None);
@@ -286,7 +287,7 @@ pub(super) fn last_error(log: &Path) -> Option<ReportedError> {
 /// Field numbers of `/proc/PID/stat` (`proc_pid_stat(5)`).
 const STATE: usize = 3;
 const START_TIME: usize = 22;
-/// The interval at which a silent process is checked for its end.
+/// Interval between checks whether a silent process has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum time in which a started process must open its two devices.
 const START_MAX: Duration = Duration::from_secs(30);
