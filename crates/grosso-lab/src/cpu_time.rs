@@ -13,7 +13,7 @@ use rustix::process::Pid;
 pub struct Threads {
     /// The thread that sends.
     pub sender: Pid,
-    /// The thread that carries the packets; `None` if the kernel carries them.
+    /// The thread that forwards the packets; `None` if the kernel forwards them.
     pub path: Option<Pid>,
     /// The thread that receives.
     pub receiver: Pid,

@@ -75,7 +75,7 @@ pub struct Series<S, R> {
 }
 
 impl<S, R> Series<S, R> {
-    /// Creates the series of a setting from these runs, without a comparison of bytes.
+    /// Creates a series from a setting and its runs. No bytes were compared.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
@@ -131,11 +131,11 @@ pub trait Experiment {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
 
-    /// Compares every byte that a setting carries with the one sent, before the setting is measured. Returns the number
-    /// of bytes, or `None` if the traffic has no content to compare.
+    /// Runs a setting once before it is measured, and compares every byte received with the byte sent. Returns the
+    /// number of bytes, or `None` if the traffic has no content to compare.
     ///
     /// # Errors
-    /// Returns the error of the trial.
+    /// Fails if the trial fails.
     fn verify(
         &self,
         _setting: &Self::Setting,
@@ -171,8 +171,8 @@ pub trait Experiment {
     /// Returns verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Returns notes on reading the figures. The findings lack the settings of `failed`, although this system supports
-    /// them.
+    /// Returns notes that help to interpret the figures. The settings in `failed` are missing from the findings,
+    /// although this system supports them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
     /// Measures every setting in turn, `runs` times, so that changes on the machine affect all settings alike.
@@ -319,7 +319,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         }
     }
 
-    /// Reports the row of a setting that is not measured any more.
+    /// Reports the row of a setting that will not be measured again.
     fn finish(&mut self, series: &RunsOf<E>) {
         let row = match series.failure {
             Some(_) => self.experiment.failed_row(series).to_string(),
@@ -365,7 +365,8 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// Returns the chosen CPUs of sender, data path and receiver; by default one for the sender and one for the rest.
+/// Returns the chosen CPUs of sender, data path and receiver; by default, one CPU for the sender and one for data path
+/// and receiver.
 pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
     let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
     chosen.map_or_else(usual, Ok)
@@ -426,8 +427,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may disappear with its row, but a failure must not create a claim. The other rows cannot answer a
-        // claim about every row.
+        // A claim may disappear with its row, but a failure must not create a claim. A claim about every row cannot be
+        // judged from the remaining rows.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
                 .iter()

@@ -33,7 +33,7 @@ impl Request {
 /// connection, or its error.
 ///
 /// # Errors
-/// Returns the error of the listener.
+/// Fails if the listener fails.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {

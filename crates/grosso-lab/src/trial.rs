@@ -302,7 +302,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     Ok(Measured { repeated, ..measured })
 }
 
-/// Repeats a measurement until it does not stall, a few times at most; also returns the number of measurements that
+/// Repeats a measurement that stalls, at most a few times. Returns the last one and the number of measurements that
 /// stalled.
 pub(crate) fn repeat_stalled<M>(
     mut once: impl FnMut() -> Result<M, TrialError>,

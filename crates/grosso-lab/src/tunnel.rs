@@ -156,8 +156,8 @@ pub(crate) fn open_end<P: Port>(
 
 /// Source ports of flows: the dynamic range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
-/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room; and the minimum for
-/// each stream, which is a superframe.
+/// Number of bytes that all streams together may have in flight, for which the sockets of a tunnel have buffers. Each
+/// stream may have at least one superframe in flight.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.

@@ -34,9 +34,9 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
-    /// The figures support the claim, and noise does not explain them.
+    /// The figures support the claim, by a margin too large to be noise.
     Reproduced,
-    /// The figures contradict the claim, and noise does not explain them.
+    /// The figures contradict the claim, by a margin too large to be noise.
     NotReproduced {
         /// The cause, if it is known.
         cause: &'static str,
@@ -165,7 +165,7 @@ impl Bound {
 /// Unit of a judged figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// A ratio, in times.
+    /// A ratio, shown as a multiple: `2.00 times`.
     Times,
     /// A ratio, in percent.
     Percent,
@@ -285,7 +285,8 @@ impl Evidence {
         })
     }
 
-    /// Returns the rank of the evidence by how strongly it contradicts the claim; certain contradictions rank first.
+    /// Returns the rank of the evidence by how strongly it contradicts the claim; contradictions that are not noise
+    /// rank first.
     fn rank(&self) -> (bool, f64) {
         let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
         (!is_contradiction, self.bound.margin(self.figure))
@@ -367,13 +368,13 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the figures support the claim, and noise does not explain them.
+    /// Returns whether the figures support the claim by a margin too large to be noise.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.answer == Answer::Reproduced
     }
 
-    /// Returns whether the figures contradict the claim, and noise does not explain them.
+    /// Returns whether the figures contradict the claim by a margin too large to be noise.
     #[must_use]
     pub const fn is_contradicted(&self) -> bool {
         matches!(self.answer, Answer::NotReproduced { .. })

@@ -163,7 +163,7 @@ impl Segment {
         tcp: Tcp;
         /// Changes the UDP header.
         udp: Udp;
-        /// Changes the finished packet: padding, truncation.
+        /// Changes the finished packet, for example its padding or its length.
         frame: Packet;
     }
 

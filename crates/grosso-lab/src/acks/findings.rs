@@ -18,7 +18,7 @@ pub struct AckFindings {
     pub transfers: Vec<TransferRow>,
     /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
-    /// Results of the sender's model.
+    /// Results of the model of a sender's window growth.
     pub growth: Vec<Growth>,
 }
 

@@ -43,9 +43,9 @@ pub use transfer::TransferRow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {
-    /// The sender of the bytes, which receives acknowledgments.
+    /// The host that sends the data and receives the acknowledgments.
     Sender,
-    /// The receiver of the bytes, which receives data.
+    /// The host that receives the data.
     Receiver,
 }
 
@@ -61,7 +61,7 @@ pub enum Handling {
     /// Merges only data; an acknowledgment ends a train: profile `linux`.
     #[serde(rename = "linux")]
     Passed,
-    /// Merges as `linux` does, but acknowledgments leave in batches, each unchanged.
+    /// Merges as `linux` does, but delivers acknowledgments in batches, each unchanged.
     Vector,
     /// Merges as the 82599's hardware does, which does not merge acknowledgments: profile `rsc-82599`.
     #[serde(rename = "rsc-82599")]
@@ -121,7 +121,7 @@ impl Handling {
 pub struct Case {
     side: NicOf,
     handling: Handling,
-    /// Time for which trains are held; zero for the end of the poll.
+    /// Time for which trains are held; zero to flush them at the end of the poll.
     hold: Duration,
     /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
@@ -164,11 +164,11 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Creates an experiment on both sides with every window, handling and hold time, and with transfers by `senders`;
-    /// without `senders`, TCP in userspace sends the transfers.
+    /// Creates an experiment that measures both sides with every window, handling and hold time. `senders` send the
+    /// transfers, or TCP in userspace if there are none.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();
@@ -199,7 +199,7 @@ impl Acks {
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
         let plan = &self.plan;
-        // The MTU leaves room for superframes without segmentation metadata.
+        // This MTU is large enough for superframes without segmentation metadata.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {
@@ -366,7 +366,7 @@ const MITIGATION: Duration = Duration::from_micros(16);
 /// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends all
 /// segments that a batch of acknowledgments allows at the same time, whereas a kernel needs about 6 us per segment.
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
-/// Buffer sizes: around the best window of 2011, and the lab's default.
+/// Buffer sizes: three around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
 const BEST_2011: usize = 100 << 10;
 /// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the

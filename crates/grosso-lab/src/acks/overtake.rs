@@ -31,7 +31,7 @@ impl Overtaken {
     }
 }
 
-/// A packet; its position is its index in the list of all packets.
+/// A packet, identified by its index in the list of all packets.
 struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
@@ -72,7 +72,7 @@ struct Kept<'a> {
 
 impl Sink<PortBuffer> for Kept<'_> {
     fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
-        // No two packets have the same bytes.
+        // No two packets have the same bytes, so the bytes identify the packet.
         let place = |bytes: &[u8]| self.packets.iter().position(|sent| sent.bytes == bytes);
         self.places.extend(delivery.into_parts().filter_map(|part| place(part.buffer.as_ref())));
     }

@@ -1,4 +1,5 @@
-//! Timed transfers over a wire with a delay: kernel TCP from its first byte, in slow start and beyond.
+//! Timed transfers over a wire with a delay. A transfer of kernel TCP is timed from its first byte, so it includes slow
+//! start.
 
 use std::time::Duration;
 
@@ -76,8 +77,8 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     cases
 }
 
-/// Returns the settings of a LAN: the window size of the publication, and NICs at both ends that signal packets in
-/// groups. Vectors are acknowledgments that arrive together and stay separate.
+/// Returns the settings for a LAN: the window size of the publication, and interrupt mitigation at both NICs. With
+/// `Vector`, acknowledgments arrive together but stay separate.
 fn lan() -> impl Iterator<Item = Case> {
     let settings = [Limited, One]
         .into_iter()
@@ -159,7 +160,7 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     let first_ms = rows.first().map(|row| row.round_trip_ms);
     for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
         let is_lan = over.window_bytes.is_some();
-        // On the LAN, the NIC signals packets in groups in both settings, as with interrupt mitigation.
+        // On the LAN, both settings have interrupt mitigation: the NIC signals several packets at once.
         let handling = if is_lan { Vector } else { Off };
         let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
         let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
@@ -194,7 +195,7 @@ struct Claim {
     /// Hold time of the first transfer in microseconds, if it differs from the default for this host.
     hold_us: Option<f64>,
     bound: Bound,
-    /// For a claim about a cure: the harmful treatment of the same sender, and the bound from which it counts as
+    /// For a claim about a cure: the harmful treatment of the same sender, and the bound above which it counts as
     /// harmful. If no treatment slows a transfer, the cure cannot be judged.
     cured: Option<(Handling, Bound)>,
     /// The published ratio of times, if the publication has one.
@@ -361,8 +362,8 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Bounds for ratios of transfer times: merging costs about half of the speed (5 instead of 8 Gb/s) from 1.6 on, is
-/// harmful from 1.3 on, and is harmless below 1.25.
+/// Bounds on the ratio of two transfer times. From 1.6 on, merging costs about half of the speed (5 instead of 8 Gb/s);
+/// from 1.3 on, it is harmful; below 1.25, it is harmless.
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
 const HURTS: Bound = Bound::AtLeast(1.3);

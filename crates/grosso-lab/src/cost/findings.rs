@@ -45,7 +45,7 @@ pub struct PathCost {
     pub total_ns: Spread,
     /// Medians by part.
     pub parts: Parts,
-    /// Packets per frame at the host: a median, like all fields below.
+    /// Packets per frame at the host. All figures from here on are medians.
     pub packets_a_frame: f64,
     /// Nanoseconds per frame at the host.
     pub frame_ns: f64,
@@ -53,13 +53,13 @@ pub struct PathCost {
     pub receive_calls_a_packet: f64,
     /// Packets per receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Bytes per receive call, of frames in the port's own format; zero if no call was needed.
+    /// Bytes per receive call, counting frames in the port's own format; zero if no call was needed.
     pub bytes_a_receive_call: f64,
     /// Send system calls per packet on the wire.
     pub send_calls_a_packet: f64,
     /// Packets per send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// Bytes per send call, of frames in the port's own format; zero if no call was needed.
+    /// Bytes per send call, counting frames in the port's own format; zero if no call was needed.
     pub bytes_a_send_call: f64,
     /// The most expensive part.
     pub dominant: PartName,

@@ -106,7 +106,7 @@ impl Cost {
     /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {

@@ -208,7 +208,7 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
     }
 }
 
-/// A setting, and the flag that interrupts it.
+/// A trial's setting, and the flag that interrupts the trial.
 #[derive(Clone, Copy)]
 struct CostTrial<'a> {
     setting: &'a CostSetting,
@@ -333,7 +333,7 @@ impl<'scope> TimedPath<'scope> {
     }
 }
 
-/// Packets, frames and bytes that passed one direction of a data path.
+/// Packets, frames and bytes that a data path forwarded in one direction.
 #[derive(Clone, Copy)]
 struct Traversed {
     packets: u64,

@@ -1,7 +1,7 @@
 //! Custom experiments: a file describes hosts, wires, data paths, several settings, and claims about the results.
 //!
-//! The lab does not parse the configuration of paths: the reader of the file starts them ([`StartPaths`]) in the
-//! namespaces that the network provides.
+//! The lab does not parse the configuration of paths: the program that reads the file starts them ([`StartPaths`]) in
+//! the namespaces that the network provides.
 
 mod claim;
 mod findings;
@@ -67,7 +67,7 @@ pub struct CustomParameters {
     pub processors: Option<[usize; 2]>,
 }
 
-/// The paths of a setting while they run.
+/// The running paths of a setting.
 pub trait RunningPaths {
     /// Returns the names and handles of the paths.
     fn paths(&self) -> Vec<CustomPath>;

@@ -51,7 +51,7 @@ pub struct FragmentRow {
     pub buffers_max: usize,
     /// Maximum memory of incomplete datagrams in bytes, in all runs, counting whole buffers.
     pub held_bytes_max: u64,
-    /// Longest time without a datagram, in milliseconds: the time of recovery.
+    /// Longest time without a datagram, in milliseconds. This is the time that the receiver needs to recover.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,

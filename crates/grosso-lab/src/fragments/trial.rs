@@ -183,7 +183,7 @@ fn cutting() -> FragmentationOptions {
     options
 }
 
-/// Returns the options of the receiver, which reassembles.
+/// Returns the options of the receiver, which reassembles the fragments.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => ReassemblyMode::Coalesce,
@@ -361,7 +361,8 @@ const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// Size of the wire's queue in bytes: about 40 ms at the default rate, to bridge times when a data path is off the CPU.
+/// Size of the wire's queue in bytes: about 40 ms at the default rate, enough for the times when a data path is off the
+/// CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
 /// Maximum number of frames per poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;

@@ -98,7 +98,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// The errors are those of [`Guest::start`].
+    /// Fails for the same reasons as [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
         // The kernel reboots at once, without involving any program of the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;

@@ -35,7 +35,7 @@ impl Hosts {
     /// and an address at each end ([`underlay_addresses`] of this IP version).
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
@@ -57,7 +57,7 @@ impl Hosts {
     /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as in [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// Fails if the kernel has no VXLAN; the other errors are those of [`Hosts::receiving`].
+    /// Fails if the kernel has no VXLAN, or for the same reasons as [`Hosts::receiving`].
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;

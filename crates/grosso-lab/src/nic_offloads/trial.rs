@@ -79,7 +79,7 @@ pub fn measure(
 /// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Fails if a byte differs, or if the route to the sink does not use the device; the other errors are those of
+/// Fails if a byte differs, or if the route to the sink does not use the device, or for the same reasons as
 /// [`measure`].
 pub(super) fn verify(
     setting: &NicOffloadSetting,

@@ -22,7 +22,7 @@ impl Offload {
     /// Creates an experiment on the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().map(|processors| {
             let setting = plan.setting(plan.stream(), processors);
@@ -39,7 +39,7 @@ impl Offload {
     /// buffers of several sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()? {
@@ -58,7 +58,7 @@ impl Offload {
     /// TCP and UDP over IPv4 and IPv6.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -95,7 +95,7 @@ impl Offload {
     /// one CPU, and streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn traffic(
         name: &'static str,
         traffic: Traffic,
@@ -118,7 +118,7 @@ impl Offload {
     /// Creates an experiment on train lengths by the number of connections and by the hold time.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -349,7 +349,7 @@ fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     Some(Evidence::ratio(&one, &own, bound))
 }
 
-/// Judges the cost of a gigabyte for the data path and the receiver, which share a CPU.
+/// Judges the CPU time per gigabyte of the data path and the receiver, which share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;

@@ -55,8 +55,7 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// Returns the defaults: the largest number of connections with buffers for whole superframes, with CUBIC, over
-    /// IPv4.
+    /// Returns the defaults: CUBIC over IPv4, with as many connections as can have buffers for whole superframes.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -151,7 +150,7 @@ impl Tunnels {
     /// Creates an experiment with every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {

@@ -81,7 +81,7 @@ impl fmt::Display for VmPlace {
 pub enum VmCarrier {
     /// Grosso, which shares the guest's memory.
     VhostUser,
-    /// Grosso at a Unix socket over which single packets are passed.
+    /// Grosso, which passes single packets over a Unix socket.
     Stream,
     /// QEMU's own TAP, and devices of the kernel connected to it.
     Qemu,

@@ -7,7 +7,8 @@ use super::{
 /// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Numbers of descriptors: made available so far, returned so far, and before the last available entry.
+    /// Numbers of descriptors: those made available so far, those returned so far, and those made available before the
+    /// last available entry.
     next: u32,
     seen: u32,
     last: u32,

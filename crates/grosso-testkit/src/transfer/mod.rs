@@ -22,7 +22,7 @@ pub enum Fault {
     Loss(usize),
     /// The path delays this many of 1000 data packets so that a few later ones overtake them.
     Reordering(usize),
-    /// The path delivers this many of 1000 data packets at once, before all packets in transit. It uses IPv6.
+    /// The path delivers this many of 1000 data packets immediately, before all packets in transit. It uses IPv6.
     Overtaking(usize),
     /// The path delivers this many of 1000 data packets twice.
     Duplication(usize),
