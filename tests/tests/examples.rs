@@ -6,7 +6,7 @@ use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta, UseTree, Visibili
 
 use crate::tidy::{assert_none, files, is_rust, read, root, shown};
 
-/// Maximum number of lines of an example that readers see, without empty ones.
+/// Maximum number of lines of an example, without hidden and empty ones.
 const LINES_MAX: usize = 6;
 
 #[test]

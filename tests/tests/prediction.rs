@@ -1,5 +1,5 @@
 //! Header prediction: packets that match the prediction of their train get the same verdict as packets that are
-//! compared law by law.
+//! compared field by field.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,

@@ -201,8 +201,8 @@ fn remote_gue(edit: impl FnOnce(Gue) -> Gue) -> Packet {
     packet.ipv4(|ip| ip).udp(|u| u).payload_len(64)
 }
 
-/// Returns a GUE change that adds private flags and remote checksum offload with these offsets, counted from the end of
-/// the header.
+/// Returns a change to a GUE header that adds private flags and remote checksum offload with these offsets, counted
+/// from the end of the header.
 fn places(start: u16, at: u16) -> impl FnOnce(Gue) -> Gue {
     let options = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&options)

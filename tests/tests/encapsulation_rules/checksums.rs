@@ -160,7 +160,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     };
     // The packet has no partial checksum.
     goes_without(VXLAN, &Known::new(tcp().build()));
-    // The checksum starts at an offset that seven bits cannot express in words.
+    // The start of the checksum does not fit into seven bits, although it is counted in units of two bytes.
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));

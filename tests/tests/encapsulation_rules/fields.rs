@@ -31,7 +31,7 @@ fn hop_limit(packet: &[u8]) -> u8 {
     packet[if packet[0] >> 4 == 4 { 8 } else { 7 }]
 }
 
-/// Returns packets of each version with a traffic class and a TTL, with and without a link header.
+/// Returns packets of each IP version with a traffic class and a TTL, with and without a link header.
 fn inner(class: u8, ttl: u8) -> Vec<(LinkType, Packet)> {
     let with_ip = |start: Packet| {
         let v4 = start.clone().ipv4(|ip| ip.tos(class).ttl(ttl));

@@ -182,8 +182,7 @@ fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     }
 }
 
-/// Tests the freedom of the peer to choose any initialization vector and up to 255 bytes of padding (RFC 4303 section
-/// 2.4).
+/// Tests that the peer may choose any initialization vector and up to 255 bytes of padding (RFC 4303 section 2.4).
 #[test]
 fn long_padding_is_taken_off() {
     let inner = &udp4(|ip| ip)[14 + 20..];

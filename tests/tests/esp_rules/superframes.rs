@@ -57,8 +57,8 @@ fn superframes() -> Vec<Superframe> {
     superframes
 }
 
-/// Tests that every packet has its own sequence number, initialization vector, padding and ICV, and decryption gives
-/// the packets of the superframe, with complete checksums.
+/// Tests that every packet has its own sequence number, initialization vector, padding and ICV, and that decryption
+/// returns the packets of the superframe with complete checksums.
 #[test]
 fn s46_a_superframe_is_cut_before_it_is_encrypted() {
     for superframe in superframes() {

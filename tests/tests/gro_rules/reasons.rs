@@ -28,7 +28,7 @@ fn known(packet: &Packet) -> Pushed {
     Frame::new(packet.build())
 }
 
-/// Returns one TCP segment over IPv4, with a change.
+/// Returns one TCP segment over IPv4, modified by `change`.
 fn ipv4(change: impl Fn(Segment) -> Segment) -> Pushed {
     Frame::new(Path::Ipv4.train(&[100], |_, s| change(s)).remove(0))
 }
@@ -152,7 +152,7 @@ fn bypassed() -> Pass {
     }
 }
 
-/// Returns the reason why the packet of a second flow passes if there is room for only one.
+/// Returns the reason why the packet of a second flow passes if there is room for only one flow.
 fn without_a_place() -> Pass {
     let mut profile = Profile::inet_lro();
     profile.limits.flows = 1;

@@ -188,7 +188,7 @@ fn what_ends_a_train_ends_it_at_once() {
     }
 }
 
-/// Tests that with a maximum of zero, no mode holds anything across polls.
+/// Tests that with a maximum hold time of zero, no mode holds anything across polls.
 #[test]
 fn no_time_to_hold_is_no_hold() {
     let mut world = controlled(0);
@@ -204,7 +204,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
         let mut random = Random::new(seed);
         let hold_ns = *random.choose(&[1, 1_999, 2_000, 20_000, 500_000]);
         let mut world = controlled(hold_ns);
-        // Contains the bound of each flow. For half of the flows, the round-trip time is known from the start.
+        // The bound of each flow is listed here. For half of the flows, the round-trip time is known from the start.
         let mut bounds = Vec::new();
         for flow in 0..20 {
             world.arrive(flow, 0);

@@ -1,4 +1,5 @@
-//! Holding of trains, for a fixed time and by the controller (P22 to P25), and flows that are not held at all (P48).
+//! Tests how trains are held, for a fixed time or by the controller (P22 to P25), and which flows are not held at all
+//! (P48).
 
 mod bounds;
 mod bypass;

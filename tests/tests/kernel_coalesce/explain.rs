@@ -11,7 +11,7 @@ use grosso_testkit::oracle::{Description, Lengths, Link, is_right, parse, segmen
 use super::both::{Answer, Both, Difference, Item, difference};
 use super::known::{Joins, Known, Reach, Suspect, suspects};
 
-/// Compares vector by vector, and counts the results.
+/// A comparison of vectors, one by one, with counts of the results.
 pub(crate) struct Comparison {
     pub(crate) both: Both,
     pub(crate) reach: Reach,

@@ -35,7 +35,7 @@ const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The network layers whose pseudo-header contains other addresses than the IP header.
+/// The network layers whose pseudo-header contains addresses that differ from those in the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// The tunnels that the kernel parses without a tunnel device, and VXLAN.

@@ -221,7 +221,7 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // The driver does not connect to this path, which is that of another socket.
+    // The driver does not connect to this path, because it belongs to another socket.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());

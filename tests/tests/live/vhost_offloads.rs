@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Returns the feature bits of superframes: of a guest, or of its device.
+    /// Returns the feature bits that permit these superframes, either of a guest or of its device.
     fn bits(self, side: usize) -> u64 {
         match (self.is_tcp, self.is_ipv4, side) {
             (true, true, 0) => 1 << 7,

@@ -108,7 +108,8 @@ fn listed(all: &[Delivered]) -> String {
     all.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Returns a line per packet of a connection and its fragments, and one for the end of each poll.
+/// Returns one line for each packet of a connection and for each fragment from its source, and one line for the end of
+/// each poll.
 fn pushed(key: &[u8], frames: &[Vec<Vec<u8>>]) -> String {
     let mut text = String::new();
     for poll in frames {

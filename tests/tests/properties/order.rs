@@ -13,7 +13,7 @@ use grosso_wire::LinkType;
 /// Headers before the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
-/// The outer headers with which all tests run. The argument is the number of the packet.
+/// The outer headers that all tests use. The argument is the number of the packet.
 const OUTERS: &[(&str, Outer)] = &[
     ("nothing", |_| link()),
     ("vlan", |_| link().vlan(|v| v.id(7))),
@@ -365,7 +365,7 @@ fn ip_with(
     if turn.v6 { packet.ipv6(ipv6) } else { packet.ipv4(|ip| ipv4(ip.id(turn.number).df(true))) }
 }
 
-/// Returns a TCP segment over IPv4, with a change.
+/// Returns a TCP segment over IPv4, modified by `change`.
 fn v4(packet: Packet, turn: Turn, change: impl FnOnce(Ipv4) -> Ipv4) -> Packet {
     tcp(ip_with(packet, turn, change, |ip| ip), turn, |h| h).payload_len(LEN)
 }
