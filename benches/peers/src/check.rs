@@ -115,7 +115,7 @@ fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     }
 }
 
-/// Returns whether an IPv4 datagram is atomic (RFC 6864 section 4): not a fragment, and never to be fragmented.
+/// Returns whether an IPv4 datagram is atomic (RFC 6864 section 4): not a fragment, and not allowed to be fragmented.
 fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }

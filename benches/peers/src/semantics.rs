@@ -245,7 +245,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// Returns what the case reports about a coalescer that merges everything into one frame.
+    /// Returns the fault that the case finds if a coalescer merges everything into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

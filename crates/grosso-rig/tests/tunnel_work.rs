@@ -1,5 +1,5 @@
-//! Tests that no input makes decapsulation or encapsulation exceed a number of instructions per packet. Valgrind counts
-//! the instructions.
+//! Tests that no input makes decapsulation or encapsulation exceed a fixed number of instructions per packet. Valgrind
+//! counts the instructions.
 //!
 //! Regardless of the number of tunnels, a packet never costs more than parsing as many headers as one dissection
 //! allows. A checksum that is left to the receiver makes no other header more expensive.

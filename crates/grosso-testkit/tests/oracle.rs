@@ -544,7 +544,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Tests that hostile traffic ends trains for every possible reason, so that each law is violated by at least one
+/// Tests that hostile traffic ends trains for every possible reason, so that each rule is violated by at least one
 /// packet.
 #[test]
 fn every_reason_occurs() {
