@@ -15,7 +15,8 @@ use crate::{
     path,
 };
 
-/// Payload lengths to measure in bytes, by name. A frame is 54 bytes longer than its payload.
+/// Names and payload lengths of the frames to measure; lengths are in bytes. A frame is 54 bytes longer than its
+/// payload.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),

@@ -390,7 +390,7 @@ fn t11_the_kind_of_a_tunnel_selects_device_features() {
     assert!(feature(&gre(Gre::checksum)).contains(Features::GRE_CHECKSUM_SEGMENTATION));
 }
 
-/// Tests for a bug of Linux: once the limit of a tunneled train is raised, the train grows until its UDP length wraps
+/// Tests for a bug in Linux: once the limit of a tunneled train is raised, the train grows until its UDP length wraps
 /// (B1, B57).
 // Rules: B1, B57
 #[test]

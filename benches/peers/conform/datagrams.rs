@@ -13,7 +13,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// First fragment of each datagram, by addresses, identification and protocol.
+/// First fragment of each datagram, keyed by addresses, identification and protocol.
 #[derive(Default)]
 pub(crate) struct Firsts(HashMap<Vec<u8>, Vec<u8>>);
 

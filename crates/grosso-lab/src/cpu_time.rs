@@ -19,7 +19,7 @@ pub struct Threads {
     pub receiver: Pid,
 }
 
-/// CPU time spent on a trial, by thread.
+/// CPU time that each thread spent on a trial.
 ///
 /// The kernel processes packets mostly in the thread that sent them, so the path's time includes the time of the
 /// receiver's network stack.

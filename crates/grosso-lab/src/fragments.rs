@@ -339,7 +339,7 @@ mod tests {
         run
     }
 
-    /// Returns invented results: the receiver that coalesces gets datagrams, the one that queues does not.
+    /// Returns invented results: the coalescing receiver gets datagrams, and the queuing receiver does not.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

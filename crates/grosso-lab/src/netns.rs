@@ -86,7 +86,7 @@ impl fmt::Display for Device {
 pub struct Ends {
     /// End of the wire between the hosts.
     pub wire: LivePort,
-    /// Device of the host at which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
+    /// Device of the host for which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
     /// end of a veth pair.
     pub device: LivePort,
 }
@@ -317,7 +317,7 @@ impl Hosts {
     }
 
     /// Opens connections from the sender to the receiver, with this congestion control at both ends; returns the
-    /// sender's ends first.
+    /// sender's sockets first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.

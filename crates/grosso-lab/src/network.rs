@@ -46,7 +46,7 @@ pub struct NetworkOptions {
 pub enum Host {
     /// The host whose packets Grosso receives from a wire.
     A,
-    /// Host at which Grosso acts as the NIC.
+    /// Host for which Grosso acts as the NIC.
     B,
 }
 
@@ -61,7 +61,7 @@ pub struct Network {
     running: JoinHandle<(Result<(), PortError>, Summary)>,
 }
 
-/// Counters of a network, by direction.
+/// Counters of a network for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {

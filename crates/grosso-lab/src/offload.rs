@@ -84,7 +84,7 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,
-    /// Host at which Grosso acts as the NIC.
+    /// Host for which Grosso acts as the NIC.
     nic_of: &'static str,
     plan: Plan<OffloadParameters>,
     groups: Vec<RowGroup>,
@@ -112,7 +112,7 @@ pub struct Row {
     setting: Setting,
 }
 
-/// Two rows to compare, by their names.
+/// The names of two rows to compare.
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     name: &'static str,
@@ -221,7 +221,7 @@ impl Experiment for Offload {
     }
 }
 
-/// Returns a note on the number of packets that shared a receive page, by row, if packets arrived in pages.
+/// Returns a note on how many packets shared a receive page in each row, if packets arrived in pages.
 fn in_pages(findings: &OffloadFindings) -> Option<String> {
     let group = findings.groups.first()?;
     let in_pages = |row: &OffloadRow| {

@@ -26,7 +26,7 @@ use grosso_wire::{
 
 use crate::netns::Layout;
 
-/// The wire port of a data path that acts as the receiver's NIC, by its kind of receive buffer.
+/// The wire port of a data path that acts as the receiver's NIC, with one of two kinds of receive buffers.
 #[derive(Debug)]
 pub(crate) enum NicWire {
     /// Buffers of one packet.

@@ -24,7 +24,7 @@ pub trait Findings: Serialize + JsonSchema {
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
-    /// Settings to try, by observation; empty if the figures already name them.
+    /// Settings to try for each observation; empty if the figures already name them.
     const KNOBS: &'static [Knob];
 
     /// Returns the description of the measurement: the lines at the head of the table.

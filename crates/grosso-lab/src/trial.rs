@@ -46,8 +46,8 @@ pub struct Setting {
     pub layout: Layout,
     /// Carrier of the packets.
     pub carrier: Carrier,
-    /// Impairment of packets to a receiver at which Grosso acts as the NIC. The packets are copied out of their receive
-    /// buffers first, because a wire with a long delay would occupy too many of these buffers.
+    /// Impairment of packets to a receiver for which Grosso acts as the NIC. The packets are copied out of their
+    /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
     /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If this impairment
     /// loses packets, the receiver's kernel sends no superframes, so that the loss affects single packets.
@@ -60,7 +60,7 @@ pub struct Setting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent, which costs the receiver time.
+    /// Whether every byte received is compared with the byte sent, which costs the receiver time.
     pub compare: bool,
 }
 
@@ -295,7 +295,7 @@ impl Measured {
 /// Measures on new hosts that are removed afterwards. A stalled measurement is repeated a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if the measurement is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let once = || measure_once(setting, interrupted);
     let (measured, repeated) = repeat_stalled(once, |measured| setting.stalled(measured))?;
@@ -510,7 +510,7 @@ pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
 const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, at which a receiver can still coalesce packets into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
-/// The seed of the content and of the flow table: all trials use the same.
+/// The seed of the content and of the flow table, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ const UNDER_WAY_BYTES: usize = 4 << 20;
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.
 pub(crate) const WIRE_MTU: u16 = 1500;
-/// The seed of source ports: all trials use the same.
+/// The seed of source ports, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]

@@ -206,13 +206,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Creates the evidence of a count that does not vary, because it does not depend on time.
+    /// Creates evidence from a count that does not vary, because it does not depend on time.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
         Self { figure, bound, within_noise: false, is_known: true }
     }
 
-    /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
-    /// after the second series is multiplied by the bound.
+    /// Creates evidence on the ratio of two medians from repeated measurements. The Mann-Whitney test compares the
+    /// first series with the second series multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let figure = over.median / under.median;
         let scaled =
@@ -230,13 +230,13 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence from the maximum of repeated measurements. A pause of the machine may lengthen any
-    /// measurement, so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
+    /// Creates evidence from the maximum of repeated measurements. A pause of the machine may lengthen any measurement,
+    /// so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }
 
-    /// Creates the evidence of repeated measurements on one median, by the sign test.
+    /// Creates evidence on one median from repeated measurements, using the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.median, bound)
     }

@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, by index.
+    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, and gets its index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -58,7 +58,7 @@ impl Path {
         self.sequence(Transport::Tcp, lengths, edit)
     }
 
-    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, by index.
+    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, and gets its index.
     pub fn datagrams(
         self,
         lengths: &[usize],

@@ -1,4 +1,4 @@
-//! Tests how decapsulation treats outer checksums, and which state it gives the inner ones.
+//! Tests how decapsulation treats outer checksums, and which state it gives to inner checksums.
 
 use grosso::{
     Meta,

@@ -346,7 +346,7 @@ fn header_stacks() -> Vec<Vec<u8>> {
 }
 
 /// Tests a train that was delivered because the cache of header stacks was full. The next packet's headers get the
-/// position in the cache that the train's headers had, but the train must not be found any more.
+/// position in the cache that the train's headers had, but the train must no longer be found.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// Returns a packet of a flow after `number` full ones.
+/// Returns the packet of a flow that follows `number` full packets.
 fn packet(flow: u16, number: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     let sequence = number.wrapping_mul(MSS as u32);
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));

@@ -399,7 +399,7 @@ fn a_device_that_breaks_a_ring_is_cut_off_by_name_and_met_anew() {
         ill.meet();
         assert_eq!(ill.event(VhostEvent::PeerMet), number as u64 + 2);
     }
-    // The driver's frames are in memory that no device shares any more.
+    // The driver's frames are in memory that is no longer shared with a device.
     assert_eq!(transmit(&mut ill.port, &frame(9), &Meta::default()), Transmitted::Taken);
     assert_eq!(ill.event(VhostEvent::TransmitNoPeer), 0);
 }

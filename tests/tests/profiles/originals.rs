@@ -16,7 +16,7 @@ use grosso_testkit::{
 
 use super::*;
 
-/// Deliveries by source and port, in order. The order between connections has no meaning.
+/// Deliveries grouped by source and port, in order. The order between connections has no meaning.
 type ByConnection = BTreeMap<Vec<u8>, Vec<Delivered>>;
 
 fn by_connection<'a>(all: impl IntoIterator<Item = &'a Delivered>) -> ByConnection {

@@ -39,7 +39,7 @@ pub use overtake::Overtaken;
 pub use senders::{SenderKind, Senders, SendersMissing, Worth};
 pub use transfer::TransferRow;
 
-/// Host at which Grosso acts as the NIC.
+/// Host for which Grosso acts as the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {

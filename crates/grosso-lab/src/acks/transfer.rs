@@ -96,7 +96,7 @@ fn lan() -> impl Iterator<Item = Case> {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TransferRow {
-    /// Host at which Grosso acted as the NIC.
+    /// Host for which Grosso acted as the NIC.
     pub side: NicOf,
     /// Treatment of arriving packets.
     pub handling: Handling,
@@ -112,7 +112,7 @@ pub struct TransferRow {
     pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,
-    /// Segments retransmitted, in all runs.
+    /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
     /// The measurements.
     pub runs: Vec<Measured>,

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,9 +29,9 @@ pub struct CostRow {
     pub gigabits_a_second: Spread,
     /// Costs of path a, from its host to the wire, and of path b, from the wire to its host.
     pub paths: [PathCost; 2],
-    /// Segments retransmitted, in all runs.
+    /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
-    /// Segments with a wrong checksum, in all runs.
+    /// Number of segments with a wrong checksum in all runs.
     pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<CostRun>,

@@ -1,4 +1,5 @@
-//! Cost of a packet: the time of two data paths, by part, while kernel TCP passes through them.
+//! Cost of a packet: the time that two data paths spend on each part of their work while kernel TCP passes through
+//! them.
 //!
 //! ```text
 //!  a (kernel)    data path of a                data path of b    b (kernel)
@@ -91,7 +92,7 @@ pub struct CostSetting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent.
+    /// Whether every byte received is compared with the byte sent.
     pub compare: bool,
 }
 

@@ -167,7 +167,7 @@ impl JsonSchema for Parts {
 /// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if the measurement is interrupted.
 pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRun, TrialError> {
     let superframes = setting.offloads != Offloads::Off;
     let (layout, device) = (Layout::default(), setting.device);
@@ -396,5 +396,5 @@ impl PathRun {
 
 /// The MTU of a wire without a tunnel.
 const MTU: u16 = 1500;
-/// The seed of flow tables: all trials use the same.
+/// The seed of flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -56,7 +56,7 @@ pub struct CustomSetting {
 pub struct CustomParameters {
     /// The file that describes the experiment.
     pub config: String,
-    /// The host that sends and the one that receives.
+    /// The sending host and the receiving host.
     pub hosts: [String; 2],
     /// Number of concurrent TCP connections.
     pub connections: usize,

@@ -37,7 +37,7 @@ use crate::{
 /// The traffic of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomTraffic {
-    /// The indexes of the host that sends and of the one that receives.
+    /// The indexes of the sending host and of the receiving host.
     pub hosts: [usize; 2],
     /// The destination address of the connections.
     pub to: IpAddr,
@@ -64,7 +64,7 @@ pub struct CustomPath {
 pub struct CustomRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived, each compared with the one sent.
+    /// Bytes that arrived, each compared with the byte sent.
     pub bytes: u64,
     /// CPU time; `path` is the sum for all data paths.
     pub cpu_seconds: CpuSeconds,

@@ -89,8 +89,8 @@ impl FragmentRun {
 /// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if it is
-/// interrupted.
+/// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if the
+/// measurement is interrupted.
 pub fn measure(
     setting: &FragmentSetting,
     interrupted: &AtomicBool,
@@ -368,11 +368,11 @@ const UNDER_WAY_BYTES: usize = 8 << 20;
 const BUDGET_FRAMES: usize = 64;
 /// Size of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;
-/// The seed of the content and of the keys: all trials use the same.
+/// The seed of the content and of the keys, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 /// Time before the measurement, in which buffers are filled for the first time.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Interval between checks whether the measurement has ended.
+/// Interval for checking whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -60,8 +60,8 @@ impl NicOffloadRun {
 /// Measures a stream, and repeats the measurement a few times if nothing arrived. The feature is restored afterwards.
 ///
 /// # Errors
-/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if it is
-/// interrupted.
+/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if the
+/// measurement is interrupted.
 pub fn measure(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,

@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on a stream that offers four loads, and as much as it can, with and without coalescing.
+    /// Creates an experiment on a stream with four offered loads and with an unlimited load, each with and without
+    /// coalescing.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.

@@ -48,7 +48,8 @@ impl Call {
     /// Sends or receives the stream.
     ///
     /// # Errors
-    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if it is interrupted.
+    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if the measurement is
+    /// interrupted.
     pub fn run(&self, interrupted: &AtomicBool) -> Result<Called, TrialError> {
         let connection = connect(self.peer)?;
         let started = Instant::now();

@@ -136,7 +136,7 @@ const NUMBER_BYTES: usize = 8;
 const PLACE_STEP: u64 = 65_537;
 /// Number of datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
-/// Interval between checks whether to stop.
+/// Interval for checking whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Maximum delay that a late sender makes up at a higher rate, because a longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);

@@ -154,5 +154,5 @@ pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::R
 
 /// Number of requests for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 16;
-/// Time after which no answer is expected any more.
+/// Time after which an answer is no longer expected.
 const UNANSWERED: Duration = Duration::from_millis(200);

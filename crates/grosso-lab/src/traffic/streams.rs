@@ -137,5 +137,5 @@ pub(super) fn serve_ready_sockets(
 
 /// Size of the buffer of one receive call, in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval between checks whether to stop.
+/// Interval for checking whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

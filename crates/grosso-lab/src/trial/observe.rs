@@ -312,9 +312,9 @@ pub(crate) fn gone() -> io::Error {
     io::Error::other("a traffic thread ended before the traffic started")
 }
 
-/// Interval between checks whether the measurement has ended.
+/// Interval for checking whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Interval between checks if the time of the end is part of the result.
+/// Interval for these checks if the end time is part of the result.
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Number of bytes, requests or datagrams after which a connection counts as running at full speed.
 const STARTED_BYTES: u64 = 4 << 20;

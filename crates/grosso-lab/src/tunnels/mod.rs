@@ -130,7 +130,7 @@ pub struct TunnelSetting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent.
+    /// Whether every byte received is compared with the byte sent.
     pub compare: bool,
     /// Whether the time of checksums and encapsulation is measured, which itself takes time.
     pub watched: bool,
@@ -140,7 +140,7 @@ pub struct TunnelSetting {
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
-    /// Settings of the streams, by the titles of their groups; requests use the same.
+    /// Settings of the streams, in the groups of `TITLES`. The requests use the same settings.
     groups: [Vec<TunnelSetting>; 2],
     /// Number of CPUs that the lab may use.
     processors: usize,

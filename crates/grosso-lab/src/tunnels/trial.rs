@@ -124,7 +124,7 @@ pub struct WatchedPath {
 /// few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if the measurement is interrupted.
 pub fn measure(
     setting: &TunnelSetting,
     interrupted: &AtomicBool,
@@ -258,5 +258,5 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// The seed of flow tables: all trials use the same.
+/// The seed of flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFindings {
-    /// Results, by the peer of the guest's streams. Empty if no VM can boot.
+    /// Results, grouped by the peer of the guest's streams. Empty if no VM can boot.
     pub groups: Vec<VmGroup>,
 }
 

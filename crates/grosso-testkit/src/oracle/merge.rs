@@ -144,7 +144,7 @@ struct Held {
     packets: Vec<usize>,
     segment: usize,
     payload: usize,
-    /// Whether the identification of each layer is fixed. Known from the second packet on.
+    /// Whether the identification of each layer is fixed, which is known from the second packet on.
     fixed: Vec<bool>,
 }
 
