@@ -21,8 +21,8 @@ pub struct Threads {
 
 /// CPU time that each thread spent on a trial.
 ///
-/// The kernel processes packets mostly in the thread that sent them, so the path's time includes the time of the
-/// receiver's network stack.
+/// The kernel processes packets mostly in the thread that sent them, so the time of the path includes the time spent in
+/// the receiver's network stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.

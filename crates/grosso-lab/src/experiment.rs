@@ -393,7 +393,8 @@ pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
     assert!(missing.is_empty(), "{missing:?} of \"{headline}\" is not in the table: {table}");
 }
 
-/// Checks that the report works if any one setting failed, and does not invent verdicts or figures for it.
+/// Checks that a report is correct if any single setting failed: it contains no verdicts and no figures for that
+/// setting.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_failures_are_rows<E: Experiment>(

@@ -165,7 +165,8 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
+    /// Creates an experiment that covers few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`]
+    /// offered.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -300,7 +301,7 @@ const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 pub const DATAGRAM_BYTES: usize = 64_000;
 /// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Size of the headers of UDP and ESP and of ESP's trailer without padding, in bytes.
+/// Size of the UDP header, the ESP header and the ESP trailer without padding, in bytes.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
@@ -339,7 +340,7 @@ mod tests {
         run
     }
 
-    /// Returns invented results: the coalescing receiver gets datagrams, and the queuing receiver does not.
+    /// Returns made-up results: the coalescing receiver gets datagrams, and the queuing receiver does not.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

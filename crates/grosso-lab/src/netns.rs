@@ -527,8 +527,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed:
-            // bypassing it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed,
+            // and bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options, open_packet)

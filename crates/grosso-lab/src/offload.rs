@@ -249,7 +249,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns invented results: ten gigabits with coalescing, less without.
+    /// Returns made-up results: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -282,7 +282,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns the verdicts of an experiment whose rows carry these gigabytes per CPU-second.
+    /// Returns the verdicts of an experiment whose rows have these figures in gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,

@@ -155,7 +155,8 @@ impl Port for PagePort {
     }
 }
 
-/// Returns a packet in its page with the metadata from its virtio header. The wire carries no superframes.
+/// Returns a packet, which stays in its page, with the metadata from its virtio header. The wire carries no
+/// superframes.
 fn frame(packet: BlockPacket) -> Option<Frame<PortBuffer>> {
     let (header, _) =
         VirtioHeader::parse(packet.virtio_header(), Form::Short, Order::NATIVE).ok()?;

@@ -427,8 +427,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns the probability that two series without a real difference rank as far apart as `above` and `below`, or
-/// further, by the one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
+/// Returns the probability that the ranks of two series without a real difference are at least as far apart as those of
+/// `above` and `below` (exact one-sided Mann-Whitney test). A tie counts half, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {

@@ -55,15 +55,15 @@ pub enum NicOf {
 pub enum Handling {
     /// Merges nothing.
     Off,
-    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd-2011`.
+    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did (profile `freebsd-2011`).
     #[serde(rename = "freebsd")]
     Merged,
-    /// Merges only data; an acknowledgment ends a train: profile `linux`.
+    /// Merges only data; an acknowledgment ends a train (profile `linux`).
     #[serde(rename = "linux")]
     Passed,
     /// Merges as `linux` does, but delivers acknowledgments in batches, each unchanged.
     Vector,
-    /// Merges as the 82599's hardware does, which does not merge acknowledgments: profile `rsc-82599`.
+    /// Merges as the 82599's hardware does, which does not merge acknowledgments (profile `rsc-82599`).
     #[serde(rename = "rsc-82599")]
     Hardware,
     /// Merges as `linux` does, but expands the acknowledgment of a train to one for each of its packets.
@@ -351,7 +351,7 @@ impl Experiment for Acks {
     }
 }
 
-/// Treatments that the table compares with no merging, on either side.
+/// Treatments that the table compares with no merging, at the sender and at the receiver.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// Hold times: until the end of the poll, and the 82599's default mitigation time.
@@ -418,7 +418,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns invented results: merging reduces the throughput by a third, and nothing else reduces it.
+    /// Returns made-up results: merging reduces the throughput by a third, and nothing else reduces it.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -459,7 +459,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// Returns the duration of a transfer for senders like those of 2011.
+    /// Returns the duration of a transfer by senders that behave as in 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };

@@ -186,7 +186,7 @@ fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String
     format!("{on:.0} and {off:.0} ms{whose}")
 }
 
-/// A claim on the ratio of two transfers at the first round-trip time.
+/// A claim about the ratio of two transfers at the first round-trip time.
 struct Claim {
     text: &'static str,
     side: NicOf,
@@ -382,7 +382,7 @@ const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
 /// Hold times at the sender besides zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// Round-trip time of the LAN: the time in which a wire of 8 Gb/s carries the publication's window.
+/// Round-trip time of the LAN: the time that a wire of 8 Gb/s needs to carry the window of the publication.
 const LAN_ROUND_TRIP: Duration = Duration::from_micros(100);
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

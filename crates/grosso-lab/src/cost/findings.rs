@@ -27,7 +27,7 @@ pub struct CostRow {
     pub offloads: Offloads,
     /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
-    /// Costs of path a, from its host to the wire, and of path b, from the wire to its host.
+    /// Costs of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
     pub paths: [PathCost; 2],
     /// Number of segments retransmitted in all runs.
     pub retransmits: u64,

@@ -104,7 +104,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Creates an experiment with every wire, with and without offloads.
+    /// Creates an experiment that covers every wire, with and without offloads.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Returns invented results: with one frame per poll, and without offloads, a packet costs five times as much.
+    /// Returns made-up results: with one frame per poll, and without offloads, a packet costs five times as much.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -36,7 +36,7 @@ pub struct CostRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Work of path a, from its host to the wire, and of path b, from the wire to its host.
+    /// Work of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
     pub paths: [PathRun; 2],
     /// Segments retransmitted, from the connection's start to its end.
     pub retransmits: u64,
@@ -291,7 +291,7 @@ struct TimedPath<'scope> {
     profiler: Arc<Profiler>,
 }
 
-/// Counters and clocks of a data path at one time.
+/// Counters and clocks of a data path at one moment.
 struct PathReading {
     spent: Spent,
     snapshot: Snapshot,

@@ -22,7 +22,7 @@ pub enum Figure {
     Segments,
 }
 
-/// A bound of a claim.
+/// The bound in a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Than {
     /// At least this value.

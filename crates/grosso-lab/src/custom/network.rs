@@ -177,8 +177,8 @@ impl CustomNetwork {
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// Returns the location of a path: the host with the devices that it opens or with its tunnel's address; a separate
-    /// location if no host has them.
+    /// Returns the location of a path: the host that has the devices that the path opens, or the address of its tunnel.
+    /// If no host has them, the path has its own location.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];

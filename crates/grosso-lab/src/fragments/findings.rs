@@ -128,5 +128,5 @@ impl FragmentRow {
     }
 }
 
-/// Share of the offered datagrams that a sufficiently fast machine carries.
+/// Share of the offered datagrams that a sufficiently fast machine delivers.
 const CARRIED: f64 = 0.95;

@@ -40,7 +40,7 @@ pub struct Layout {
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Number of bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
+    /// Number of bytes that may be in flight on the wire. The data path's ring has a slot for each packet in flight.
     pub under_way_bytes: usize,
     /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
     /// `None` for buffers of one packet.

@@ -147,7 +147,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// Creates an experiment with every tunnel that the device supports, and two comparisons.
+    /// Creates an experiment that covers every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// Returns an invented run of one second with this throughput in Mb/s.
+    /// Returns a made-up run of one second with this throughput in Mb/s.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -429,8 +429,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Returns invented results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as
-    /// fast; without offloads, a fifth of the throughput remains.
+    /// Returns made-up results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as fast;
+    /// without offloads, a fifth of the throughput remains.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -83,7 +83,7 @@ impl VmFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Judges whether Grosso carries a guest's streams in both directions as fast as QEMU and the kernel, or faster.
+    /// Judges whether Grosso carries a guest's streams in both directions at least as fast as QEMU and the kernel.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, VmCarrier::VhostUser)?;
         let others = self.row(place, VmCarrier::Qemu)?;

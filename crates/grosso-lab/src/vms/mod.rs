@@ -278,7 +278,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns invented results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns made-up results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
