@@ -186,6 +186,7 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK: the driver, and the device, which creates the socket.
+/// DPDK port that acts as the driver.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
+/// DPDK port that acts as the device and creates the socket.
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

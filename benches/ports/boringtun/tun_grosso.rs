@@ -19,8 +19,9 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Packets of superframes, back to back, and the end offset of each.
+    /// Packets of superframes, back to back.
     bytes: Vec<u8>,
+    /// End offset of each packet.
     ends: Vec<usize>,
     next: usize,
 }

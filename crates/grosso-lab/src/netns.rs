@@ -588,7 +588,7 @@ fn name(name: &str) -> io::Result<InterfaceName> {
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
 /// Time without data after which a stream counts as stalled.
 pub const STALLED: Duration = Duration::from_secs(10);
-/// Names of the hosts' devices, and of the device at the engine's end of a wire.
+/// Names of the sender's device, of the device at the engine's end of a wire, and of the receiver's device.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";

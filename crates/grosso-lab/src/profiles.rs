@@ -246,8 +246,9 @@ fn trace() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Number of packets in the trace, and of its connections.
+/// Number of packets in the trace.
 const PACKETS: usize = 40_000;
+/// Number of connections in the trace.
 const FLOWS: usize = 24;
 /// The seed of the trace and its order.
 const SEED: u64 = 5;

@@ -484,8 +484,9 @@ const SAME: f64 = 1.2;
 /// Maximum probability that chance explains a difference, for a difference that counts as real. Three runs against
 /// three can reach this probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
-/// Width of an answer, and of a line.
+/// Width of an answer, in columns.
 const ANSWER: usize = 22;
+/// Width of a line, in columns.
 const LINE: usize = 80;
 
 #[cfg(test)]

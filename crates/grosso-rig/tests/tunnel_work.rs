@@ -86,8 +86,9 @@ fn measured(frame: &[u8]) {
 /// Tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Number of packets in a superframe, and of bytes in each packet: small enough that summing them costs almost nothing.
+/// Number of packets in a superframe.
 const PACKETS: usize = 45;
+/// Number of payload bytes in each packet, so few that summing them costs almost nothing.
 const PACKET_BYTES: u16 = 8;
 
 #[test]

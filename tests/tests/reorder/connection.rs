@@ -4,8 +4,9 @@ use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Releas
 use grosso_rig::{frames::Path, frames::Segment, session::Session};
 use grosso_wire::LinkType;
 
-/// Time to wait for a hole to be filled, and time to hold a train, in nanoseconds.
+/// Time to wait for a hole to be filled, in nanoseconds.
 pub(crate) const HOLE_NS: u64 = 100_000;
+/// Time to hold a train, in nanoseconds.
 pub(crate) const HOLD_NS: u64 = 20_000;
 
 /// Returns a profile that waits until holes are filled, and holds trains.

@@ -356,8 +356,9 @@ const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// Hold times: until the end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// Buffer size of TCP and capacity of the wire, both sufficient for a delay of several milliseconds.
+/// TCP buffer size that is sufficient for a delay of several milliseconds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
+/// Capacity of the wire, which is sufficient for the same delay.
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
 const LAN_TRANSFERS: u64 = 8;
@@ -368,6 +369,7 @@ const MITIGATION: Duration = Duration::from_micros(16);
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
 /// Buffer sizes: three around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
+/// The window that was best in 2011, in bytes.
 const BEST_2011: usize = 100 << 10;
 /// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
 /// receiver of 2011: a quarter of the smallest window.

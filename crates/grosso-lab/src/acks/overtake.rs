@@ -106,8 +106,9 @@ fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// Number of polls; every fourth packet of a poll is an acknowledgment.
+/// Number of polls.
 const POLLS: usize = 100;
+/// Number of packets per poll, every fourth of which is an acknowledgment.
 const PACKETS_A_POLL: usize = 16;
 /// Number of payload bytes in a packet with data.
 const PAYLOAD_BYTES: usize = 1448;

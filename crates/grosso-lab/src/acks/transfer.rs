@@ -362,11 +362,12 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Bounds on the ratio of two transfer times. From 1.6 on, merging costs about half of the speed (5 instead of 8 Gb/s);
-/// from 1.3 on, it is harmful; below 1.25, it is harmless.
+/// Minimum ratio of two transfer times at which merging costs about half of the speed (5 instead of 8 Gb/s).
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
+/// Minimum ratio of two transfer times at which merging counts as harmful.
 const HURTS: Bound = Bound::AtLeast(1.3);
+/// Ratio of two transfer times below which merging counts as harmless.
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
 the rate depends on the CPU of this machine instead of the round-trip time, and merging saves CPU time at the \

@@ -203,10 +203,11 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes to report if measured figures contradict a claim, and if exact figures do.
+/// Cause to report if measured figures contradict a claim.
 const UNLIMITED: &str = "\
 Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
     acknowledgments are held";
+/// Cause to report if exact figures contradict a claim.
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
 /// Share of the unmerged throughput above which a treatment counts as free. Two measurements of the same setting differ
 /// by less.

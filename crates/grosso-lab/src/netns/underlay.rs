@@ -118,6 +118,7 @@ pub fn underlay_addresses(outer: Family) -> [IpAddr; 2] {
 /// The addresses over IPv4.
 const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
-/// Parameters that the kernel's two VXLAN devices share.
+/// VXLAN identifier of the kernel's two devices.
 const VXLAN_IDENTIFIER: u32 = 42;
+/// UDP port of the kernel's two VXLAN devices.
 const VXLAN_PORT: u16 = 4789;

@@ -103,8 +103,9 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     ))
 }
 
-/// Share of the saving of a fixed hold time that the controller must reach, and a margin for rounded figures.
+/// Share of the saving of a fixed hold time that the controller must reach.
 const SAVED: f64 = 0.9;
+/// Margin for rounded figures.
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;

@@ -93,9 +93,9 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
 /// Number of bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive
 /// buffer, including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
-/// kernels before 6.9).
+/// Maximum number of bytes per call: 65535 with the headers of IPv6.
 const CALL_BYTES_MAX: usize = 65_535 - 48;
+/// Maximum number of datagrams per call (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS_MAX: usize = 64;
 /// Pause that lets other threads work before the next check.
 const PAUSE: Duration = Duration::from_micros(20);

@@ -554,6 +554,7 @@ pub const SLOTS: u16 = 64;
 pub const PIECES_MAX: usize = 4;
 /// Size of an entry: a superframe, followed by a table of descriptors.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
+/// Size of the superframe in an entry.
 const DATA_BYTES: u64 = 0x1_1000;
 /// Maximum time to wait for a reply.
 pub const STALLED: Duration = Duration::from_secs(20);

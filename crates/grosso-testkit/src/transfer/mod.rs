@@ -183,8 +183,9 @@ struct Passage {
     agenda: Agenda,
     writer: Writer,
     captured: Captured,
-    /// Time at which each link is free again. The next field is the time of the last arrival in each direction.
+    /// Time at which each link is free again.
     free_ns: [u64; 2],
+    /// Time of the last arrival in each direction.
     arrival_ns: [u64; 2],
 }
 

@@ -11,8 +11,9 @@ pub(super) struct Source {
     segment: u32,
     una: u32,
     next: u32,
-    /// End of the data written so far, and end of all data.
+    /// End of the data written so far.
     written: u32,
+    /// End of all data.
     end: u32,
     outstanding: BTreeMap<u32, Sent>,
     window: u32,
