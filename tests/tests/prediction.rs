@@ -129,8 +129,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Tests a third packet of a train, which is predicted, a fifth packet, which starts a train similar to the previous
-/// one, and a seventh packet, which is predicted in that train.
+/// Tests the third packet of a train, which is predicted; the fifth packet, which starts a train similar to the
+/// previous one; and the seventh packet, which is predicted in that train.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     for (name, stack) in STACKS {

@@ -1,5 +1,5 @@
-// The functions of wireguard-go, of Tailscale's fork of it and of gVisor, for comparison with Grosso: src/child.rs
-// describes the protocol.
+// The functions of wireguard-go, of Tailscale's fork and of gVisor, for comparison with Grosso. src/child.rs describes
+// the protocol.
 //
 // The measured time excludes filling buffers and garbage collection.
 package main

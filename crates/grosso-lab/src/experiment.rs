@@ -100,7 +100,7 @@ impl<S, R> Series<S, R> {
 /// A setting of an experiment, and its runs.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// Experiment: settings to measure, and functions that interpret their runs.
+/// An experiment: the settings to measure, and functions that interpret their runs.
 pub trait Experiment {
     /// Parameters that only this experiment has.
     type Parameters: Clone;
@@ -144,7 +144,7 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Returns whether a setting is skipped if its verification fails with this error on this system.
+    /// Returns whether to skip a setting if its verification fails with this error.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
@@ -377,7 +377,7 @@ const TRIES_MAX: usize = 3;
 /// Number of bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
-/// Checks that every number of a headline is a number of the table.
+/// Checks that every number in a headline appears in the table.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {

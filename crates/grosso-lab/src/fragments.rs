@@ -48,7 +48,8 @@ pub struct FragmentParameters {
 }
 
 impl Default for FragmentParameters {
-    /// Returns 1.5 Gb/s of datagrams of 64000 bytes over IPv6, with one fragment in 1000 lost, for half a second.
+    /// Returns the defaults: for half a second, 1.5 Gb/s in datagrams of 64000 bytes over IPv6, with one fragment in
+    /// 1000 lost.
     fn default() -> Self {
         Self {
             rate_bits: 1_500_000_000,
@@ -69,7 +70,7 @@ impl FragmentParameters {
         })
     }
 
-    /// Scales a number of receive buffers from the longest datagram to the configured one.
+    /// Scales a number of receive buffers, which applies to the longest datagram, to the configured length.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }

@@ -457,8 +457,8 @@ impl Hosts {
 /// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts the buffers
 /// to the reader's speed.
 ///
-/// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
-/// such as BBR if it is the system's default, keeps pacing after a change, so it spreads the data of a window over its
+/// Connections start with Reno, which every kernel has. A connection that starts with a pacing congestion control, for
+/// example BBR as the system's default, keeps pacing after a change. It would then spread the data of a window over its
 /// round-trip time.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));

@@ -31,7 +31,7 @@ use crate::{
 pub struct NetworkOptions {
     /// The MTU in bytes, counted from the IP header.
     pub mtu: u16,
-    /// Impairment of packets on the wire, in each direction; each direction has its own random numbers.
+    /// Impairment of the wire. It applies to both directions, each with its own random numbers.
     pub impairment: Option<Impairment>,
     /// Time for which trains to b may be held; `None` merges nothing.
     pub coalesce: Option<Duration>,

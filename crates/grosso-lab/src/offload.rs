@@ -31,7 +31,7 @@ pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OffloadParameters {
-    /// The congestion control of TCP. A pacing one, for example BBR, hides the effect of offloads.
+    /// The congestion control of TCP. A congestion control that paces, for example BBR, hides the effect of offloads.
     pub congestion: String,
     /// Maximum time for which a train may be held.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]

@@ -128,10 +128,10 @@ impl Setting {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
-    /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
-    /// was not scheduled for that long, or a backlog had no room for the last packets of a window, and no later packet
-    /// revealed the loss to the sender.
+    /// Returns whether a stall distorted a measurement: its wire loses nothing, but nothing arrived, or its one
+    /// connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path was not
+    /// scheduled for that long, or a full backlog dropped the last packets of a window. In the second case, no later
+    /// packet revealed the loss to the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -187,11 +187,11 @@ pub struct Measured {
     /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgments that reached the
     /// sending host.
     pub acknowledgements_passed: Option<u64>,
-    /// Segments retransmitted, from the connection's start to its end.
+    /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts, from the connection's start to its end.
+    /// Number of retransmission timeouts during the whole connection.
     pub timeouts: u64,
     /// Number of round trips of data that a [sender in userspace](crate::userspace) counted.
     pub round_trips: Option<u64>,
@@ -206,7 +206,7 @@ pub struct Measured {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_page: Option<f64>,
     /// Whether the sender's CPU handled acknowledgments, if there are two CPUs. This needs root. Otherwise the sender's
-    /// packets leave from both CPUs, overtake each other, and are retransmitted needlessly.
+    /// packets leave from both CPUs, are reordered, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
     /// Whether the receiver's kernel coalesced packets from the wire, if the data path acts as the sender's NIC. The
     /// packets must arrive in batches, which needs root.

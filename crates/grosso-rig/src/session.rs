@@ -104,7 +104,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// Panics if buffers or counters are wrong, as do all methods that change the session.
+    /// Panics if buffers or counters are wrong. So do all other methods that change the session.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };

@@ -139,8 +139,8 @@ impl Comparison {
         suspects(packets, &self.reach).iter().any(allowed)
     }
 
-    /// Asserts that packets that the engine marks as verified are correct, and counts the packets that the kernel marks
-    /// differently.
+    /// Asserts that every packet that the engine marks as verified is correct, and counts the packets that the kernel
+    /// marks differently.
     fn compare_verdicts(&mut self, kernel: &Answer, engine: &Answer) {
         for (frame, &verified) in &engine.verified {
             assert!(!verified || is_right(frame, Link::Ethernet), "not right: {}", hex(frame));

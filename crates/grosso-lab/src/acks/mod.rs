@@ -132,7 +132,7 @@ pub struct Case {
 /// Parameters of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AckParameters {
-    /// The congestion control of TCP in streams; transfers have their own senders.
+    /// The TCP congestion control of the streams. Transfers have their own senders.
     pub congestion: String,
     /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
@@ -142,7 +142,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Returns parameters with CUBIC, and with transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
+    /// Returns the defaults: CUBIC, and transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),

@@ -152,7 +152,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// Returns whether the setting may be skipped, because AF_XDP is not permitted or not available.
+    /// Returns whether a setting may be skipped because of this error: AF_XDP may be forbidden or unavailable.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }

@@ -38,7 +38,7 @@ pub struct CostRun {
     pub bytes: u64,
     /// Work of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
     pub paths: [PathRun; 2],
-    /// Segments retransmitted, from the connection's start to its end.
+    /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,

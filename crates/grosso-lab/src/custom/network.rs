@@ -294,7 +294,7 @@ impl LaidNetwork {
         Ok(())
     }
 
-    /// Configures the addresses of devices: of those that paths create if `made`, otherwise of all others.
+    /// Configures the addresses of the devices that paths create if `made` is set, and of all other devices otherwise.
     fn give_addresses(&self, made: bool) -> io::Result<()> {
         let makes = |name: &String| self.spec.paths.iter().any(|path| path.makes.contains(name));
         for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {

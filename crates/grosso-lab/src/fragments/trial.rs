@@ -154,7 +154,7 @@ enum Party {
 
 type Secure<P> = EspStage<Fragmentation<P>>;
 
-/// Opens the fragmentation and ESP stages of a host's data path: the wire carries fragments of ESP packets.
+/// Opens the fragmentation and ESP stages of a host's data path, so that the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -174,7 +174,7 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// Returns the options of the sender, which only fragments: nothing in the other direction needs reassembly.
+/// Returns the options of the sender, which only fragments, because no fragments arrive from the other direction.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);

@@ -141,7 +141,7 @@ const RING_SPARE: usize = 64;
 /// Number of pages of the ring in addition to those for the packets of [`Layout::slots`], because some pages are handed
 /// over before they are full.
 const PAGES_SPARE: usize = 4;
-/// Time after which a page that is not full is handed over: the shortest possible.
+/// Time after which a page that is not full is handed over: the shortest possible time.
 const RETIRE: Duration = Duration::from_millis(1);
 /// Number of bytes before the IP header of a packet, including the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;

@@ -115,7 +115,7 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Creates an experiment on train lengths by the number of connections and by the hold time.
+    /// Creates an experiment on how train lengths depend on the number of connections and on the hold time.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -513,9 +513,9 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "pages of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to no
-/// coalescing, by page size; and generic coalescing to no coalescing, with packets received straight into the stack's
-/// buffers.
+/// Published ratios of table R1 for a pair of MTUs, in Gb/s per percent of a CPU. `pages` compares the driver's own
+/// coalescing with no coalescing, for each page size. `copied` compares generic coalescing with no coalescing if
+/// packets are received directly into the stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],

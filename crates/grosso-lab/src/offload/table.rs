@@ -327,7 +327,7 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
     ]
 }
 
-/// Formats a median with this many columns, and its minimum and maximum.
+/// Formats a median in this many columns, followed by its minimum and maximum.
 fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String {
     format!("{:>columns$} {}", format(spread.median), spread.range(format))
 }

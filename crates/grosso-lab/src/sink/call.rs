@@ -31,7 +31,7 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the one sent.
+    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the byte sent.
     pub measured: Option<Duration>,
 }
 

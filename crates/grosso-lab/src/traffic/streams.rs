@@ -39,7 +39,7 @@ pub(crate) fn send_file(
     })
 }
 
-/// Sends streams by calls of `send`, which receives a socket and the position in its stream, and returns the number of
+/// Sends streams by calling `send`, which receives a socket and the position in its stream, and returns the number of
 /// bytes that the socket accepted.
 fn send_by(
     sockets: &[TcpStream],

@@ -231,8 +231,8 @@ impl Experiment for Tunnels {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// Measures each tunnel with and without remote checksum offload alternately, several times; each variant is first
-    /// equally often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times. Each variant comes
+    /// first equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -380,7 +380,7 @@ fn measure_interleaved(
 }
 
 /// Returns the number of times that streams are measured in one run of the experiment, without and with the clock: all
-/// measurements together last as long as a run. The number is even, so that each variant is first equally often. If
+/// measurements together last as long as a run. The number is even, so that each variant comes first equally often. If
 /// runs are short, there are fewer measurements, because starting the streams would take most of the time.
 fn rounds(measured: Duration) -> u32 {
     if measured < ROUNDS_MAX * WARM_UP { ROUNDS_MAX / 2 } else { ROUNDS_MAX }

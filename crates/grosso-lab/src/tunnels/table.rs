@@ -146,8 +146,8 @@ impl TunnelFindings {
     }
 }
 
-/// Returns the ratios of the first row of a table to the second: throughput, CPU time of the throughput, requests and
-/// latency.
+/// Returns the ratios of the first row of a table to the second: throughput, CPU time for this throughput, requests,
+/// and latency.
 fn published_rows(
     name: &str,
     published: [&PublishedTunnel; 2],
@@ -304,7 +304,7 @@ path b (paler), which decapsulates them, and the <b class=\"receiver\">receiver<
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Minimum share of a path's time, in percent, from which the report suggests a setting for checksums.
+/// Minimum share of a path's time, in percent, at which the report suggests a setting for checksums.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[

@@ -33,11 +33,11 @@ pub struct TunnelTrial {
     pub units: u64,
     /// CPU time by role, in seconds.
     pub cpu: Roles,
-    /// Segments retransmitted, from the first connection's start to the last one's end.
+    /// Number of segments retransmitted, from the start of the first connection to the end of the last.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts, from the first connection's start to the last one's end.
+    /// Number of retransmission timeouts, from the start of the first connection to the end of the last.
     pub timeouts: u64,
     /// Measurements before this one that stalled and were repeated.
     #[serde(skip)]

@@ -118,8 +118,8 @@ impl GroOracle {
     /// # Errors
     ///
     /// Fails with `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`], with `EINVAL` for a frame
-    /// that a TAP refuses (under 14 bytes), if the kernel dropped a packet for lack of memory, or if with
-    /// [`Batching::Timer`] no attempt wrote the vector within a jiffy.
+    /// that a TAP refuses (under 14 bytes), if the kernel dropped a packet for lack of memory, or if, with
+    /// [`Batching::Timer`], no attempt wrote the vector within a jiffy.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
             (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
