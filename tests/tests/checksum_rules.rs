@@ -158,7 +158,7 @@ fn c01_absent_outer_checksum_counts_for_no_level() {
     assert_eq!(verdict(&absent(1), Checksum::None), WRONG);
 }
 
-/// Returns the sum that a device computes from the network header on.
+/// Returns the sum that a device computes, starting at the network header.
 fn complete_sum(frame: &[u8], network: usize) -> Checksum {
     Checksum::Complete { sum: sum(&frame[network..]) }
 }

@@ -171,7 +171,7 @@ fn arrows_between_crates_go_downwards() {
 }
 
 /// Checks the package outside the workspace, which contains the Python bindings. It must not import the command, which
-/// is no library (ADR 0284).
+/// is not a library (ADR 0284).
 #[test]
 fn the_python_package_imports_no_command() {
     let manifest = read(&root().join("python/Cargo.toml"));

@@ -18,7 +18,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
-/// A change to the packet at an index.
+/// A function that changes the packet at an index.
 type Change<T> = fn(usize, T) -> T;
 
 /// A packet of a connection inside VXLAN.

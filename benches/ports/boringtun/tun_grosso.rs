@@ -42,7 +42,7 @@ impl TunSocket {
         // The peer has authenticated every packet of the tunnel.
         let options = TunOptions::new().queues(Queues::Several).trust(Trust::Authenticated);
         let tun: io::Result<Tun> = match name.parse::<i32>() {
-            // SAFETY: the caller passes the ownership of the descriptor with its number.
+            // SAFETY: the caller passes ownership of the descriptor together with its number.
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };

@@ -90,7 +90,7 @@ enum Transport {
     Udp,
 }
 
-/// A change of one header.
+/// A function that changes one header.
 type Edit<T> = Box<dyn FnOnce(T) -> T>;
 
 /// One packet of a connection, with the changes that a test makes to it.

@@ -20,7 +20,7 @@ use grosso_wire::LinkType;
 
 /// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// Frames that are pushed first, and frames whose work is counted.
+/// A function that returns the frames that are pushed first, and the frames whose work is counted.
 type Flood = fn() -> (Frames, Frames);
 
 /// Measured floods.

@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 
 /// The flow and the sequence number of each packet.
 type Packets = Vec<(u32, u32)>;
-/// Packets that are pushed first, and packets whose work is counted.
+/// A function that returns the packets that are pushed first, and the packets whose work is counted.
 type Flood = fn() -> (Packets, Packets);
 
 /// Measured floods.

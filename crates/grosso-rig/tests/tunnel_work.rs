@@ -21,7 +21,7 @@ use grosso_rig::{instructions, kernel::skip};
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports, Stack, Stop, dissect, dissect_into};
 
-/// Adds a tunnel to a packet.
+/// A function that adds a tunnel to a packet.
 type Level = fn(Packet) -> Packet;
 
 /// Kinds of tunnels: IP in IP, and VXLAN, without checksums over the payload, which would need a loop over its bytes.

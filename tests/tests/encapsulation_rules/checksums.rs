@@ -68,8 +68,8 @@ fn c40_the_checksum_inside_stays_the_partial_one() {
     assert_eq!(sent.bytes[26..28], [0, 0], "W23: no checksum is written");
 }
 
-/// Tests that around a complete checksum, the outer checksum is left to the device. If there are two outer checksums,
-/// the innermost one is left to the device.
+/// Tests that the outer checksum is left to the device if the inner checksum is complete. If there are two outer
+/// checksums, the innermost one is left to the device.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [

@@ -270,7 +270,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     assert_eq!(send(&gre, &tagged, LinkType::Ethernet), Err(Refusal::VlanTag));
 }
 
-/// Tests that the link header and the padding of a packet are not carried.
+/// Tests that a tunnel of IP packets carries neither the link header nor the padding of a packet.
 #[test]
 fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let [local, remote] = V4;

@@ -23,7 +23,8 @@ use super::{
     superframes::superframe,
 };
 
-/// Returns the fit of a frame for a tunnel whose device has this MTU, with no limit on the path.
+/// Returns the fit of a frame, and the message to its sender, for a tunnel whose device has this MTU. The path has no
+/// limit.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }

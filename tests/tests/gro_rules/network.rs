@@ -180,8 +180,8 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because a random one could
-/// not be restored.
+/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because segmentation could
+/// not restore a random one.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];

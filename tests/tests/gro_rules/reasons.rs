@@ -164,7 +164,7 @@ fn without_a_place() -> Pass {
     }
 }
 
-/// Returns frames of a flow under reordering repair, for each reason; the last frame passes.
+/// Returns, for each reason, the frames of a flow under reordering repair. The last frame passes for this reason.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
     [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
