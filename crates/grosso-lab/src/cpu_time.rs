@@ -54,7 +54,7 @@ impl CpuSeconds {
     }
 }
 
-/// Reads the CPU time of threads.
+/// A meter for the CPU time of threads.
 #[derive(Debug)]
 pub struct CpuMeter {
     threads: Threads,

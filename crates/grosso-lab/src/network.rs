@@ -71,7 +71,7 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// Frames of one direction.
+/// Counters of the frames in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {

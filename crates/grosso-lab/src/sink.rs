@@ -11,7 +11,7 @@ mod call;
 
 pub use self::call::{Call, Called, Direction};
 
-/// Request of a caller, the first byte of a connection.
+/// Request that a caller sends as the first byte of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Request {

@@ -54,7 +54,7 @@ fn ends(link: LinkType) -> Vec<Endpoint> {
         .into()
 }
 
-/// Tests RFC 6040 figure 3.
+/// Tests the ECN field of the outer header (RFC 6040 figure 3).
 #[test]
 fn w01_p35_every_ecn_field_around_every_packet() {
     for (mode, table) in [
@@ -278,7 +278,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A tunnel of Ethernet frames carries them unchanged.
+    // A tunnel of Ethernet frames carries link headers and padding unchanged.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());

@@ -130,7 +130,7 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     }
 }
 
-/// Tests RFC 1191 section 4.
+/// Tests the ICMP message of RFC 1191 section 4 to the sender of a packet that exceeds the MTU.
 #[test]
 fn s49_fragmentation_needed_goes_back_to_the_sender() {
     let packet = Packet::new().ethernet(|e| e).vlan(|v| v.id(9)).ipv4(|ip| ip.df(true).tos(3));
@@ -154,7 +154,7 @@ fn s49_fragmentation_needed_goes_back_to_the_sender() {
     assert_eq!(message[44..46], [0, 68]);
 }
 
-/// Tests RFC 4443 section 3.2, RFC 8201.
+/// Tests the ICMPv6 message of RFC 4443 section 3.2 and RFC 8201 to the sender of a packet that exceeds the MTU.
 #[test]
 fn s49_packet_too_big_goes_back_to_the_sender() {
     let packet = v6().tcp(|t| t).payload_len(1400);

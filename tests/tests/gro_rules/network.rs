@@ -218,7 +218,7 @@ fn g20_addresses_make_the_flow() {
     assert_payloads(&interleaved(Path::Ipv6, destination), &[200, 200]);
 }
 
-/// Adds one extension header of each parsed kind.
+/// Functions that each add an extension header of one parsed kind.
 const EXTENSIONS: [fn(Packet, u8) -> Packet; 3] = [
     |packet, byte| packet.hop_by_hop(|h| h.data(&[0x1e, 4, byte, 0, 0, 0])),
     |packet, byte| packet.routing(|r| r.data(&[byte; 6])),

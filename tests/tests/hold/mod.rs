@@ -38,7 +38,7 @@ fn holding(hold: Hold, hold_ns: u64) -> Profile {
 /// A coalescer with a virtual clock, and timers that expire at their deadlines.
 struct World {
     session: Session,
-    /// Packets sent so far, by flow.
+    /// Number of packets sent so far in each flow.
     sent: Vec<u32>,
 }
 

@@ -20,7 +20,7 @@ pub struct Overtaken {
 }
 
 impl Overtaken {
-    /// Counts over 100 polls of data and acknowledgments.
+    /// Counts the packets overtaken in 100 polls of data and acknowledgments.
     pub(super) fn count() -> Self {
         let packets = packets();
         Self {

@@ -43,7 +43,7 @@ pub struct CostRow {
 pub struct PathCost {
     /// The sum of all parts.
     pub total_ns: Spread,
-    /// Medians by part.
+    /// Median of each part.
     pub parts: Parts,
     /// Packets per frame at the host. All figures from here on are medians.
     pub packets_a_frame: f64,

@@ -62,7 +62,7 @@ pub struct PathRun {
     pub frames: u64,
     /// CPU time of the thread in nanoseconds, without reading clocks.
     pub total_ns: f64,
-    /// The CPU time by part, in nanoseconds.
+    /// CPU time of each part, in nanoseconds.
     pub parts: Parts,
     /// System calls that received the packets.
     pub receive: Calls,
@@ -130,7 +130,7 @@ impl PartName {
 pub struct Parts([f64; PartName::ALL.len()]);
 
 impl Parts {
-    /// Makes a figure for each part.
+    /// Computes a figure for each part.
     pub(super) fn each(make: impl Fn(PartName) -> f64) -> Self {
         Self(PartName::ALL.map(make))
     }

@@ -41,7 +41,7 @@ pub struct NicOffloadRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// CPU time of all CPUs of this machine that were not idle.
+    /// Time for which the CPUs of this machine were not idle, summed over all CPUs.
     pub cpu_seconds: f64,
     /// Number of earlier measurements in which nothing arrived, and which were therefore repeated.
     pub repeated: u64,

@@ -547,7 +547,7 @@ const LONG: R1 = R1 {
     posted: (9.6 / 66.0) / (8.3 / 71.0),
 };
 
-/// The pairs of table R1.
+/// The pairs of MTUs in table R1.
 const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 1500, receiver: 1500 }, SHORT),
     (Mtu { sender: 1500, receiver: 9000 }, MIXED),

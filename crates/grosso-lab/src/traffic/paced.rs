@@ -40,7 +40,7 @@ pub(crate) fn send_paced(
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the pace is only slightly less even.
+    // If this fails, the datagrams are only sent slightly less evenly.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];

@@ -39,7 +39,7 @@ pub struct TunnelRow {
     pub rx_cpu_percent: Spread,
     /// CPU-seconds per gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte by role: medians.
+    /// Median CPU-seconds per gigabyte of each role.
     pub roles_s_per_gb: Roles,
     /// Requests answered per second, over all connections.
     pub transactions_a_second: Spread,

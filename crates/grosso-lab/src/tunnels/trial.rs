@@ -31,7 +31,7 @@ pub struct TunnelTrial {
     pub bytes: u64,
     /// Read calls of a stream, or requests answered.
     pub units: u64,
-    /// CPU time by role, in seconds.
+    /// CPU time of each role, in seconds.
     pub cpu: Roles,
     /// Number of segments retransmitted, from the start of the first connection to the end of the last.
     pub retransmits: u64,

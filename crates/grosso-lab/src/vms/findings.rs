@@ -65,7 +65,7 @@ impl VmFindings {
         Self { groups: groups.into_iter().filter_map(group).collect() }
     }
 
-    /// Returns the row of a carrier in a place.
+    /// Returns the row for a carrier and a peer.
     pub(super) fn row(&self, place: VmPlace, carrier: VmCarrier) -> Option<&VmRow> {
         let group = self.groups.iter().find(|group| group.place == place)?;
         group.rows.iter().find(|row| row.carrier == carrier)

@@ -62,8 +62,9 @@ pub struct FrontEnd {
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,
-    /// Available entries and processed used entries, for each ring.
+    /// Number of entries made available in each ring so far, modulo 2^16.
     available: Vec<u16>,
+    /// Number of used entries processed in each ring so far, modulo 2^16.
     used: Vec<u16>,
     packed: Vec<Packed>,
     /// Queue pair for sending and receiving frames.

@@ -142,7 +142,7 @@ impl Source {
         self.start_timer(now_ns, path);
     }
 
-    /// Handles the ICMP message that a packet was too big.
+    /// Handles the ICMP message that reports that a packet was too big.
     pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Passage) {
         if self.setting.fault == Fault::PathMtu && self.segment > ICMP_SEGMENT_BYTES {
             self.resize(ICMP_SEGMENT_BYTES);
