@@ -1,5 +1,5 @@
 //! Program for `grosso conform` that runs yip-io's coalescer, or its segmenter if the argument is `segment`. The crate
-//! has the AGPL as its license and is not a dependency of this workspace, so conform.sh copies its module next to this
+//! is licensed under the AGPL and is not a dependency of this workspace, so conform.sh copies its module next to this
 //! file.
 #![allow(dead_code, reason = "the modules have more than the program uses")]
 

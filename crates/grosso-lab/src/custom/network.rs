@@ -177,8 +177,8 @@ impl CustomNetwork {
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// Returns the location of a path: the host that has the devices that the path opens, or the address of its tunnel.
-    /// If no host has them, the path has its own location.
+    /// Returns the location of a path: the host that has the path's devices or its tunnel's address. If there is no
+    /// such host, the path has its own location.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];

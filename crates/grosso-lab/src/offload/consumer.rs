@@ -32,7 +32,7 @@ pub struct Consumer {
     pub parts: Spread,
     /// Rate if each packet is copied before a reader of headers gets the frame.
     pub copied: Spread,
-    /// Rates of readers of every byte.
+    /// Rates of the consumers that read every byte.
     pub reading: Vec<ReadingConsumer>,
 }
 
