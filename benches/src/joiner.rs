@@ -24,7 +24,7 @@ impl Join {
     /// All methods.
     pub const ALL: [Self; 3] = [Self::Coalesce, Self::Verify, Self::KeepGeometry];
 
-    /// Returns the name in reports.
+    /// Returns the name shown in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Join {
     }
 }
 
-/// Reassembles the fragments of a workload in polls, repeatedly. The buffers are slices of the trace.
+/// A step that reassembles the fragments of a workload in polls, repeatedly. The buffers are slices of the trace.
 #[derive(Debug)]
 pub struct Joiner<'a> {
     frames: &'a [Vec<u8>],
@@ -89,7 +89,7 @@ impl<'a> Step for Joiner<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the number of fragments pushed.
+    /// Processes one poll and returns the number of fragments pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();

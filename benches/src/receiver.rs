@@ -12,7 +12,7 @@ use crate::{
     step::{Cache, Step},
 };
 
-/// Party that verifies the checksums.
+/// The party that verifies the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The device, which has verified the checksums of all levels.
@@ -25,7 +25,7 @@ impl Trust {
     /// Both verifiers, the cheaper one first.
     pub const ALL: [Self; 2] = [Self::Trusted, Self::Verified];
 
-    /// Returns the name in reports.
+    /// Returns the name shown in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ pub fn leave_checksums(workload: &mut Workload) -> Checksum {
     left
 }
 
-/// Coalesces the frames of a workload in polls, repeatedly. The buffers are slices of the trace.
+/// A step that coalesces the frames of a workload in polls, repeatedly. The buffers are slices of the trace.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     frames: &'a [Vec<u8>],
@@ -120,7 +120,7 @@ impl<'a> Step for Receiver<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the number of packets pushed.
+    /// Processes one poll and returns the number of packets pushed.
     #[inline]
     fn step(&mut self) -> usize {
         let poll = self.poll();

@@ -13,7 +13,7 @@ use grosso_wire::{LinkType, Ports};
 
 use crate::step::Step;
 
-/// Segments superframes into complete packets, repeatedly, copying payload and computing checksums.
+/// A step that segments superframes into complete packets, repeatedly, copying payload and computing checksums.
 #[derive(Debug)]
 pub struct Sender<'a> {
     superframes: Superframes<'a>,
@@ -66,7 +66,8 @@ impl Step for Sender<'_> {
     }
 }
 
-/// Segments superframes repeatedly: writes headers and computes checksums, but leaves the payload in place.
+/// A step that segments superframes repeatedly: it writes headers and computes checksums, but leaves the payload in
+/// place.
 #[derive(Debug)]
 pub struct Scatterer<'a> {
     superframes: Superframes<'a>,

@@ -31,7 +31,7 @@ pub enum Cache {
 }
 
 impl Cache {
-    /// Returns the name in reports.
+    /// Returns the name shown in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

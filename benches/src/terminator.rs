@@ -22,7 +22,7 @@ impl Ends {
     /// Both orders.
     pub const ALL: [Self; 2] = [Self::Packets, Self::Superframes];
 
-    /// Returns the name in reports.
+    /// Returns the name shown in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,8 @@ impl Ends {
     }
 }
 
-/// Decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksums were verified before.
+/// A step that decapsulates the packets of a workload and coalesces them, in polls, repeatedly. No checksums were
+/// verified before.
 #[derive(Debug)]
 pub struct Terminator<'a> {
     frames: &'a [Vec<u8>],
@@ -83,7 +84,7 @@ impl<'a> Step for Terminator<'a> {
         self.poll().iter().map(Vec::as_slice)
     }
 
-    /// Does one poll. Returns the number of packets received.
+    /// Processes one poll and returns the number of packets received.
     fn step(&mut self) -> usize {
         let poll = self.poll();
         let Self { ends, rules, stack, coalescer, whole, delivered_bytes, delivered, .. } = self;

@@ -15,7 +15,8 @@ use crate::{
     path,
 };
 
-/// Payload lengths to measure in bytes, by name. A frame is 54 bytes longer than its payload.
+/// Names and payload lengths of the frames to measure; lengths are in bytes. A frame is 54 bytes longer than its
+/// payload.
 const FRAMES: [(&str, usize); 3] = [
     ("superframes of 60000 bytes", 60_000),
     ("packets of 1514 bytes", 1460),
@@ -185,6 +186,7 @@ impl Bridge {
     }
 }
 
-/// Ports of DPDK: the driver, and the device, which creates the socket.
+/// DPDK port that acts as the driver.
 const DPDK_DRIVER: &str = "net_virtio_user0,path=s,queue_size=256";
+/// DPDK port that acts as the device and creates the socket.
 const DPDK_DEVICE: &str = "net_vhost0,iface=s,queues=1";

@@ -182,7 +182,7 @@ const TUNNELS: [&str; 10] = [
     "ip6gre local 2001:db8::1 remote 2001:db8::2 encaplimit 4 key 1.2.3.4 encap gue encap-csum6",
 ];
 
-/// Requests for counters, each after the number of its protocol: 0 for a line, 1 for HTTP.
+/// Requests for counters, each preceded by the number of its protocol: 0 for a line, 1 for HTTP.
 const REQUESTS: [&str; 6] = [
     "\u{0}{\"ask\":\"counters\"}\n",
     "\u{0}{\"ask\":\"counters\",\"per_queue\":true}\n",
@@ -205,7 +205,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// Files with keys and with sequence numbers, and a reply with counters, each after the number of its kind.
+/// Files with keys and with sequence numbers, and a reply with counters, each preceded by the number of its kind.
 const FILES: [&str; 5] = [
     "\u{0}in 000102030405060708090a0b0c0d0e0fdeadbeef\nout 0xf00102030405060708090a0b0c0d0e0fdeadbeef\n",
     "\u{0}# 256 bits\nin 000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0fdeadbeef\nout f0\n",

@@ -10,8 +10,8 @@ use grosso_capi::{
     types::*,
 };
 
-/// Buffers that the library holds, by number. Each is in a separate box, so that the sanitizer detects accesses beyond
-/// its ends.
+/// Buffers that the library holds, indexed by number. Each is in a separate box, so that the sanitizer detects accesses
+/// beyond its ends.
 type Held = Vec<Option<Box<[u8]>>>;
 
 unsafe extern "C" fn take(

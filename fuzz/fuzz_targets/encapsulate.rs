@@ -89,7 +89,7 @@ fn put_in(
     }
     let before = completed(&frame[..end], &meta.checksum).split_off(put_in.replaced);
     let on_the_wire = completed(&sent, &put_in.meta.checksum);
-    // The packet is tested unchanged, because its receiver may be on this host, and then in the form that it has on a
+    // Both forms of the packet are tested: unchanged, because its receiver may be on this host, and as it appears on a
     // wire.
     for (sent, known) in [(sent, put_in.meta), (on_the_wire, Meta::default())] {
         if let Some(taken) = taken(&sent, &known, &endpoint)

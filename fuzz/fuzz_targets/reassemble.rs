@@ -1,6 +1,6 @@
 //! The reassembler: fragments of a few keys at any offset, of any length, damaged or not, with any mode, policy, limits
-//! and time. No fragment is lost, and limits hold. If only offsets and bytes vary, a byte map predicts the result of
-//! each fragment.
+//! and time. No fragment is lost, and no limit is exceeded. If only offsets and bytes vary, a byte map predicts the
+//! result of each fragment.
 
 use crate::Decisions;
 use grosso::{

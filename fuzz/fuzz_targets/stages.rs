@@ -155,8 +155,8 @@ fn frames(decisions: &mut Decisions<'_>, kit: Link) -> Vec<Vec<u8>> {
     (0..count).map(frame).collect()
 }
 
-/// Returns a frame from its IP header on, if it has one, without the fields that fragmenting an IPv4 packet with DF
-/// changes: DF, identification, header checksum.
+/// Returns a frame, starting at its IP header if it has one, without the fields that fragmenting an IPv4 packet with DF
+/// changes: DF, identification and header checksum.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let stack = dissect(&frame, link, &Ports::NONE);

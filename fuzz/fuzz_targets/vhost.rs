@@ -1,5 +1,6 @@
-//! A malicious vhost-user peer, which sends and writes anything: a front end and guest against the back end, with rings
-//! in memory of any contents, and a back end against the front end, whose memory it shares.
+//! A malicious vhost-user peer, which sends and writes anything. A malicious front end and its guest are tested against
+//! the back end, with arbitrary rings in memory. A malicious back end is tested against the front end, whose memory it
+//! shares.
 
 use std::{cell::RefCell, fs::File, io::IoSlice, os::unix::fs::FileExt};
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Records the captures of this directory again, and writes them to the current directory. iperf3 runs between two hosts
-# in network namespaces, which a veth pair connects. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap and
-# mergecap from Wireshark.
+# Records the captures in this directory again, and writes them to the current directory. iperf3 runs between two hosts
+# in network namespaces that are connected by a veth pair. Needs root, iproute2, ethtool, tcpdump, iperf3, and editcap
+# and mergecap from Wireshark.
 set -euo pipefail
 
 clean_up() {

@@ -41,7 +41,7 @@ fn selective(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
     frame(|tcp| tcp.ack(number).options(&options), 0)
 }
 
-/// Returns the deliveries of one poll, checked for completeness.
+/// Returns the deliveries of one poll, after checking that they are complete.
 fn poll(profile: Profile, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut engine = Engine::new(profile);
     for frame in frames {
@@ -170,7 +170,7 @@ fn damaged_acknowledgments_are_in_no_vector() {
     assert_eq!(coalescer.stats().passed[Pass::Checksum.index()], 1);
 }
 
-/// Returns the acknowledgment numbers delivered in one poll, and the counts of the reasons for kept acknowledgments.
+/// Returns the acknowledgment numbers delivered in one poll, and the number of acknowledgments kept for each reason.
 fn filtered(filtering: Acknowledgments, frames: &[Vec<u8>]) -> (Vec<usize>, [u64; Kept::COUNT]) {
     let mut engine = Engine::new(profile(filtering));
     for frame in frames {

@@ -8,7 +8,7 @@ use grosso_testkit::{Packet, Traffic, headers::Tcp, random::Random};
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-/// Returns the default profile with a table of `flows`, and batches of `packets`.
+/// Returns the default profile with a table for `flows` flows, and with batches of `packets` packets.
 fn by_flow(flows: usize, packets: u16) -> Profile {
     let mut profile = Profile::linux();
     profile.limits.flows = flows;
@@ -27,7 +27,7 @@ fn edited(flow: u16, index: u16, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     packet.tcp(|tcp| edit(tcp.source_port(1000 + flow).sequence(sequence))).payload_len(100).build()
 }
 
-/// Returns packets of `flows` flows in turn, `packets` for each flow.
+/// Returns the interleaved packets of `flows` flows, `packets` packets for each flow.
 fn interleaved(flows: u16, packets: u16) -> Vec<Vec<u8>> {
     (0..packets).flat_map(|index| (0..flows).map(move |flow| packet(flow, index))).collect()
 }

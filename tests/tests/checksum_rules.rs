@@ -18,7 +18,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// Returns the verdict on one packet with this checksum state, and its state on delivery.
+/// Returns the verdict on one packet with this checksum state, and the state with which it is delivered.
 fn received(frame: &[u8], checksum: Checksum) -> (Verdict, Checksum) {
     let mut engine = Engine::new(Profile::linux());
     let meta = Meta { checksum, ..Meta::default() };
@@ -128,7 +128,8 @@ fn c20_packets_under_way_join_and_are_cut_again() {
     assert_eq!(segment(&joined[0]), frames);
 }
 
-/// Tests a packet whose complete checksum happens to equal its pseudo-header sum, as in one packet of 65536.
+/// Tests a packet whose complete checksum happens to equal its pseudo-header sum, which is the case for one packet in
+/// 65536.
 #[test]
 fn c20_a_complete_checksum_that_is_its_seed_is_complete() {
     let packet = |index: u16| {
@@ -157,7 +158,7 @@ fn c01_absent_outer_checksum_counts_for_no_level() {
     assert_eq!(verdict(&absent(1), Checksum::None), WRONG);
 }
 
-/// Returns the sum that a device computes from the network header on.
+/// Returns the sum that a device computes, starting at the network header.
 fn complete_sum(frame: &[u8], network: usize) -> Checksum {
     Checksum::Complete { sum: sum(&frame[network..]) }
 }
@@ -310,7 +311,7 @@ fn c30_verified_levels_are_reported() {
     let told = |frame: &[u8]| received(frame, Checksum::None).1;
     assert_eq!(told(&vxlan(0, 0)), Checksum::Unnecessary { levels: 1 });
     assert_eq!(told(&tcp(0)), Checksum::Unnecessary { levels: 0 });
-    // 0x8000 in both checksums: each is wrong by itself although they cancel out.
+    // Both checksums differ by 0x8000: each is wrong, although the two errors cancel out.
     assert_eq!(verdict(&vxlan(0x8000, 0x8000), Checksum::None), WRONG);
 }
 
@@ -368,7 +369,7 @@ fn remote_gue(gue: impl Fn(Gue) -> Gue) -> Vec<Vec<u8>> {
     (0..2).map(frame).collect()
 }
 
-/// Returns a GUE change that adds private flags and remote checksum offload with this start and offset.
+/// Returns a change to a GUE header that adds private flags and remote checksum offload with this start and offset.
 fn option(start: u16, at: u16) -> impl Fn(Gue) -> Gue {
     let option = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&option)

@@ -15,7 +15,7 @@ const VERBS: &str = "\
     Read Receive Recognize Record Remove Report Represent Resolve Restart Restore Reuse Run Scope Send \
     Serve Shard Share Signal Size Split Start State Store Test Track Treat Use Wrap Write";
 
-/// A decision: a page, or a section of the page of a subject.
+/// A decision: a whole page, or a section of a page on one subject.
 struct Decision {
     page: String,
     title: String,

@@ -1,4 +1,4 @@
-//! Tests of laws and rules, by number, that need only this process.
+//! Tests of the numbered rules that need only this process.
 
 mod acknowledgments;
 mod batches;

@@ -6,7 +6,7 @@ use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta, UseTree, Visibili
 
 use crate::tidy::{assert_none, files, is_rust, read, root, shown};
 
-/// Maximum number of lines of an example that readers see, without empty ones.
+/// Maximum number of lines of an example, without hidden and empty ones.
 const LINES_MAX: usize = 6;
 
 #[test]
@@ -80,7 +80,7 @@ fn judged(documents: &str) -> impl Iterator<Item = String> + use<> {
     .into_iter()
 }
 
-/// Returns the public items and methods of a file, by name, with their documentation.
+/// Returns the names and the documentation of the public items and methods of a file.
 fn public_items(path: &Path) -> Vec<(String, String)> {
     let file = syn::parse_file(&read(path));
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -47,7 +47,8 @@ impl Host {
         coalescer.finish(sink);
     }
 
-    /// Delivers packets of these lengths, from this number on, and returns the number at their end.
+    /// Delivers packets of these lengths that start at this sequence number, and returns the sequence number after
+    /// them.
     fn train(&mut self, start: u32, lens: &[u32]) -> u32 {
         let mut next = start;
         let frames: Vec<_> = lens.iter().map(|&len| self.packet(&mut next, len)).collect();
@@ -269,7 +270,7 @@ proptest! {
     #[test]
     fn never_more_acknowledgments_than_half_the_packets(steps in vec(step(), 1..40)) {
         let mut host = Host::new(Profile::linux());
-        // Ends of the packets that follow each other without a gap, and the start of the first one.
+        // Ends of the packets that were delivered without a gap, and the start of the first one.
         let (mut begin, mut ends) = (FIRST, Vec::<u32>::new());
         let (mut next, mut before) = (FIRST, None);
         for step in steps {

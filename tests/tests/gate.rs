@@ -93,8 +93,8 @@ fn newcomers_and_the_gate_run_the_same_tests() {
     assert!(text(".ci/run").contains(command));
 }
 
-/// Runs the steps `guests`, `peers`, `lints` and `features` of a copy of the gate in which steps run `body` and need no
-/// tools. Returns the exit status and the output.
+/// Runs the steps `guests`, `peers`, `lints` and `features` of a copy of the gate. In the copy, every step runs `body`,
+/// so no tools are needed. Returns the exit status and the output.
 fn gate_with_steps(body: &str) -> Option<(bool, String)> {
     let script = text(".ci/run");
     let (functions, main) = script.split_once("\ncase ${1:-} in\n").expect("the main part");

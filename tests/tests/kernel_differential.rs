@@ -78,7 +78,7 @@ fn the_kernel_couples_deviating_tcp_as_the_slow_oracle_does_or_for_a_named_reaso
 
 /// Packets that only the kernel or only the oracle delivers.
 struct Difference {
-    /// The slow oracle's packets that the kernel did not deliver, and the reason why each of them ended.
+    /// Packets of the slow oracle that the kernel did not deliver, each with the reason why its train ended.
     expected: Vec<(Vec<u8>, &'static str)>,
     /// The kernel's packets that the slow oracle did not expect.
     delivered: Vec<Vec<u8>>,

@@ -334,7 +334,8 @@ fn train(lengths: &[usize]) -> Vec<Vec<u8>> {
     frames(lengths, |_, tcp| tcp)
 }
 
-/// Returns consecutive TCP segments of these payload lengths, each TCP header changed by its index.
+/// Returns consecutive TCP segments of these payload lengths. `edit` changes each TCP header, and gets the index of the
+/// segment.
 fn frames(lengths: &[usize], edit: impl Fn(usize, Tcp) -> Tcp) -> Vec<Vec<u8>> {
     let mut sequence = FIRST_SEQUENCE;
     let mut frames = Vec::new();

@@ -136,7 +136,7 @@ fn no_module_of_the_lab_imports_an_experiment() {
     );
 }
 
-/// Tests that an experiment is found by its trait, and an import of it by every kind of path.
+/// Tests that an experiment is found by its trait, and that an import of it is found for every kind of path.
 #[test]
 fn an_import_of_an_experiment_is_found() {
     let source = "
@@ -199,7 +199,7 @@ fn an_upward_import_is_found() {
     }
 }
 
-/// Tests a tree in which two modules import each other through a third one, by every kind of path.
+/// Tests a tree in which two modules import each other through a third one, with every kind of path.
 #[test]
 fn a_circle_is_found_through_paths_and_what_is_exported_again() {
     let source = "

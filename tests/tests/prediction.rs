@@ -1,5 +1,5 @@
 //! Header prediction: packets that match the prediction of their train get the same verdict as packets that are
-//! compared law by law.
+//! compared field by field.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -11,7 +11,7 @@ use grosso_rig::engine::{Engine, Out, PORTS, segment};
 use grosso_testkit::{Packet, oracle::checksum};
 use grosso_wire::{Kind, LinkType, dissect};
 
-/// A packet of a connection, by its number.
+/// A function that returns the packet of a connection with this number.
 type Numbered = fn(u16) -> Vec<u8>;
 
 const STACKS: [(&str, Numbered); 8] = [
@@ -129,8 +129,8 @@ fn every_bit_counts_as_much_behind_a_train_that_left() {
     }
 }
 
-/// Tests a third packet of a train, which is predicted, a fifth packet, which starts a train similar to the previous
-/// one, and a seventh packet, which is predicted in that train.
+/// Tests the third packet of a train, which is predicted; the fifth packet, which starts a train similar to the
+/// previous one; and the seventh packet, which is predicted in that train.
 #[test]
 fn every_bit_counts_as_much_where_checksums_are_left_to_a_device() {
     for (name, stack) in STACKS {

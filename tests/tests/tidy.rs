@@ -121,8 +121,9 @@ const FORBIDDEN_IN_SANS_IO: &[&str] = &[
     "dbg!",
 ];
 
-/// Maximum length of a file without a reason, in lines, and the text with which the reason starts.
+/// Maximum length of a file without a reason, in lines.
 const LINES_USUAL: usize = 600;
+/// Text with which the reason for a longer file starts.
 const REASON: &str = "Longer than 600 lines: ";
 /// Number of lines at the start of a file in which the reason must be.
 const HEAD_LINES: usize = 60;
@@ -170,7 +171,7 @@ fn arrows_between_crates_go_downwards() {
 }
 
 /// Checks the package outside the workspace, which contains the Python bindings. It must not import the command, which
-/// is no library (ADR 0284).
+/// is not a library (ADR 0284).
 #[test]
 fn the_python_package_imports_no_command() {
     let manifest = read(&root().join("python/Cargo.toml"));

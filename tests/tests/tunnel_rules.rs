@@ -18,7 +18,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, Ports, dissect};
 
-/// A change to the packet at an index.
+/// A function that changes the packet at an index.
 type Change<T> = fn(usize, T) -> T;
 
 /// A packet of a connection inside VXLAN.
@@ -234,7 +234,7 @@ fn t05_vxlan_gpe_of_another_version_or_for_control_passes() {
     }
 }
 
-/// Returns packets inside Geneve, with changes.
+/// Returns packets inside Geneve, each modified by `change`.
 fn geneve(change: impl Fn(usize, Geneve) -> Geneve) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         let packet = packet.ipv4(|ip| ip).udp(|udp| udp).geneve(|g| change(index, g));
@@ -280,7 +280,7 @@ fn t06_geneve_with_ip_inside_merges() {
     assert_merges(&through(3, |_, p| outer(p).ipv6(|ip| ip)));
 }
 
-/// Returns packets inside GUE, with changes.
+/// Returns packets inside GUE, each modified by `change`.
 fn gue(change: impl Fn(usize, Gue) -> Gue) -> Vec<Vec<u8>> {
     through(2, |index, packet| {
         packet.ipv4(|ip| ip).udp(|udp| udp).gue(|g| change(index, g)).ipv4(|ip| ip)
@@ -390,7 +390,7 @@ fn t11_the_kind_of_a_tunnel_selects_device_features() {
     assert!(feature(&gre(Gre::checksum)).contains(Features::GRE_CHECKSUM_SEGMENTATION));
 }
 
-/// Tests for a bug of Linux: once the limit of a tunneled train is raised, the train grows until its UDP length wraps
+/// Tests for a bug in Linux: once the limit of a tunneled train is raised, the train grows until its UDP length wraps
 /// (B1, B57).
 // Rules: B1, B57
 #[test]
@@ -430,7 +430,7 @@ fn t20_ip_in_ip_in_ip_passes() {
     assert_eq!(second(&frames), Verdict::Passed(Pass::TunnelLevels));
 }
 
-/// Returns packets inside GRE, with changes.
+/// Returns packets inside GRE, each modified by `change`.
 fn gre(change: impl Fn(usize, Gre) -> Gre) -> Vec<Vec<u8>> {
     through(2, |index, p| p.ipv4(|ip| ip).gre(|g| change(index, g)).ipv4(|ip| ip))
 }
@@ -499,7 +499,7 @@ fn t21_gre_that_carries_ethernet_merges() {
     assert_merges(&through(3, |_, p| p.ipv4(|ip| ip).gre(|g| g).ethernet(|e| e).ipv4(|ip| ip)));
 }
 
-/// Returns packets inside an L2TPv3 session, with changes.
+/// Returns packets inside an L2TPv3 session, each modified by `change`.
 fn l2tp(change: impl Fn(usize, L2tp) -> L2tp) -> Vec<Vec<u8>> {
     let session = |index, p: Packet| p.ipv4(|ip| ip).l2tp(|l| change(index, l)).ethernet(|e| e);
     through(2, |index, p| session(index, p).ipv4(|ip| ip))

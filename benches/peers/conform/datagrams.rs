@@ -7,20 +7,21 @@ use crate::frames::link_bytes;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const FRAGMENT_HEADER_BYTES: usize = 8;
-/// Next-header values of IPv6 for extension headers before the fragment header, and for the fragment header.
+/// IPv6 next-header values of the extension headers that may precede the fragment header, and of the fragment header.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// First fragment of each datagram, by addresses, identification and protocol.
+/// First fragment of each datagram, keyed by addresses, identification and protocol.
 #[derive(Default)]
 pub(crate) struct Firsts(HashMap<Vec<u8>, Vec<u8>>);
 
 /// The parts of a fragment.
 struct Parts {
-    /// Start of the IP header, and of the payload.
+    /// Start of the IP header.
     ip: usize,
+    /// Start of the payload.
     payload: usize,
     /// Position of the next-header field that names the IPv6 fragment header.
     next_header: Option<usize>,

@@ -1,4 +1,4 @@
-//! Program around a Rust port of wireguard-go's coalescer and segmenter. tun-rs and its fork export the port.
+//! A program that wraps a Rust port of wireguard-go's coalescer and segmenter. tun-rs and its fork export the port.
 
 /// Declares the program for a crate: a coalescer, or a segmenter if the argument is `segment`.
 macro_rules! program {

@@ -1,5 +1,5 @@
-// The functions of wireguard-go, of Tailscale's fork of it and of gVisor, for comparison with Grosso: src/child.rs
-// describes the protocol.
+// The functions of wireguard-go, of Tailscale's fork and of gVisor, for comparison with Grosso. src/child.rs describes
+// the protocol.
 //
 // The measured time excludes filling buffers and garbage collection.
 package main
@@ -36,7 +36,7 @@ type workload struct {
 
 // peer does one kind of work.
 type peer interface {
-	// turn does one turn from the frame `first` on, and returns the numbers of packets and frames processed.
+	// turn processes one turn, which starts at the frame `first`. It returns the numbers of packets and frames processed.
 	turn(first int, elapsed *time.Duration) (packets, frames int)
 	// output returns the output of the last turn, which started at the frame `first`.
 	output(first int) [][]byte

@@ -6,7 +6,7 @@ import (
 	_ "golang.zx2c4.com/wireguard/tun"
 )
 
-// Private functions of wireguard-go, by their names in the linker. The tables are opaque pointers.
+// Private functions of wireguard-go, linked by their symbol names. The tables are opaque pointers.
 
 //go:linkname newTCPGROTable golang.zx2c4.com/wireguard/tun.newTCPGROTable
 func newTCPGROTable() unsafe.Pointer

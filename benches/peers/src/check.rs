@@ -61,7 +61,7 @@ fn how_often(bytes: Option<&Vec<u8>>) -> [usize; 256] {
     counts
 }
 
-/// Compares every packet with the packet that the oracle segments.
+/// Compares every packet with the one that the oracle creates by segmenting.
 fn segmented(workload: &Workload, output: &[Vec<u8>]) -> Vec<String> {
     let Some(gso) = workload.gso else { return vec!["no superframes".to_owned()] };
     let expected: Vec<Vec<u8>> = workload
@@ -115,7 +115,7 @@ fn agrees(field: &str, expected: &Layer, layer: &Layer, found: &[u8]) -> bool {
     }
 }
 
-/// Returns whether an IPv4 datagram is atomic (RFC 6864 section 4): not a fragment, and never to be fragmented.
+/// Returns whether an IPv4 datagram is atomic (RFC 6864 section 4): not a fragment, and not allowed to be fragmented.
 fn is_atomic(layer: &Layer) -> bool {
     layer.number("fragment") & 0x7fff == 0x4000
 }

@@ -21,7 +21,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Peers that can be skipped, by name.
+    /// Peers that can be skipped with `--without`.
     pub(crate) const OTHERS: [Self; 8] = [
         Self::Dpdk,
         Self::TunRs,

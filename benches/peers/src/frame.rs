@@ -2,7 +2,7 @@
 
 use grosso_testkit::oracle::{Lengths, Link, parse};
 
-/// An Ethernet header.
+/// Size of an Ethernet header in bytes.
 pub(crate) const ETHERNET_BYTES: usize = 14;
 
 /// Returns the transport of a frame that consists only of Ethernet, IP, and TCP or UDP.

@@ -70,7 +70,7 @@ fn verdict(&(name, aim, wanted): &Goal, rows: &[RowReport]) -> Option<Verdict> {
 
 type Goal = (&'static str, Aim, f64);
 
-/// The goals, by the names of their rows.
+/// The goals, each for the row that it names.
 const GOALS: &[Goal] = &[
     ("coalesce-trusted/hot/tcp4_1", Aim::AsFast, 1.7),
     ("coalesce-trusted/hot/tcp4_8rr", Aim::AsFast, 1.0),

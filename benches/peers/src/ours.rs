@@ -157,7 +157,7 @@ fn floor(work: Work, workload: &Workload) -> Boxed<'_> {
     Local::boxed(about, turns, workload.packets, || workload.frames.clone())
 }
 
-/// Reads frames from memory, poll by poll.
+/// A step that only reads frames from memory, poll by poll.
 struct Reader<'a> {
     polls: Polls<'a>,
     payload: bool,
@@ -224,6 +224,6 @@ fn reassembled(workload: &Workload, join: Join) -> Vec<Vec<u8>> {
 /// The first cache line of a frame, which holds all or most of its headers.
 const HEADER_LINE_BYTES: usize = 64;
 
-/// Number of bytes from which a poll counts as long. A poll of full Ethernet frames has 96 KB, and one of jumbo frames
-/// has 577 KB; second-level caches have 512 KB to 2 MB.
+/// Minimum number of bytes in a long poll. A poll of full Ethernet frames has 96 KB, and one of jumbo frames has 577
+/// KB; second-level caches have 512 KB to 2 MB.
 const LONG_POLL_BYTES: usize = 256 << 10;

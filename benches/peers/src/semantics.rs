@@ -29,7 +29,8 @@ struct Case {
     judge: Judge,
 }
 
-/// Compares the input frames with the output frames, which are the second argument. Returns the fault, if there is one.
+/// A function that compares the input frames with the output frames, which are the second argument, and returns the
+/// fault, if there is one.
 type Judge = fn(&[Vec<u8>], &[Vec<u8>]) -> Option<&'static str>;
 
 /// Runs the cases of a kind of work through the contenders that `contenders` creates for each case.
@@ -151,7 +152,7 @@ impl Segment {
 /// An ordinary packet with data.
 const DATA: Segment = Segment { len: SEGMENT_BYTES, ip: |ip| ip, tcp: |tcp| tcp };
 
-/// Creates a case of packets in sequence. Every payload byte is 1 in the first packet, 2 in the second, and so on.
+/// Creates a case of consecutive packets. Every payload byte is 1 in the first packet, 2 in the second, and so on.
 fn case(name: &'static str, segments: &[Segment], judge: Judge) -> Case {
     let mut sequence = 1;
     let numbered = segments.iter().zip(1_u8..);
@@ -245,7 +246,7 @@ mod tests {
         cases(work).into_iter().find(|case| case.name == name).expect("a case")
     }
 
-    /// Returns what the case reports about a coalescer that merges everything into one frame.
+    /// Returns the fault that the case finds if a coalescer merges everything into one frame.
     fn all_joined(name: &str) -> Option<&'static str> {
         let case = named(Work::CoalesceVerified, name);
         let (frame, _) = join(&case.workload.frames, Link::Ethernet);

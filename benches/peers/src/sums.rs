@@ -7,7 +7,7 @@ use grosso_testkit::workloads::Workload;
 
 use crate::contender::{About, Boxed, Local, Turns};
 
-/// Sums a buffer repeatedly; no sum depends on the previous one.
+/// A step that sums a buffer repeatedly. No sum depends on the previous one.
 pub(crate) struct Sums<'a, F> {
     bytes: &'a [u8],
     sum: F,

@@ -153,8 +153,9 @@ const STRONG: Style = Style::new().bold();
 const GOOD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 const BAD: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
 
-/// Widths of the columns for a contender's name and for the timed work.
+/// Width of the column for a contender's name.
 const NAME: usize = 25;
+/// Width of the column for the timed work.
 const INSIDE: usize = 27;
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub struct TunSocket {
 
 struct Reader {
     tun: TunReceiver,
-    /// Packets of superframes, back to back, and the end offset of each.
+    /// Packets of superframes, back to back.
     bytes: Vec<u8>,
+    /// End offset of each packet.
     ends: Vec<usize>,
     next: usize,
 }
@@ -41,7 +42,7 @@ impl TunSocket {
         // The peer has authenticated every packet of the tunnel.
         let options = TunOptions::new().queues(Queues::Several).trust(Trust::Authenticated);
         let tun: io::Result<Tun> = match name.parse::<i32>() {
-            // SAFETY: the caller passes the ownership of the descriptor with its number.
+            // SAFETY: the caller passes ownership of the descriptor together with its number.
             Ok(fd) => Tun::adopt(unsafe { OwnedFd::from_raw_fd(fd) }, &options),
             Err(_) => Tun::open(name, &options),
         };

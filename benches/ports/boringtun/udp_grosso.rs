@@ -27,8 +27,9 @@ pub struct Socket {
 #[derive(Debug)]
 struct Receiving {
     udp: UdpReceiver,
-    /// Payloads back to back, and the end and source of each.
+    /// Payloads, back to back.
     bytes: Vec<u8>,
+    /// End offset and source of each payload.
     ends: Vec<(usize, SocketAddr)>,
     next: usize,
 }

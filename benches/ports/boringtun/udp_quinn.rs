@@ -27,8 +27,9 @@ struct Receiving {
     state: UdpSocketState,
     socket: UdpSocket,
     buffers: Vec<Vec<u8>>,
-    /// Payloads back to back, and the end and source of each.
+    /// Payloads, back to back.
     bytes: Vec<u8>,
+    /// End offset and source of each payload.
     ends: Vec<(usize, SocketAddr)>,
     next: usize,
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # used where this is sourced
-# mycelium: its TUN device on grosso-tun, instead of its own crate mycelium-tun. mycelium connects its nodes over TCP.
+# Ports the TUN device of mycelium to grosso-tun, in place of its crate mycelium-tun. mycelium connects nodes over TCP.
 version=0.7.10
 binary=mycelium
 arguments="--silent --disable-quic --disable-peer-discovery"

@@ -22,7 +22,7 @@ use grosso_benches::{
 };
 use grosso_testkit::workloads::workload;
 
-/// Instructions per packet by the name of the work.
+/// Instructions per packet, keyed by the name of the work.
 type Counts = BTreeMap<String, f64>;
 
 fn main() -> ExitCode {

@@ -13,16 +13,16 @@ use rustix::process::Pid;
 pub struct Threads {
     /// The thread that sends.
     pub sender: Pid,
-    /// The thread that carries the packets; `None` if the kernel carries them.
+    /// The thread that forwards the packets; `None` if the kernel forwards them.
     pub path: Option<Pid>,
     /// The thread that receives.
     pub receiver: Pid,
 }
 
-/// CPU time spent on a trial, by thread.
+/// CPU time that each thread spent on a trial.
 ///
-/// The kernel processes packets mostly in the thread that sent them, so the path's time includes the time of the
-/// receiver's network stack.
+/// The kernel processes packets mostly in the thread that sent them, so the time of the path includes the time spent in
+/// the receiver's network stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
     /// The sender's thread.
@@ -54,7 +54,7 @@ impl CpuSeconds {
     }
 }
 
-/// Reads the CPU time of threads.
+/// A meter for the CPU time of threads.
 #[derive(Debug)]
 pub struct CpuMeter {
     threads: Threads,

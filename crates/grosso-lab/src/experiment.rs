@@ -75,7 +75,7 @@ pub struct Series<S, R> {
 }
 
 impl<S, R> Series<S, R> {
-    /// Creates the series of a setting from these runs, without a comparison of bytes.
+    /// Creates a series from a setting and its runs. No bytes were compared.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
@@ -100,7 +100,7 @@ impl<S, R> Series<S, R> {
 /// A setting of an experiment, and its runs.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// Experiment: settings to measure, and functions that interpret their runs.
+/// An experiment: the settings to measure, and functions that interpret their runs.
 pub trait Experiment {
     /// Parameters that only this experiment has.
     type Parameters: Clone;
@@ -131,11 +131,11 @@ pub trait Experiment {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
 
-    /// Compares every byte that a setting carries with the one sent, before the setting is measured. Returns the number
-    /// of bytes, or `None` if the traffic has no content to compare.
+    /// Runs a setting once before it is measured, and compares every byte received with the byte sent. Returns the
+    /// number of bytes, or `None` if the traffic has no content to compare.
     ///
     /// # Errors
-    /// Returns the error of the trial.
+    /// Fails if the trial fails.
     fn verify(
         &self,
         _setting: &Self::Setting,
@@ -144,7 +144,7 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Returns whether a setting is skipped if its verification fails with this error on this system.
+    /// Returns whether to skip a setting if its verification fails with this error.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
@@ -171,8 +171,8 @@ pub trait Experiment {
     /// Returns verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Returns notes on reading the figures. The findings lack the settings of `failed`, although this system supports
-    /// them.
+    /// Returns notes that help to interpret the figures. The settings in `failed` are missing from the findings,
+    /// although this system supports them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
     /// Measures every setting in turn, `runs` times, so that changes on the machine affect all settings alike.
@@ -319,7 +319,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         }
     }
 
-    /// Reports the row of a setting that is not measured any more.
+    /// Reports the row of a setting that will not be measured again.
     fn finish(&mut self, series: &RunsOf<E>) {
         let row = match series.failure {
             Some(_) => self.experiment.failed_row(series).to_string(),
@@ -365,7 +365,8 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// Returns the chosen CPUs of sender, data path and receiver; by default one for the sender and one for the rest.
+/// Returns the chosen CPUs of sender, data path and receiver; by default, one CPU for the sender and one for data path
+/// and receiver.
 pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
     let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
     chosen.map_or_else(usual, Ok)
@@ -376,7 +377,7 @@ const TRIES_MAX: usize = 3;
 /// Number of bytes that are compared one by one before a setting is measured: several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
-/// Checks that every number of a headline is a number of the table.
+/// Checks that every number in a headline appears in the table.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
@@ -392,7 +393,8 @@ pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
     assert!(missing.is_empty(), "{missing:?} of \"{headline}\" is not in the table: {table}");
 }
 
-/// Checks that the report works if any one setting failed, and does not invent verdicts or figures for it.
+/// Checks that a report is correct if any single setting failed: it contains no verdicts and no figures for that
+/// setting.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_failures_are_rows<E: Experiment>(
@@ -426,8 +428,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may disappear with its row, but a failure must not create a claim. The other rows cannot answer a
-        // claim about every row.
+        // A claim may disappear with its row, but a failure must not create a claim. A claim about every row cannot be
+        // judged from the remaining rows.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
                 .iter()

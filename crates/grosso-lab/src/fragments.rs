@@ -48,7 +48,8 @@ pub struct FragmentParameters {
 }
 
 impl Default for FragmentParameters {
-    /// Returns 1.5 Gb/s of datagrams of 64000 bytes over IPv6, with one fragment in 1000 lost, for half a second.
+    /// Returns the defaults: for half a second, 1.5 Gb/s in datagrams of 64000 bytes over IPv6, with one fragment in
+    /// 1000 lost.
     fn default() -> Self {
         Self {
             rate_bits: 1_500_000_000,
@@ -69,13 +70,13 @@ impl FragmentParameters {
         })
     }
 
-    /// Scales a number of receive buffers from the longest datagram to the configured one.
+    /// Scales a number of receive buffers, which applies to the longest datagram, to the configured length.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
 }
 
-/// The parameters in the form of the reports.
+/// The parameters as they appear in reports.
 #[derive(Serialize, JsonSchema)]
 struct WrittenParameters {
     /// Number of bytes in each datagram.
@@ -165,10 +166,11 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Creates an experiment with few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`] offered.
+    /// Creates an experiment that covers few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`]
+    /// offered.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<FragmentParameters>) -> std::io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = FragmentSetting {
@@ -279,8 +281,8 @@ impl Experiment for Fragments {
     }
 }
 
-/// Returns whether the result of the setting can differ from that of another setting: eviction happens only if
-/// fragments are lost, and half of the buffers must hold one complete datagram and one in progress.
+/// Returns whether a setting can give a different result from the others. Eviction happens only if fragments are lost,
+/// and half of the buffers must hold one complete datagram and one in progress.
 fn is_informative(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
@@ -288,19 +290,19 @@ fn is_informative(receiver: Receiver, buffers: Option<usize>, loss: f64, fragmen
 
 /// All receivers, in the order of the table.
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
-/// Numbers of receive buffers without loss: fewer than a datagram's fragments, hardly more, many, and no limit.
+/// Numbers of receive buffers without loss: fewer than the fragments of a datagram, slightly more, many, and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
 /// Rate that a sender offers in the last group, in bits per second: more than the receiver can process.
 pub const OVERLOAD_BITS: u64 = 8_000_000_000;
-/// Numbers of receive buffers with [`OVERLOAD_BITS`]: hardly more than for one datagram, and no limit.
+/// Numbers of receive buffers with [`OVERLOAD_BITS`]: slightly more than one datagram needs, and no limit.
 const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
-/// Numbers of receive buffers with loss: for a datagram, for several, for many, and no limit.
+/// Numbers of receive buffers with loss: for one datagram, for several, for many, and no limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
 /// Default length of each datagram in bytes, without headers.
 pub const DATAGRAM_BYTES: usize = 64_000;
 /// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
 const FRAGMENTS: usize = 45;
-/// Size of the headers of UDP and ESP and of ESP's trailer without padding, in bytes.
+/// Size of the UDP header, the ESP header and the ESP trailer without padding, in bytes.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
 /// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
@@ -339,7 +341,7 @@ mod tests {
         run
     }
 
-    /// Returns invented results: the receiver that coalesces gets datagrams, the one that queues does not.
+    /// Returns made-up results: the coalescing receiver gets datagrams, and the queuing receiver does not.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

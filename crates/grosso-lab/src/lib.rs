@@ -24,14 +24,14 @@
 //! | [`guest`] | a second, real kernel beside the running one, in a VM that QEMU emulates |
 //! | [`vms`] | comparison of transports for the frames of a virtual machine |
 //! | [`nic_offloads`] | the gain from a device's own offloads |
-//! | [`sink`] | the peer of a stream that experiments measure, and the call that starts it |
+//! | [`sink`] | the peer of a measured stream, and the client that starts the stream |
 //! | [`nic`] | a model of a NIC with a limited number of receive buffers |
 //! | [`network`] | the hosts on which users run their own commands, and the link between them, which may be impaired |
 //! | [`custom`] | custom experiments that compare settings, with any hosts, links and paths |
 //! | [`experiment`] | the common part of all experiments: trials that alternate between settings to answer a question |
 //! | [`report`] | results as JSON, as a table and as a page |
 //! | [`statistics`], [`verdict`] | medians and percentiles; claims, and whether the figures support them |
-//! | [`offload`] | the gain of coalescing and of superframes, each measured on and off |
+//! | [`offload`] | the gain from coalescing and from superframes, each measured on and off |
 //! | [`fragments`] | fragmented ESP packets, sent to a NIC with few receive buffers |
 //!
 //! ```no_run

@@ -279,7 +279,8 @@ impl Sender {
         self.reduced_until = Some(self.next);
     }
 
-    /// Sends everything that the windows allow. Only a timeout makes the sender return to data already sent.
+    /// Sends everything that the windows allow. The sender goes back to data that it has already sent only after a
+    /// timeout.
     fn send(&mut self) {
         let window = self.congestion_window.min(self.room).min(FLIGHT_BYTES_MAX);
         let allowed = window.max(self.flight());

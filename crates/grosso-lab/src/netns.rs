@@ -1,6 +1,6 @@
 //! The hosts and the wire between them.
 //!
-//! Longer than 600 lines: hosts and the wire are set up and taken down in an order that one file shows.
+//! Longer than 600 lines: a single file shows the order in which the hosts and the wire are set up and removed.
 
 use core::fmt;
 use std::{
@@ -58,8 +58,8 @@ pub struct Hosts {
 pub enum Device {
     /// A TAP device, like the NIC of a virtual machine. Needs `/dev/net/tun`.
     Tap,
-    /// A second veth pair with a packet socket on its far end, through which superframes cross unsplit. Needs no device
-    /// file, but costs one more copy.
+    /// A second veth pair with a packet socket at its far end; superframes cross it without being split. Needs no
+    /// device file, but costs one more copy.
     Veth,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Device {
 pub struct Ends {
     /// End of the wire between the hosts.
     pub wire: LivePort,
-    /// Device of the host at which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
+    /// Device of the host for which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
     /// end of a veth pair.
     pub device: LivePort,
 }
@@ -108,11 +108,11 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates the hosts of [`Hosts::receiving`] with a port of any kind at the end of the wire. `open` gets the name
-    /// of the end, and the options that would open a packet socket there.
+    /// Creates the same hosts as [`Hosts::receiving`], but `open` opens the port at the end of the wire. It gets the
+    /// name of the interface and the options of the packet socket that would otherwise be opened there.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`] and of `open`.
+    /// Fails for the same reasons as [`Hosts::receiving`], or if `open` fails.
     pub(crate) fn receiving_by<W: Send>(
         layout: &Layout,
         device: Device,
@@ -138,7 +138,7 @@ impl Hosts {
     /// kernel sends superframes if `superframes` is set; the wire accepts none.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn sending(layout: &Layout, device: Device, superframes: bool) -> io::Result<(Self, Ends)> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let options = packet_options(layout);
@@ -164,22 +164,22 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of both, the sender's first.
-    /// Between the two paths is a wire with its own MTU. The hosts know each other's Ethernet address, so the wire
-    /// carries only the traffic.
+    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of both data paths, the
+    /// sender's first. The wire between the two paths has its own MTU. The hosts know each other's Ethernet address, so
+    /// the wire carries only the measured traffic.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn apart(layout: &Layout, device: Device, wire_mtu: u16) -> io::Result<(Self, [Ends; 2])> {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// Creates the hosts of [`Hosts::apart`] with ports of any kind at the ends of the wire, and with superframes from
-    /// the hosts if `superframes` is set. `open` gets the name of an end, and the options that would open a packet
-    /// socket there.
+    /// Creates the same hosts as [`Hosts::apart`], but `open` opens the ports at the ends of the wire. It gets the name
+    /// of the interface and the options of the packet socket that would otherwise be opened there. The hosts send
+    /// superframes if `superframes` is set.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`] and of `open`.
+    /// Fails for the same reasons as [`Hosts::receiving`], or if `open` fails.
     pub fn apart_by(
         layout: &Layout,
         (device, superframes): (Device, bool),
@@ -213,7 +213,7 @@ impl Hosts {
     /// kernel sends no superframes.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn alone(layout: &Layout, device: Device) -> io::Result<(Self, LivePort, [u8; 6])> {
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         let ethernet = (device, Layer::Ethernet);
@@ -231,9 +231,10 @@ impl Hosts {
     /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // Without a thread between the hosts, nothing can cause pauses, and packets can really be lost here.
+        // No thread forwards packets between these hosts, so nothing pauses the traffic, and a missing packet is really
+        // lost.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
         hosts.receiver.run(|| {
@@ -286,7 +287,7 @@ impl Hosts {
     }
 
     /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: in batches, on a separate
-    /// thread of one CPU. Needs root; returns whether it succeeded. If not, the receiver gets packets one by one.
+    /// thread on one CPU. Needs root; returns whether it succeeded. If not, the receiver gets packets one by one.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -316,7 +317,7 @@ impl Hosts {
     }
 
     /// Opens connections from the sender to the receiver, with this congestion control at both ends; returns the
-    /// sender's ends first.
+    /// sender's sockets first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.
@@ -343,10 +344,10 @@ impl Hosts {
         Ok(sides)
     }
 
-    /// Sets how a stream is read, and for how long it may stall.
+    /// Configures how a stream is read and how long it may stall.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub(crate) fn set_up_stream(&self, stream: &TcpStream) -> io::Result<()> {
         if self.read_bytes_min > 0 {
             set_receive_low_water(stream, self.read_bytes_min)?;
@@ -358,7 +359,7 @@ impl Hosts {
     /// Opens a socket of the receiver that listens for connections.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
@@ -366,7 +367,7 @@ impl Hosts {
     /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
     ///
     /// # Errors
-    /// Returns the error of a socket.
+    /// Fails if a socket fails.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
@@ -456,8 +457,8 @@ impl Hosts {
 /// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts the buffers
 /// to the reader's speed.
 ///
-/// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
-/// such as BBR if it is the system's default, keeps pacing after a change, so it spreads the data of a window over its
+/// Connections start with Reno, which every kernel has. A connection that starts with a pacing congestion control, for
+/// example BBR as the system's default, keeps pacing after a change. It would then spread the data of a window over its
 /// round-trip time.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
@@ -470,8 +471,8 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// Returns the thread with the greatest number in its name: the kernel numbers the pollers of all namespaces, and the
-/// pollers of a deleted namespace may still run for a while.
+/// Returns the thread with the greatest number in its name. It is the newest, because the kernel numbers the pollers of
+/// all namespaces consecutively; those of a deleted namespace may still run for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
@@ -526,8 +527,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed:
-            // bypassing it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed,
+            // and bypassing it saves its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options, open_packet)
@@ -585,9 +586,9 @@ fn name(name: &str) -> io::Result<InterfaceName> {
 
 /// Features of a NIC without segmentation offload.
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
-/// Time without a byte after which a stream counts as stalled.
+/// Time without data after which a stream counts as stalled.
 pub const STALLED: Duration = Duration::from_secs(10);
-/// Names of the hosts' devices, and of the device at the engine's end of a wire.
+/// Names of the sender's device, of the device at the engine's end of a wire, and of the receiver's device.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";
@@ -601,7 +602,7 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
-/// The Ethernet address of a sender that is not a host.
+/// The Ethernet address of a simulated sender that is not a host.
 pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
 /// Features that make a sending host build superframes.
 const SEGMENTATION: [&str; 4] = [
@@ -610,7 +611,7 @@ const SEGMENTATION: [&str; 4] = [
     "tx-tcp-ecn-segmentation",
     "tx-udp-segmentation",
 ];
-/// The usual limit of receive buffers (`net.core.rmem_max`).
+/// The usual maximum size of a receive buffer (`net.core.rmem_max`).
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
 /// Twice the usual minimum timeout of TCP, in microseconds.
 const TIMEOUT_US: &str = "400000";

@@ -31,7 +31,7 @@ use crate::{
 pub struct NetworkOptions {
     /// The MTU in bytes, counted from the IP header.
     pub mtu: u16,
-    /// Impairment of packets on the wire, in each direction; each direction has its own random numbers.
+    /// Impairment of the wire. It applies to both directions, each with its own random numbers.
     pub impairment: Option<Impairment>,
     /// Time for which trains to b may be held; `None` merges nothing.
     pub coalesce: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct NetworkOptions {
 pub enum Host {
     /// The host whose packets Grosso receives from a wire.
     A,
-    /// Host at which Grosso acts as the NIC.
+    /// Host for which Grosso acts as the NIC.
     B,
 }
 
@@ -61,7 +61,7 @@ pub struct Network {
     running: JoinHandle<(Result<(), PortError>, Summary)>,
 }
 
-/// Counters of a network, by direction.
+/// Counters of a network for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {
@@ -71,7 +71,7 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// Frames of one direction.
+/// Counters of the frames in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {
@@ -79,7 +79,7 @@ pub struct Passed {
     pub rx_frames: u64,
     /// Bytes of the received frames.
     pub rx_bytes: u64,
-    /// Forwarded frames; each frame to b is a train of packets.
+    /// Forwarded frames; each frame to b contains a train of packets.
     pub tx_frames: u64,
     /// Packets lost at random.
     pub lost: u64,
@@ -97,7 +97,7 @@ impl Network {
     /// Creates the hosts and starts the data path between them.
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn start(options: NetworkOptions) -> io::Result<Self> {
         let layout = Layout {
             mtu: Mtu { sender: options.mtu, receiver: options.mtu },
@@ -109,7 +109,7 @@ impl Network {
             patient: false,
             ..Layout::default()
         };
-        // The impairment must draw random numbers for packets, not for superframes.
+        // The impairment must apply to individual packets, not to superframes.
         let superframes = options.impairment.is_none();
         let (hosts, ends) = Hosts::receiving(&layout, options.device, superframes)?;
         let there = options.impairment.clone().unwrap_or_default();
@@ -142,8 +142,7 @@ impl Network {
         network.host(die_with_parent(command))?.spawn()
     }
 
-    /// Waits until a newly started server on a host listens. Gives up when the server ends, or after the longest time
-    /// that a server may take to start.
+    /// Waits until a newly started server on a host listens. Gives up if the server ends or takes too long to start.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -163,7 +162,7 @@ impl Network {
     /// Sends as much as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
-    /// The errors are those of [`crate::trial::measure`].
+    /// Fails for the same reasons as [`crate::trial::measure`].
     pub fn stream(
         &self,
         measured: Duration,

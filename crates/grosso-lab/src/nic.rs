@@ -1,5 +1,5 @@
-//! Model of a NIC with its own receive buffers. Every packet is copied into a buffer, as by DMA or by a driver that
-//! receives straight into the packet buffers of its stack.
+//! Model of a NIC with its own receive buffers. Every packet is copied into a buffer. A real NIC does this by DMA, or
+//! its driver receives directly into the packet buffers of the stack.
 
 use grosso::Frame;
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
@@ -17,7 +17,7 @@ pub struct Nic<P: Port> {
     in_use_max: usize,
     /// Packets for which no buffer was free.
     dropped: u64,
-    /// Returned buffers: at most as many as were ever in use at once.
+    /// Buffers that were returned and can be used again: at most as many as were ever in use at once.
     spare: Vec<Vec<u8>>,
     /// Buffers of the inner port whose packets were copied, until they can be returned to it.
     copied: Vec<PortBuffer>,

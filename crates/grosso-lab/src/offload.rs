@@ -31,7 +31,7 @@ pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OffloadParameters {
-    /// The congestion control of TCP. A pacing one, for example BBR, hides the effect of offloads.
+    /// The congestion control of TCP. A congestion control that paces, for example BBR, hides the effect of offloads.
     pub congestion: String,
     /// Maximum time for which a train may be held.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
@@ -84,7 +84,7 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,
-    /// Host at which Grosso acts as the NIC.
+    /// Host for which Grosso acts as the NIC.
     nic_of: &'static str,
     plan: Plan<OffloadParameters>,
     groups: Vec<RowGroup>,
@@ -112,7 +112,7 @@ pub struct Row {
     setting: Setting,
 }
 
-/// Two rows to compare, by their names.
+/// The names of two rows to compare.
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     name: &'static str,
@@ -221,7 +221,7 @@ impl Experiment for Offload {
     }
 }
 
-/// Returns a note on the number of packets that shared a receive page, by row, if packets arrived in pages.
+/// Returns a note on how many packets shared a receive page in each row, if packets arrived in pages.
 fn in_pages(findings: &OffloadFindings) -> Option<String> {
     let group = findings.groups.first()?;
     let in_pages = |row: &OffloadRow| {
@@ -249,7 +249,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns invented results: ten gigabits with coalescing, less without.
+    /// Returns made-up results: ten gigabits with coalescing, less without.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -282,7 +282,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns the verdicts of an experiment whose rows carry these gigabytes per CPU-second.
+    /// Returns the verdicts of an experiment whose rows have these figures in gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,

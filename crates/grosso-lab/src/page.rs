@@ -17,7 +17,7 @@ impl From<Spread> for Middle {
 /// A column of a chart: a bar for each row of type `R`.
 pub(crate) struct BarColumn<R> {
     heading: &'static str,
-    /// Returns the value for the scale: the greatest one gets the longest bar.
+    /// Returns the value that is drawn to scale. The greatest value gets the longest bar.
     value: fn(&R) -> f64,
     /// Returns the bar of a row.
     of: fn(&R) -> Bar,

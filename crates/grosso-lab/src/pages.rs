@@ -26,7 +26,7 @@ use grosso_wire::{
 
 use crate::netns::Layout;
 
-/// The wire port of a data path that acts as the receiver's NIC, by its kind of receive buffer.
+/// The wire port of a data path that acts as the receiver's NIC, with one of two kinds of receive buffers.
 #[derive(Debug)]
 pub(crate) enum NicWire {
     /// Buffers of one packet.
@@ -155,7 +155,8 @@ impl Port for PagePort {
     }
 }
 
-/// Returns a packet in its page with the metadata from its virtio header. The wire carries no superframes.
+/// Returns a packet, which stays in its page, with the metadata from its virtio header. The wire carries no
+/// superframes.
 fn frame(packet: BlockPacket) -> Option<Frame<PortBuffer>> {
     let (header, _) =
         VirtioHeader::parse(packet.virtio_header(), Form::Short, Order::NATIVE).ok()?;

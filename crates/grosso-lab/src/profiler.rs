@@ -69,7 +69,7 @@ impl Part {
     }
 }
 
-/// Side of the data path at which a port is.
+/// Side of the data path on which a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The wire, or the port in its place. An iteration of the path's loop begins when it polls the wire.

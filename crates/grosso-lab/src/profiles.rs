@@ -163,7 +163,7 @@ struct Connection {
 /// Kinds of traffic on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Full packets.
+    /// Data packets of full size.
     Bulk,
     /// Packets of a sender with a small MTU.
     Small,
@@ -246,12 +246,13 @@ fn trace() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Number of packets in the trace, and of its connections.
+/// Number of packets in the trace.
 const PACKETS: usize = 40_000;
+/// Number of connections in the trace.
 const FLOWS: usize = 24;
 /// The seed of the trace and its order.
 const SEED: u64 = 5;
-/// Time from one packet to the next, in nanoseconds: that of full packets at 10 Gb/s.
+/// Time from one packet to the next, in nanoseconds; the same as for packets of full size at 10 Gb/s.
 const GAP_NS: u64 = 1200;
 /// Number of packets in a poll, the same as in NAPI.
 const POLL_PACKETS: usize = 64;

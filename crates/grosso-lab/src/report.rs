@@ -24,7 +24,7 @@ pub trait Findings: Serialize + JsonSchema {
 
     /// Explanation of the charts, as HTML.
     const LEGEND: &'static str;
-    /// Settings to try, by observation; empty if the figures already name them.
+    /// Settings to try for each observation; empty if the figures already name them.
     const KNOBS: &'static [Knob];
 
     /// Returns the description of the measurement: the lines at the head of the table.
@@ -82,7 +82,7 @@ pub struct Report<F: Findings> {
     pub failed: Vec<FailedRow>,
     /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
-    /// Notes on reading the figures.
+    /// Notes that help to interpret the figures.
     pub notes: Vec<String>,
 }
 
@@ -220,7 +220,7 @@ impl<F: Findings> Report<F> {
 }
 
 impl<P> Environment<P> {
-    /// Returns the conditions on this machine.
+    /// Returns the conditions of a measurement on this machine.
     pub(crate) fn of(
         (runs, measured): (usize, Duration),
         (device, cpus): (Option<Device>, Option<[usize; 3]>),

@@ -28,7 +28,7 @@ impl<'scope, T: Send + 'scope> Running<'scope, T> {
     /// port afterwards.
     ///
     /// # Errors
-    /// The errors are those of [`DataPath::new`] and of `first`.
+    /// Fails for the same reasons as [`DataPath::new`], or if `first` fails.
     pub(crate) fn start<L, R>(
         scope: &'scope Scope<'scope, '_>,
         (left, right): (L, R),

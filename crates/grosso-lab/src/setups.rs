@@ -1,4 +1,4 @@
-//! Drawings of the setups: of each publication, and of the lab's repetition of its experiment.
+//! Drawings of the setup of each publication, and of the setup in which the lab repeats its experiment.
 
 use grosso_report::page::setup::{SetupDrawing, Station, StationLink};
 

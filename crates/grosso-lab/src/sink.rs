@@ -11,7 +11,7 @@ mod call;
 
 pub use self::call::{Call, Called, Direction};
 
-/// Request of a caller, the first byte of a connection.
+/// Request that a caller sends as the first byte of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Request {
@@ -33,7 +33,7 @@ impl Request {
 /// connection, or its error.
 ///
 /// # Errors
-/// Returns the error of the listener.
+/// Fails if the listener fails.
 pub fn serve(listener: &TcpListener, mut served: impl FnMut(io::Result<u64>)) -> io::Result<()> {
     let content = content()?;
     loop {

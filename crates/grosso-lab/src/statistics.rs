@@ -32,8 +32,8 @@ impl Spread {
     const ABSENT: Self =
         Self { median: f64::NAN, min: f64::NAN, max: f64::NAN, sample: Sample::NONE };
 
-    /// Returns the spread of measurements. Values that are not finite are ignored, for example the cost of a gigabyte
-    /// if no byte arrived.
+    /// Returns the spread of measurements. Values that are not finite are ignored, for example the cost per gigabyte if
+    /// no byte arrived.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);

@@ -83,7 +83,7 @@ pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     text.push('\n');
 }
 
-/// Returns the text of a report of invented figures. Checks that it fits a terminal, and that its tables equal the ones
+/// Returns the text of a report of made-up figures. Checks that it fits a terminal, and that its tables equal the ones
 /// in `tests/tables`.
 #[cfg(test)]
 #[track_caller]

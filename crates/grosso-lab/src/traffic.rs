@@ -35,7 +35,7 @@ pub enum Traffic {
     TcpMaerts,
     /// One byte in each direction over TCP, one request at a time.
     TcpRequests,
-    /// Datagrams of the sender's MTU, as fast as they are received.
+    /// Datagrams that fill the sender's MTU, sent as fast as the receiver reads them.
     UdpStream,
     /// The datagrams of [`Self::UdpStream`], many per call (`UDP_SEGMENT`).
     UdpSegments,

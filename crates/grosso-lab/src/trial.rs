@@ -46,8 +46,8 @@ pub struct Setting {
     pub layout: Layout,
     /// Carrier of the packets.
     pub carrier: Carrier,
-    /// Impairment of packets to a receiver at which Grosso acts as the NIC. The packets are copied out of their receive
-    /// buffers first, because a wire with a long delay would occupy too many of these buffers.
+    /// Impairment of packets to a receiver for which Grosso acts as the NIC. The packets are copied out of their
+    /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
     /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If this impairment
     /// loses packets, the receiver's kernel sends no superframes, so that the loss affects single packets.
@@ -60,7 +60,7 @@ pub struct Setting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent, which costs the receiver time.
+    /// Whether every byte received is compared with the byte sent, which costs the receiver time.
     pub compare: bool,
 }
 
@@ -128,10 +128,10 @@ impl Setting {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Returns whether a measurement shows a stall instead of the setting: its wire loses nothing, but nothing arrived,
-    /// or its one connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path
-    /// was not scheduled for that long, or a backlog had no room for the last packets of a window, and no later packet
-    /// revealed the loss to the sender.
+    /// Returns whether a stall distorted a measurement: its wire loses nothing, but nothing arrived, or its one
+    /// connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path was not
+    /// scheduled for that long, or a full backlog dropped the last packets of a window. In the second case, no later
+    /// packet revealed the loss to the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -187,11 +187,11 @@ pub struct Measured {
     /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgments that reached the
     /// sending host.
     pub acknowledgements_passed: Option<u64>,
-    /// Segments retransmitted, from the connection's start to its end.
+    /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts, from the connection's start to its end.
+    /// Number of retransmission timeouts during the whole connection.
     pub timeouts: u64,
     /// Number of round trips of data that a [sender in userspace](crate::userspace) counted.
     pub round_trips: Option<u64>,
@@ -206,7 +206,7 @@ pub struct Measured {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_page: Option<f64>,
     /// Whether the sender's CPU handled acknowledgments, if there are two CPUs. This needs root. Otherwise the sender's
-    /// packets leave from both CPUs, overtake each other, and are retransmitted needlessly.
+    /// packets leave from both CPUs, are reordered, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
     /// Whether the receiver's kernel coalesced packets from the wire, if the data path acts as the sender's NIC. The
     /// packets must arrive in batches, which needs root.
@@ -295,14 +295,14 @@ impl Measured {
 /// Measures on new hosts that are removed afterwards. A stalled measurement is repeated a few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if the measurement is interrupted.
 pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, TrialError> {
     let once = || measure_once(setting, interrupted);
     let (measured, repeated) = repeat_stalled(once, |measured| setting.stalled(measured))?;
     Ok(Measured { repeated, ..measured })
 }
 
-/// Repeats a measurement until it does not stall, a few times at most; also returns the number of measurements that
+/// Repeats a measurement that stalls, at most a few times. Returns the last one and the number of measurements that
 /// stalled.
 pub(crate) fn repeat_stalled<M>(
     mut once: impl FnMut() -> Result<M, TrialError>,
@@ -510,7 +510,7 @@ pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
 const REPEATS_MAX: u64 = 3;
 /// The longest MTU, in bytes, at which a receiver can still coalesce packets into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
-/// The seed of the content and of the flow table: all trials use the same.
+/// The seed of the content and of the flow table, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]

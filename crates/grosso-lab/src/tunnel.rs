@@ -156,13 +156,13 @@ pub(crate) fn open_end<P: Port>(
 
 /// Source ports of flows: the dynamic range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
-/// Bytes that all streams together may have in flight, for which the sockets of a tunnel have room; and the minimum for
-/// each stream, which is a superframe.
+/// Number of bytes that all streams together may have in flight. The sockets of a tunnel have buffers for them.
 const UNDER_WAY_BYTES: usize = 4 << 20;
+/// Minimum number of bytes that each stream may have in flight: one superframe.
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.
 pub(crate) const WIRE_MTU: u16 = 1500;
-/// The seed of source ports: all trials use the same.
+/// The seed of source ports, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
-    /// The figures support the claim, and noise does not explain them.
+    /// The figures support the claim, by a margin too large to be noise.
     Reproduced,
-    /// The figures contradict the claim, and noise does not explain them.
+    /// The figures contradict the claim, by a margin too large to be noise.
     NotReproduced {
         /// The cause, if it is known.
         cause: &'static str,
@@ -165,7 +165,7 @@ impl Bound {
 /// Unit of a judged figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// A ratio, in times.
+    /// A ratio, shown as a multiple: `2.00 times`.
     Times,
     /// A ratio, in percent.
     Percent,
@@ -206,13 +206,13 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Creates the evidence of a count that does not vary, because it does not depend on time.
+    /// Creates evidence from a count that does not vary, because it does not depend on time.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
         Self { figure, bound, within_noise: false, is_known: true }
     }
 
-    /// Creates the evidence of repeated measurements on the ratio of two medians, compared by the Mann-Whitney test
-    /// after the second series is multiplied by the bound.
+    /// Creates evidence on the ratio of two medians from repeated measurements. The Mann-Whitney test compares the
+    /// first series with the second series multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let figure = over.median / under.median;
         let scaled =
@@ -230,13 +230,13 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates the evidence from the maximum of repeated measurements. A pause of the machine may lengthen any
-    /// measurement, so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
+    /// Creates evidence from the maximum of repeated measurements. A pause of the machine may lengthen any measurement,
+    /// so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }
 
-    /// Creates the evidence of repeated measurements on one median, by the sign test.
+    /// Creates evidence on one median from repeated measurements, using the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.median, bound)
     }
@@ -285,7 +285,8 @@ impl Evidence {
         })
     }
 
-    /// Returns the rank of the evidence by how strongly it contradicts the claim; certain contradictions rank first.
+    /// Returns the rank of the evidence by how strongly it contradicts the claim; contradictions that are not noise
+    /// rank first.
     fn rank(&self) -> (bool, f64) {
         let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
         (!is_contradiction, self.bound.margin(self.figure))
@@ -367,13 +368,13 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the figures support the claim, and noise does not explain them.
+    /// Returns whether the figures support the claim by a margin too large to be noise.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.answer == Answer::Reproduced
     }
 
-    /// Returns whether the figures contradict the claim, and noise does not explain them.
+    /// Returns whether the figures contradict the claim by a margin too large to be noise.
     #[must_use]
     pub const fn is_contradicted(&self) -> bool {
         matches!(self.answer, Answer::NotReproduced { .. })
@@ -426,8 +427,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns the probability that two series without a real difference rank as far apart as `above` and `below`, or
-/// further, by the one-sided, exact Mann-Whitney test. A tie counts half, rounded against the claim.
+/// Returns the probability that the ranks of two series without a real difference are at least as far apart as those of
+/// `above` and `below` (exact one-sided Mann-Whitney test). A tie counts half, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {
@@ -483,8 +484,9 @@ const SAME: f64 = 1.2;
 /// Maximum probability that chance explains a difference, for a difference that counts as real. Three runs against
 /// three can reach this probability. The margin allows for rounding in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
-/// Width of an answer, and of a line.
+/// Width of an answer, in columns.
 const ANSWER: usize = 22;
+/// Width of a line, in columns.
 const LINE: usize = 80;
 
 #[cfg(test)]

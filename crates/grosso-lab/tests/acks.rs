@@ -255,8 +255,8 @@ enum Receiver {
     Expanded,
 }
 
-/// Returns the number of round trips until a sender with this way of counting has 860 segments in flight (10 Gb/s with
-/// a round-trip time of one millisecond), and the maximum number of acknowledgments in one round trip.
+/// Returns the number of round trips until a sender that counts in this way has 860 segments in flight (10 Gb/s with a
+/// round-trip time of one millisecond), and the maximum number of acknowledgments in one round trip.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);

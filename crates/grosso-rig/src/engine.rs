@@ -213,7 +213,7 @@ pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>
 /// packets are the same.
 ///
 /// # Errors
-/// Returns the engine's refusal.
+/// Fails with the engine's reason for refusing to segment the frame.
 pub fn cut(
     slices: &[&[u8]],
     meta: &Meta,

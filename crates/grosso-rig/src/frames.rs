@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, by index.
+    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, and gets its index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -58,7 +58,7 @@ impl Path {
         self.sequence(Transport::Tcp, lengths, edit)
     }
 
-    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, by index.
+    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, and gets its index.
     pub fn datagrams(
         self,
         lengths: &[usize],
@@ -90,7 +90,7 @@ enum Transport {
     Udp,
 }
 
-/// A change of one header.
+/// A function that changes one header.
 type Edit<T> = Box<dyn FnOnce(T) -> T>;
 
 /// One packet of a connection, with the changes that a test makes to it.
@@ -163,7 +163,7 @@ impl Segment {
         tcp: Tcp;
         /// Changes the UDP header.
         udp: Udp;
-        /// Changes the finished packet: padding, truncation.
+        /// Changes the finished packet, for example its padding or its length.
         frame: Packet;
     }
 

@@ -104,7 +104,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// Panics if buffers or counters are wrong, as do all methods that change the session.
+    /// Panics if buffers or counters are wrong. So do all other methods that change the session.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
@@ -399,7 +399,7 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// Returns the complete sum from the first IP header on.
+/// Returns the complete sum of the bytes from the first IP header to the end of the frame.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {

@@ -46,7 +46,7 @@ impl Superframe {
     /// Segments the superframe for a device, and returns the packets with their metadata.
     ///
     /// # Errors
-    /// Returns the engine's refusal.
+    /// Fails with the engine's reason for refusing to segment the superframe.
     pub fn cut(&self, outgoing: Outgoing) -> Result<Vec<(Vec<u8>, Meta)>, NoSegments> {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }

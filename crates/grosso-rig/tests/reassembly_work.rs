@@ -1,4 +1,5 @@
-//! Tests that no input makes reassembly exceed a number of instructions per fragment. Valgrind counts the instructions.
+//! Tests that no input makes reassembly exceed a fixed number of instructions per fragment. Valgrind counts the
+//! instructions.
 //!
 //! A fragment costs about the same in the best order and in the worst, for short and for long datagrams, in an empty
 //! table and in a full one (B40, P31).
@@ -19,7 +20,7 @@ use grosso_wire::LinkType;
 
 /// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// Frames that are pushed first, and frames whose work is counted.
+/// A function that returns the frames that are pushed first, and the frames whose work is counted.
 type Flood = fn() -> (Frames, Frames);
 
 /// Measured floods.

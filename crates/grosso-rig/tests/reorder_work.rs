@@ -1,10 +1,10 @@
-//! Tests that no input makes reordering repair exceed a number of instructions per packet. Valgrind counts the
+//! Tests that no input makes reordering repair exceed a fixed number of instructions per packet. Valgrind counts the
 //! instructions.
 //!
-//! A packet out of order costs much less than one in order that is dissected and compared law by law, regardless of its
-//! size, of its position among the waiting packets, and of the number of flows (SegmentSmack). Ordinary packets in
-//! order cannot be the reference: they are predicted, and a faster prediction would not make other packets more
-//! expensive.
+//! A packet that arrives out of order costs much less than a packet in order that is dissected and compared field by
+//! field. This is true for any size, any position among the waiting packets, and any number of flows (SegmentSmack).
+//! Ordinary packets in order cannot be the reference: they are predicted, and a faster prediction would not make other
+//! packets more expensive.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 
 /// The flow and the sequence number of each packet.
 type Packets = Vec<(u32, u32)>;
-/// Packets that are pushed first, and packets whose work is counted.
+/// A function that returns the packets that are pushed first, and the packets whose work is counted.
 type Flood = fn() -> (Packets, Packets);
 
 /// Measured floods.

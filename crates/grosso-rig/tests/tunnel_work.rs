@@ -1,5 +1,5 @@
-//! Tests that no input makes decapsulation or encapsulation exceed a number of instructions per packet. Valgrind counts
-//! the instructions.
+//! Tests that no input makes decapsulation or encapsulation exceed a fixed number of instructions per packet. Valgrind
+//! counts the instructions.
 //!
 //! Regardless of the number of tunnels, a packet never costs more than parsing as many headers as one dissection
 //! allows. A checksum that is left to the receiver makes no other header more expensive.
@@ -21,7 +21,7 @@ use grosso_rig::{instructions, kernel::skip};
 use grosso_testkit::Packet;
 use grosso_wire::{LinkType, Ports, Stack, Stop, dissect, dissect_into};
 
-/// Adds a tunnel to a packet.
+/// A function that adds a tunnel to a packet.
 type Level = fn(Packet) -> Packet;
 
 /// Kinds of tunnels: IP in IP, and VXLAN, without checksums over the payload, which would need a loop over its bytes.
@@ -86,8 +86,9 @@ fn measured(frame: &[u8]) {
 /// Tunnels whose headers have room for remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
-/// Number of packets in a superframe, and of bytes in each packet: small enough that summing them costs almost nothing.
+/// Number of packets in a superframe.
 const PACKETS: usize = 45;
+/// Number of payload bytes in each packet, so few that summing them costs almost nothing.
 const PACKET_BYTES: u16 = 8;
 
 #[test]

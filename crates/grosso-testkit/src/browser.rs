@@ -45,7 +45,7 @@ fn find() -> Option<PathBuf> {
 
 /// Displays the page at this width, and returns the console output followed by the result of the probe.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
-    // The page is embedded in another page, because a window cannot be that narrow.
+    // The page is embedded in another page, because a browser window cannot be as narrow as the narrow screen.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));
     let quoted = probed.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(

@@ -49,7 +49,7 @@ pub fn bytes(text: &str) -> Vec<u8> {
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// The packets.
+/// The published packets.
 pub const VECTORS: &[Vector] = &[
     Vector {
         key: "4c80cdefbb5d10da906ac73c3613a634",

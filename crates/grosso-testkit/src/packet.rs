@@ -40,7 +40,7 @@ pub struct Packet {
 enum Payload {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// This many bytes of the stream, from the sequence number on.
+    /// This many bytes of the stream, starting at the sequence number.
     Stream(usize),
 }
 
@@ -232,7 +232,7 @@ impl Packet {
         Some(Self { headers, pad_to: 0, trailer: Vec::new(), truncate: None, ..self.clone() })
     }
 
-    /// Returns the packet from its first IP header on.
+    /// Returns the packet without the headers before its first IP header.
     pub fn without_link(mut self) -> Self {
         let network = self.headers.iter().position(|header| header.addresses().is_some());
         self.headers.drain(..network.unwrap_or(0));

@@ -29,9 +29,9 @@ pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }
 
-/// An exclusive CPU of the calling thread, and of the processes that it starts, until this value is dropped.
+/// A CPU reserved for the calling thread, and for the processes that it starts, until this value is dropped.
 ///
-/// The value stays with its thread, whose affinity it represents.
+/// The value cannot be sent to another thread, because it represents the affinity of its thread.
 #[derive(Debug)]
 pub struct Processor {
     number: usize,

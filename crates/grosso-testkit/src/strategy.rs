@@ -17,7 +17,7 @@ pub struct Seeded<T> {
     pub value: T,
 }
 
-/// A train: packets of one flow that obey all laws.
+/// A train: packets of one flow, all of which can merge.
 #[derive(Clone)]
 pub struct GeneratedTrain {
     /// The headers of the packets.

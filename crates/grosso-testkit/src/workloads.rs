@@ -227,7 +227,7 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
 
 /// Moves 2 % of the frames back by 1 to 3 positions.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // Iterates from the end, so that moved frames do not carry earlier ones along.
+    // Iterates from the end, so that moving a frame does not also move earlier ones.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);

@@ -10,7 +10,7 @@ use grosso_testkit::strategy;
 use grosso_testkit::{Packet, Traffic};
 use proptest::prelude::*;
 
-/// Returns one packet of the kernel's fixture: `len` bytes from sequence number 100 + `at` on.
+/// Returns one packet of the kernel's fixture: `len` bytes, starting at sequence number 100 + `at`.
 fn tcp4(at: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     both(at, len, |ip| ip, edit)
 }
@@ -544,7 +544,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Tests that hostile traffic ends trains for every possible reason, so that each law is violated by at least one
+/// Tests that hostile traffic ends trains for every possible reason, so that each rule is violated by at least one
 /// packet.
 #[test]
 fn every_reason_occurs() {

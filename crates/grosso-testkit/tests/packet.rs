@@ -73,7 +73,7 @@ fn every_level_is_verified() {
     assert_eq!(names, ["ipv4", "gre", "udp", "ipv4", "tcp"].map(right));
 }
 
-/// Asserts that a checksum covers every bit from `first` on.
+/// Asserts that a checksum covers every bit, starting at `first`.
 fn assert_every_flip_is_seen(packet: Packet, first: usize) {
     let frame = packet.payload_len(9).build();
     let right = states(&frame);

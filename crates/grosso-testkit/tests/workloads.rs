@@ -7,7 +7,7 @@ use grosso_testkit::oracle::{
 };
 use grosso_testkit::workloads::{PACKETS, POLL, WORKLOADS, Workload, workload};
 
-/// The data of a datagram's fragments by offset.
+/// The data of a datagram's fragments, keyed by offset.
 type Pieces<'a> = BTreeMap<usize, &'a [u8]>;
 
 const LINK: Link = Link::Ethernet;

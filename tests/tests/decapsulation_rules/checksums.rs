@@ -1,4 +1,4 @@
-//! Tests how decapsulation treats outer checksums, and which state it gives the inner ones.
+//! Tests how decapsulation treats outer checksums, and which state it gives to inner checksums.
 
 use grosso::{
     Meta,
@@ -40,7 +40,7 @@ fn gue_gre(wrong_udp: u16, wrong_gre: u16) -> Packet {
     packet.ipv6(|ip| ip).tcp(|t| t).payload_len(77)
 }
 
-/// Returns the sum of a packet from its first IP header on, computed by the oracle.
+/// Returns the sum of a packet, starting at its first IP header, as computed by the oracle.
 fn sum_of(packet: &[u8]) -> u16 {
     oracle::sum(&packet[14..])
 }
@@ -124,7 +124,7 @@ fn c30_a_verified_checksum_becomes_the_sum_of_the_packet_inside() {
 }
 
 /// Tests that a congestion mark changes the sum of an IPv6 packet. The sum of an IPv4 packet stays the same, because
-/// the header checksum compensates the change.
+/// the header checksum compensates for the change.
 #[test]
 fn c30_a_sum_follows_the_mark_of_congestion() {
     let outer = || Packet::new().ethernet(|e| e).ipv4(|ip| ip.tos(3)).udp(|u| u).gue(|g| g);
@@ -201,8 +201,8 @@ fn remote_gue(edit: impl FnOnce(Gue) -> Gue) -> Packet {
     packet.ipv4(|ip| ip).udp(|u| u).payload_len(64)
 }
 
-/// Returns a GUE change that adds private flags and remote checksum offload with these offsets, counted from the end of
-/// the header.
+/// Returns a change to a GUE header that adds private flags and remote checksum offload with these offsets, counted
+/// from the end of the header.
 fn places(start: u16, at: u16) -> impl FnOnce(Gue) -> Gue {
     let options = [&[0x80, 0, 0, 0][..], &start.to_be_bytes(), &at.to_be_bytes()].concat();
     move |gue| gue.flags(1).options(&options)
@@ -334,7 +334,7 @@ fn a_sum_leaves_out_what_is_behind_the_packet() {
     assert!(is_sum(taken.meta.checksum, &taken.packet), "{:?}", taken.meta);
 }
 
-/// The headers of a packet inside a tunnel.
+/// A function that adds the headers of a packet inside a tunnel.
 type Inner = fn(Packet) -> Packet;
 
 #[test]

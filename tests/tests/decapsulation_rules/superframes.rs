@@ -106,7 +106,7 @@ fn w04_b50_levels_of_identification_move_up() {
     }
 }
 
-/// Tests a superframe of datagrams of a tunnel. It contains several packets, so it must be segmented before
+/// Tests a superframe that consists of tunnel datagrams. It contains several packets, so it must be segmented before
 /// decapsulation.
 #[test]
 fn b29_a_superframe_of_tunnel_datagrams_is_no_single_packet() {

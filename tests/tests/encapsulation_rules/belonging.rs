@@ -1,4 +1,4 @@
-//! Tests of the check whether a packet came through a given tunnel, in the form that the tunnel's endpoint expects.
+//! Tests the check that a packet came through a given tunnel, in the form that the endpoint of the tunnel expects.
 
 use std::net::IpAddr;
 

@@ -68,8 +68,8 @@ fn c40_the_checksum_inside_stays_the_partial_one() {
     assert_eq!(sent.bytes[26..28], [0, 0], "W23: no checksum is written");
 }
 
-/// Tests that around a complete checksum, the outer checksum is left to the device. If there are two outer checksums,
-/// the innermost one is left to the device.
+/// Tests that the outer checksum is left to the device if the inner checksum is complete. If there are two outer
+/// checksums, the innermost one is left to the device.
 #[test]
 fn c40_around_a_complete_checksum_the_outer_one_is_partial() {
     for (header, carrier, expected) in [
@@ -160,7 +160,7 @@ fn c52_remote_checksum_offload_is_left_out_where_it_cannot_be() {
     };
     // The packet has no partial checksum.
     goes_without(VXLAN, &Known::new(tcp().build()));
-    // The checksum starts at an offset that seven bits cannot express in words.
+    // The start of the checksum does not fit into seven bits, although it is counted in units of two bytes.
     let options =
         Packet::new().ethernet(|e| e).ipv6(|ip| ip).destination_options(|o| o.data(&[0; 206]));
     goes_without(VXLAN, &Known::partial(&options.tcp(|t| t)));

@@ -31,7 +31,7 @@ fn hop_limit(packet: &[u8]) -> u8 {
     packet[if packet[0] >> 4 == 4 { 8 } else { 7 }]
 }
 
-/// Returns packets of each version with a traffic class and a TTL, with and without a link header.
+/// Returns packets of each IP version with a traffic class and a TTL, with and without a link header.
 fn inner(class: u8, ttl: u8) -> Vec<(LinkType, Packet)> {
     let with_ip = |start: Packet| {
         let v4 = start.clone().ipv4(|ip| ip.tos(class).ttl(ttl));
@@ -54,7 +54,7 @@ fn ends(link: LinkType) -> Vec<Endpoint> {
         .into()
 }
 
-/// Tests RFC 6040 figure 3.
+/// Tests the ECN field of the outer header (RFC 6040 figure 3).
 #[test]
 fn w01_p35_every_ecn_field_around_every_packet() {
     for (mode, table) in [
@@ -270,7 +270,7 @@ fn a_tag_beside_the_frame_is_written_into_it() {
     assert_eq!(send(&gre, &tagged, LinkType::Ethernet), Err(Refusal::VlanTag));
 }
 
-/// Tests that the link header and the padding of a packet are not carried.
+/// Tests that a tunnel of IP packets carries neither the link header nor the padding of a packet.
 #[test]
 fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let [local, remote] = V4;
@@ -278,7 +278,7 @@ fn tunnels_of_ip_leave_link_headers_and_padding_behind() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u).payload_len(3).pad_to(60);
     let sent = send(&endpoint, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[20..], packet.build()[14..45]);
-    // A tunnel of Ethernet frames carries them unchanged.
+    // A tunnel of Ethernet frames carries link headers and padding unchanged.
     let bridge = Endpoint::new(local, remote, VXLAN, Carrier::Udp(udp(4789)));
     let sent = send(&bridge, &packet, LinkType::Ethernet).unwrap();
     assert_eq!(sent[36..], packet.build());

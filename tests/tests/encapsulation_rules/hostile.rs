@@ -64,7 +64,7 @@ fn check(frame: &[u8], split: usize, meta: &Meta, link: LinkType, endpoint: &End
         return;
     }
     let before = completed(frame, put_in.replaced, frame.len() - put_in.padding, meta);
-    // The packet is tested unchanged, because its receiver may be on this host, and then in the form that it has on a
+    // Both forms of the packet are tested: unchanged, because its receiver may be on this host, and as it appears on a
     // wire.
     for sent in [&sent, &Known::new(sent.completed())] {
         match try_take(endpoint, sent) {

@@ -82,8 +82,8 @@ fn k130_large_sends_leave_whole_where_the_device_cuts_tunnels() {
     }
 }
 
-/// Tests the case of gre_gso.sh: a file passes through GRE over IPv6 in large sends, which the device or the software
-/// before it segments.
+/// Tests the case of gre_gso.sh: a file passes through GRE over IPv6 in large sends, which are segmented by the device
+/// or by the software in front of it.
 #[test]
 fn k131_a_stream_through_ip6gre_is_intact_whole_or_cut() {
     let endpoint = end(V6, gre(None, false, false, false), Carrier::Ip);

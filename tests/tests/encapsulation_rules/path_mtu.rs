@@ -23,7 +23,8 @@ use super::{
     superframes::superframe,
 };
 
-/// Returns the fit of a frame for a tunnel whose device has this MTU, with no limit on the path.
+/// Returns the fit of a frame, and the message to its sender, for a tunnel whose device has this MTU. The path has no
+/// limit.
 fn fit_of(frame: &Known, link: LinkType, device: usize) -> (Fit, Vec<u8>) {
     fit_within(frame, link, TunnelMtu { device, ..TunnelMtu::UNLIMITED })
 }
@@ -129,7 +130,7 @@ fn s49_a_superframe_fits_if_its_packets_do() {
     }
 }
 
-/// Tests RFC 1191 section 4.
+/// Tests the ICMP message of RFC 1191 section 4 to the sender of a packet that exceeds the MTU.
 #[test]
 fn s49_fragmentation_needed_goes_back_to_the_sender() {
     let packet = Packet::new().ethernet(|e| e).vlan(|v| v.id(9)).ipv4(|ip| ip.df(true).tos(3));
@@ -153,7 +154,7 @@ fn s49_fragmentation_needed_goes_back_to_the_sender() {
     assert_eq!(message[44..46], [0, 68]);
 }
 
-/// Tests RFC 4443 section 3.2, RFC 8201.
+/// Tests the ICMPv6 message of RFC 4443 section 3.2 and RFC 8201 to the sender of a packet that exceeds the MTU.
 #[test]
 fn s49_packet_too_big_goes_back_to_the_sender() {
     let packet = v6().tcp(|t| t).payload_len(1400);

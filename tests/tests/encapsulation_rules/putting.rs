@@ -26,7 +26,7 @@ impl Known {
         Self { bytes, meta: Meta::default() }
     }
 
-    /// Builds a packet of the kit whose innermost checksum is partial.
+    /// Builds a packet of the test kit and leaves its innermost checksum partial.
     pub(crate) fn partial(packet: &Packet) -> Self {
         let (bytes, start, offset) = packet.build_partial();
         Self { bytes, meta: Meta { checksum: partial(start, offset), ..Meta::default() } }

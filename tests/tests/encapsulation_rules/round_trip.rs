@@ -1,4 +1,4 @@
-//! Every format: the headers equal those of the kit, and the peer removes them.
+//! Tests for every format that the headers equal those of the test kit, and that the peer removes them.
 
 use grosso::tunnel::encapsulate::Encapsulator;
 

@@ -1,4 +1,4 @@
-//! Superframes: the same packets result, whether they are segmented before or after encapsulation.
+//! Tests that a superframe gives the same packets whether it is segmented before or after encapsulation.
 
 use std::num::NonZeroU16;
 

@@ -9,7 +9,7 @@ use grosso::{
 };
 use grosso_wire::LinkType;
 
-/// Parameters of an association; unlike an association, they can be copied.
+/// Parameters of a security association. Unlike an association, they can be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub(crate) spi: u32,

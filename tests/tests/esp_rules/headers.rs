@@ -21,7 +21,7 @@ fn udp6(ip: impl Fn(Ipv6) -> Ipv6) -> Vec<u8> {
     Packet::new().ethernet(|e| e).ipv6(ip).udp(|u| u).payload(b"0123456").build()
 }
 
-/// Tests RFC 4303 section 3.1.1, byte by byte.
+/// Tests the headers of transport mode byte by byte (RFC 4303 section 3.1.1).
 #[test]
 fn transport_mode_changes_length_protocol_and_checksum_of_ipv4() {
     let frame = udp4(|ip| ip.id(77).tos(0x28).options(&[0x94, 4, 0, 0]));
@@ -88,7 +88,7 @@ fn ipv6_extension_headers_stay_in_front_up_to_the_last_destination_options() {
     }
 }
 
-/// Tests RFC 4301 section 5.1.2.
+/// Tests the outer header of tunnel mode (RFC 4301 section 5.1.2).
 #[test]
 fn the_header_of_a_tunnel_repeats_what_routers_must_know() {
     let inner = udp4(|ip| ip.tos(0xb9).df(false).ttl(3).id(9));
@@ -114,7 +114,7 @@ fn the_header_of_a_tunnel_repeats_what_routers_must_know() {
     assert_eq!(wire[12..18], [0x86, 0xdd, 0x6b, 0x90, 0, 0]);
 }
 
-/// Tests RFC 3948 section 2.1, and RFC 8200 section 8.1 for the checksum.
+/// Tests the UDP header around ESP (RFC 3948 section 2.1), and its checksum (RFC 8200 section 8.1).
 #[test]
 fn udp_has_its_ports_its_length_and_a_checksum_only_over_ipv6() {
     for mode in MODES {
@@ -182,8 +182,7 @@ fn what_hides_the_length_of_a_tunnelled_packet_is_cut_off() {
     }
 }
 
-/// Tests the freedom of the peer to choose any initialization vector and up to 255 bytes of padding (RFC 4303 section
-/// 2.4).
+/// Tests that the peer may choose any initialization vector and up to 255 bytes of padding (RFC 4303 section 2.4).
 #[test]
 fn long_padding_is_taken_off() {
     let inner = &udp4(|ip| ip)[14 + 20..];
@@ -196,7 +195,7 @@ fn long_padding_is_taken_off() {
     }
 }
 
-/// Tests rule W70 and RFC 3948 sections 2.2 and 2.3.
+/// Tests that keepalives and IKE are distinguished from ESP (rule W70, RFC 3948 sections 2.2 and 2.3).
 #[test]
 fn keepalives_and_ike_are_distinguished_from_esp() {
     let port = Some(4500);

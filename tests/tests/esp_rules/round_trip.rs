@@ -149,8 +149,8 @@ fn checksums_count_as_verified_only_in_transport_mode_through_udp() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Tests hostile traffic: encrypted packets are restored except for padding, other packets are refused by name, and
-    /// every packet is counted once.
+    /// Tests hostile traffic: encrypted packets are restored except for padding, other packets are refused for the
+    /// right reason, and every packet is counted once.
     #[test]
     fn traffic_comes_back_or_is_refused_by_name(
         seed in any::<u64>().no_shrink(),

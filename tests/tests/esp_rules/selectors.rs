@@ -1,4 +1,4 @@
-//! Addresses of packets that are to be encrypted, and of decrypted packets (RFC 4301 sections 5.1 and 5.2).
+//! Tests the addresses that are checked before encryption and after decryption (RFC 4301 sections 5.1 and 5.2).
 
 use core::net::IpAddr;
 

@@ -57,8 +57,8 @@ fn superframes() -> Vec<Superframe> {
     superframes
 }
 
-/// Tests that every packet has its own sequence number, initialization vector, padding and ICV, and decryption gives
-/// the packets of the superframe, with complete checksums.
+/// Tests that every packet has its own sequence number, initialization vector, padding and ICV, and that decryption
+/// returns the packets of the superframe with complete checksums.
 #[test]
 fn s46_a_superframe_is_cut_before_it_is_encrypted() {
     for superframe in superframes() {
@@ -101,7 +101,7 @@ fn s46_every_packet_has_a_vector_of_its_own() {
     assert_ne!(first[4..], next[4..]);
 }
 
-/// Tests for a bug of Linux, which lost the high half of extended sequence numbers within a superframe.
+/// Tests for a bug in Linux, which lost the high half of extended sequence numbers within a superframe.
 #[test]
 fn b25_the_high_half_steps_inside_a_superframe() {
     for mode in MODES {
@@ -120,7 +120,7 @@ fn b25_the_high_half_steps_inside_a_superframe() {
     }
 }
 
-/// Tests for a bug of Linux, which used protocol and mode of one packet for the next when families were mixed.
+/// Tests for a bug in Linux, which used protocol and mode of one packet for the next when families were mixed.
 #[test]
 fn b25_families_mix_in_both_kinds_of_tunnels() {
     for mode in [TUNNEL_V4, TUNNEL_V6] {

@@ -1,4 +1,4 @@
-//! The kernel's own cases: `ip_defrag`, and `ipv6_fragmentation`.
+//! Cases from the kernel's own tests `ip_defrag` and `ipv6_fragmentation`.
 
 use grosso::reassemble::{Overlap, ReassemblyMode, ReassemblyRules};
 use grosso_rig::fragments::{Piece, Version, cut};

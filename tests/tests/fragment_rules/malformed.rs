@@ -25,7 +25,7 @@ fn pushed(frame: &[u8]) -> (Rig, ReassemblyVerdict) {
     (rig, verdict)
 }
 
-/// Asserts that a frame is refused with a parameter problem that quotes it from its IP header on.
+/// Asserts that a frame is refused with a parameter problem that quotes it, starting at its IP header.
 fn assert_problem(frame: &[u8], reason: Discard, code: u8, pointer: u32) -> Rig {
     let (rig, verdict) = pushed(frame);
     assert_eq!(verdict, ReassemblyVerdict::Discarded(reason));
@@ -395,7 +395,7 @@ fn every_buffer_of_a_discarded_datagram_comes_back_with_the_reason() {
     rig.finish();
 }
 
-/// Tests frames with every bit of every byte flipped: nothing panics, nothing is lost, limits hold.
+/// Tests frames with every bit of every byte flipped: nothing panics, nothing is lost, and no limit is exceeded.
 #[test]
 fn damaged_fragments_are_survived() {
     let mut random = Random::new(5);

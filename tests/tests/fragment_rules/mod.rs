@@ -1,5 +1,5 @@
-//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, the bugs and pitfalls of others,
-//! and comparison with a plain byte map.
+//! IP reassembly, rule by rule: the F rules of `linux-offloads`, the kernel's cases, bugs and pitfalls of other
+//! implementations, and comparison with a plain byte map.
 
 mod bounds;
 mod kernel_cases;

@@ -102,7 +102,7 @@ fn whatever_mtu_fragments_were_made_for_they_are_joined() {
         }
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             let mut rules = ReassemblyRules::new(mode);
-            // Only memory limits the number of fragments: every 8 bytes have their own buffer.
+            // The number of fragments is limited only by memory: every 8 bytes have their own buffer.
             (rules.limits.memory_bytes, rules.limits.source_bytes) = (16 << 20, 16 << 20);
             let mut rig = Rig::new(rules);
             pieces.iter().for_each(|piece| _ = rig.push(piece));

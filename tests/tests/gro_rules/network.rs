@@ -180,8 +180,8 @@ fn g14_each_level_has_a_mode_of_its_own() {
     }
 }
 
-/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because a random one could
-/// not be restored.
+/// Tests that the identification is compared even if DF is set, unlike before 6.18 (G14a), because segmentation could
+/// not restore a random one.
 #[test]
 fn g14a_random_outer_identifications_with_df_stay_apart() {
     let ids = [0x1234, 0x8765, 0x0042];
@@ -218,7 +218,7 @@ fn g20_addresses_make_the_flow() {
     assert_payloads(&interleaved(Path::Ipv6, destination), &[200, 200]);
 }
 
-/// Adds one extension header of each parsed kind.
+/// Functions that each add an extension header of one parsed kind.
 const EXTENSIONS: [fn(Packet, u8) -> Packet; 3] = [
     |packet, byte| packet.hop_by_hop(|h| h.data(&[0x1e, 4, byte, 0, 0, 0])),
     |packet, byte| packet.routing(|r| r.data(&[byte; 6])),

@@ -14,7 +14,7 @@ use grosso_rig::{
 };
 use grosso_testkit::{Packet, headers::Tcp};
 
-/// A change that makes a packet ineligible, by name.
+/// A change that makes a packet ineligible, with its name.
 type Ineligible = (&'static str, fn(Segment) -> Segment);
 
 /// TCP packets that cannot be in a train, or never merge with a held packet.
@@ -201,8 +201,8 @@ fn g77_packets_join_superframes() {
     assert_eq!(segment(&delivered[0]), wire);
 }
 
-/// Returns the verdict on a superframe of two packets after another one; each has a first identification, and
-/// identifications that are fixed or increment.
+/// Returns the verdict on a superframe of two packets that follows another such superframe. `units` has the first
+/// identification of each superframe, and whether its identifications are fixed instead of incrementing.
 fn with_identifications(units: [(u16, bool); 2]) -> Verdict {
     let mut engine = Engine::new(Profile::linux());
     for (index, (id, is_fixed)) in (0..).zip(units) {

@@ -28,7 +28,7 @@ fn known(packet: &Packet) -> Pushed {
     Frame::new(packet.build())
 }
 
-/// Returns one TCP segment over IPv4, with a change.
+/// Returns one TCP segment over IPv4, modified by `change`.
 fn ipv4(change: impl Fn(Segment) -> Segment) -> Pushed {
     Frame::new(Path::Ipv4.train(&[100], |_, s| change(s)).remove(0))
 }
@@ -152,7 +152,7 @@ fn bypassed() -> Pass {
     }
 }
 
-/// Returns the reason why the packet of a second flow passes if there is room for only one.
+/// Returns the reason why the packet of a second flow passes if there is room for only one flow.
 fn without_a_place() -> Pass {
     let mut profile = Profile::inet_lro();
     profile.limits.flows = 1;
@@ -164,7 +164,7 @@ fn without_a_place() -> Pass {
     }
 }
 
-/// Returns frames of a flow under reordering repair, for each reason; the last frame passes.
+/// Returns, for each reason, the frames of a flow under reordering repair. The last frame passes for this reason.
 fn repairing() -> [(Pass, Vec<Vec<u8>>); 2] {
     let again = |sequence| at(1, move |s: Segment| s.tcp(move |t| t.sequence(sequence)));
     [(Pass::TcpLate, 100), (Pass::TcpOverlap, 101)]
@@ -346,7 +346,7 @@ fn header_stacks() -> Vec<Vec<u8>> {
 }
 
 /// Tests a train that was delivered because the cache of header stacks was full. The next packet's headers get the
-/// position in the cache that the train's headers had, but the train must not be found any more.
+/// position in the cache that the train's headers had, but the train must no longer be found.
 #[test]
 fn a_train_that_left_with_all_known_headers_is_found_no_more() {
     let mut frames = header_stacks();

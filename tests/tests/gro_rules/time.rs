@@ -16,7 +16,7 @@ fn holding(hold_ns: u64) -> Profile {
 /// Size of the Ethernet, IPv4 and TCP headers, in bytes.
 const HEADERS: usize = 54;
 
-/// Returns the first segments of `count` connections, by source port.
+/// Returns the first segments of `count` connections, which differ in their source ports.
 fn connections(count: u16) -> Vec<Vec<u8>> {
     let first =
         |port| Path::Ipv4.train(&[100], move |_, s| s.tcp(move |tcp| tcp.source_port(port)));

@@ -89,7 +89,7 @@ fn s40_outer_checksum_of_zero_is_sent_as_ffff() {
     assert_right(&packets);
 }
 
-/// Tests for a bug of Linux, which applies the outer level's mode to the inner one (B50).
+/// Tests for a bug in Linux, which applies the outer level's mode to the inner one (B50).
 // Rules: B50
 #[test]
 fn s41_each_level_has_its_own_identification_mode() {

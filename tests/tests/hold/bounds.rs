@@ -87,7 +87,7 @@ fn p24_flows_that_are_not_waited_for_leave_oldest_first() {
     assert!(firsts.is_sorted(), "{firsts:?}");
 }
 
-/// Tests that after traffic stops, the timer releases everything in time, and then no timer is left.
+/// Tests that the timer releases everything in time after traffic stops, and that no timer is left then.
 #[test]
 fn p25_all_is_out_in_time_when_traffic_stops() {
     for hold in HOLDS {

@@ -77,7 +77,7 @@ fn p48_a_flow_passes_alone() {
     session.assert_reversible();
 }
 
-/// Tests that the held packets of a flow are delivered before packets that bypass.
+/// Tests that the held packets of a flow are delivered before packets that bypass coalescing.
 #[test]
 fn p48_what_passes_overtakes_nothing() {
     let mut random = Random::new(7);

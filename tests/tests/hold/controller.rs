@@ -89,8 +89,8 @@ fn the_round_trip_bounds_the_time() {
     }
 }
 
-/// Tests that the hold time is also bounded by the time in which a superframe fills: 64 KiB of full packets every 123
-/// ns.
+/// Tests that the hold time is also limited by the time in which a superframe fills: 64 KiB of full packets, one every
+/// 123 ns.
 #[test]
 fn a_fast_flow_is_held_no_longer_than_a_superframe_takes() {
     let mut world = controlled(HOLD_NS);
@@ -188,7 +188,7 @@ fn what_ends_a_train_ends_it_at_once() {
     }
 }
 
-/// Tests that with a maximum of zero, no mode holds anything across polls.
+/// Tests that with a maximum hold time of zero, no mode holds anything across polls.
 #[test]
 fn no_time_to_hold_is_no_hold() {
     let mut world = controlled(0);
@@ -204,7 +204,7 @@ fn nothing_is_ever_held_beyond_its_bound() {
         let mut random = Random::new(seed);
         let hold_ns = *random.choose(&[1, 1_999, 2_000, 20_000, 500_000]);
         let mut world = controlled(hold_ns);
-        // Contains the bound of each flow. For half of the flows, the round-trip time is known from the start.
+        // One bound for each flow. For half of the flows, the round-trip time is known from the start.
         let mut bounds = Vec::new();
         for flow in 0..20 {
             world.arrive(flow, 0);

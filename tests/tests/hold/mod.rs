@@ -1,4 +1,5 @@
-//! Holding of trains, for a fixed time and by the controller (P22 to P25), and flows that are not held at all (P48).
+//! Tests how trains are held, for a fixed time or by the controller (P22 to P25), and which flows are not held at all
+//! (P48).
 
 mod bounds;
 mod bypass;
@@ -37,7 +38,7 @@ fn holding(hold: Hold, hold_ns: u64) -> Profile {
 /// A coalescer with a virtual clock, and timers that expire at their deadlines.
 struct World {
     session: Session,
-    /// Packets sent so far, by flow.
+    /// Number of packets sent so far in each flow.
     sent: Vec<u32>,
 }
 
@@ -111,7 +112,7 @@ impl World {
     }
 }
 
-/// Returns a packet of a flow after `number` full ones.
+/// Returns the packet of a flow that follows `number` full packets.
 fn packet(flow: u16, number: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     let sequence = number.wrapping_mul(MSS as u32);
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip.id(number as u16));

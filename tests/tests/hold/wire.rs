@@ -71,7 +71,7 @@ impl Wire {
     }
 }
 
-/// Tests 200 connections: a train has up to 16 packets, and the packets of the poll in which the time expires.
+/// Tests 200 connections: a train has up to 16 packets, plus the packets of the poll in which the time expires.
 #[test]
 fn trains_of_two_hundred_connections_have_fifteen_packets_within_20_us() {
     let wire = Wire { packet_ns_x100: TEN_GIGABIT, flows: 200, poll_ns: 10_000 };

@@ -13,7 +13,7 @@ use grosso_testkit::{
     stream,
 };
 
-/// A change of each packet by its index.
+/// A change to each packet, which depends on the packet's index.
 type Change<'a> = &'a dyn Fn(usize, Segment) -> Segment;
 
 /// Asserts the payload lengths delivered over each of `paths`.

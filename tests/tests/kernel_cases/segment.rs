@@ -48,7 +48,7 @@ impl Geometry {
     }
 }
 
-/// Asserts the segments of 1000 bytes that software creates.
+/// Asserts the lengths of the segments into which software splits the superframe, with a segment size of 1000 bytes.
 #[track_caller]
 fn assert_segments(linear: usize, pieces: &'static [usize], expected: &[usize]) {
     let geometry = Geometry { linear, pieces };

@@ -25,7 +25,7 @@ pub(crate) struct Offload {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
     pub(crate) bytes: Vec<u8>,
-    /// `None` for an unchanged packet.
+    /// Metadata of a superframe; `None` for an unchanged packet.
     pub(crate) offload: Option<Offload>,
 }
 

@@ -11,7 +11,7 @@ use grosso_testkit::oracle::{Description, Lengths, Link, is_right, parse, segmen
 use super::both::{Answer, Both, Difference, Item, difference};
 use super::known::{Joins, Known, Reach, Suspect, suspects};
 
-/// Compares vector by vector, and counts the results.
+/// A comparison of vectors, one by one, with counts of the results.
 pub(crate) struct Comparison {
     pub(crate) both: Both,
     pub(crate) reach: Reach,
@@ -139,8 +139,8 @@ impl Comparison {
         suspects(packets, &self.reach).iter().any(allowed)
     }
 
-    /// Asserts that packets that the engine marks as verified are correct, and counts the packets that the kernel marks
-    /// differently.
+    /// Asserts that every packet that the engine marks as verified is correct, and counts the packets that the kernel
+    /// marks differently.
     fn compare_verdicts(&mut self, kernel: &Answer, engine: &Answer) {
         for (frame, &verified) in &engine.verified {
             assert!(!verified || is_right(frame, Link::Ethernet), "not right: {}", hex(frame));

@@ -1,4 +1,4 @@
-//! Known differences: the sentence and the rule for each, and the way to recognize it.
+//! Known differences. Each has a sentence that describes it, a rule, and a way to recognize it.
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 //!
 //! The frames, the bytes and metadata of superframes, and the order within each flow must be equal, or differ for a
 //! named reason ([`known::Known`]). A reason is accepted only if the difference disappears when the packets that it
-//! names are removed from the vector. A superframe that only the kernel or only the engine builds is accepted only if
-//! the other one builds the same superframe from these packets alone, or if the reason states which of the two is
-//! stricter.
+//! names are removed from the vector. A superframe that only the kernel or only the engine builds is accepted only in
+//! two cases: the other one builds the same superframe from these packets alone, or the reason states which of the two
+//! is stricter.
 //!
 //! `docs/kernel-differences.md` has the table. `GROSSO_SEED=7` tests other traffic.
 
@@ -35,7 +35,7 @@ const FRAME_BYTES_MIN: usize = 18;
 
 const NETWORKS: &[Network] =
     &[Network::Ipv4, Network::Ipv6, Network::Ipv6Options, Network::Ipv6Routing];
-/// The network layers whose pseudo-header contains other addresses than the IP header.
+/// The network layers whose pseudo-header contains addresses that differ from those in the IP header.
 const UNDER_WAY: &[Network] =
     &[Network::Ipv6Routed(Route { kind: 4, left: 2 }), Network::Ipv6Mobile];
 /// The tunnels that the kernel parses without a tunnel device, and VXLAN.

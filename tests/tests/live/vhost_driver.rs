@@ -221,7 +221,7 @@ fn a_verified_checksum_stays_whole_for_whoever_completes_none() {
 fn a_back_end_may_go_and_come_and_frames_meanwhile_are_counted() {
     let mut pair = Pair::new(Features::ALL, Features::ALL, true);
     let mut now_ns = 0;
-    // The driver does not connect to this path, which is that of another socket.
+    // The driver does not connect to this path, because it belongs to another socket.
     let other = VhostOptions::new(pair.path.with_extension("other"));
     for round in 1..=3 {
         pair.carries(&frame(700), &Meta::default());
@@ -399,7 +399,7 @@ fn a_device_that_breaks_a_ring_is_cut_off_by_name_and_met_anew() {
         ill.meet();
         assert_eq!(ill.event(VhostEvent::PeerMet), number as u64 + 2);
     }
-    // The driver's frames are in memory that no device shares any more.
+    // The driver's frames are in memory that is no longer shared with a device.
     assert_eq!(transmit(&mut ill.port, &frame(9), &Meta::default()), Transmitted::Taken);
     assert_eq!(ill.event(VhostEvent::TransmitNoPeer), 0);
 }

@@ -163,7 +163,7 @@ fn a_superframe_waits_while_its_driver_adds_small_buffers_one_by_one() {
     }
 }
 
-/// Total number of descriptors in the longest ring and in the longest frame.
+/// Number of descriptors in the longest ring plus the number in the longest frame.
 const WALKED_MAX: u64 = 32_768 + 1024;
 
 #[test]

@@ -22,8 +22,9 @@ const TSO: [u64; 2] = [1 << 7 | 1 << 8 | 1 << 9, 1 << 11 | 1 << 12 | 1 << 13];
 const USO: [u64; 2] = [1 << 54 | 1 << 55, 1 << 56];
 /// Feature groups; each combination of them is a VM.
 const WORDS: [u64; 4] = [CSUM[0] | CSUM[1], TSO[0] | TSO[1], USO[0] | USO[1], MERGEABLE];
-/// Payload length of a superframe, and of each of its packets.
+/// Payload length of a superframe.
 const PAYLOAD_BYTES: usize = 30_000;
+/// Payload length of each packet of a superframe.
 const SEGMENT_BYTES: usize = 1200;
 
 /// TCP or UDP, over an IP version.
@@ -60,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns the feature bits of superframes: of a guest, or of its device.
+    /// Returns the feature bits that permit these superframes, either of a guest or of its device.
     fn bits(self, side: usize) -> u64 {
         match (self.is_tcp, self.is_ipv4, side) {
             (true, true, 0) => 1 << 7,

@@ -14,11 +14,13 @@ use grosso_testkit::{
 
 use crate::vhost_port::{ALL, Bench, EVENTS, FORMS, arrived, frame, plain};
 
-/// The rings of the second pair.
+/// Ring of the second pair for frames to the guest.
 const TO_GUEST: usize = 2;
+/// Ring of the second pair for frames from the guest.
 const FROM_GUEST: usize = 3;
-/// Offset of the source port, and of the payload, in a frame after its virtio header.
+/// Offset of the source port in a frame with its virtio header.
 const SOURCE_PORT: usize = 12 + 34;
+/// Offset of the payload in a frame with its virtio header.
 const PAYLOAD: usize = 12 + 42;
 
 /// Returns a datagram with a number; the port identifies the flow.

@@ -47,8 +47,9 @@ pub(crate) const FORMS: [u64; 2] = [ALL, ALL | PACKED];
 pub(crate) const EVENTS: [u64; 4] = [ALL, ALL & !EVENT_INDEX, FORMS[1], FORMS[1] & !EVENT_INDEX];
 const SHAPES: [Shape; 5] =
     [Shape::Direct(1), Shape::Direct(2), Shape::Direct(4), Shape::Table(1), Shape::Table(17)];
-/// Virtio features of a guest that accepts superframes over IPv4, and partial checksums.
+/// Feature bit of a guest that accepts superframes over IPv4.
 const GUEST_TSO4: u64 = 1 << 7;
+/// Feature bit of a guest that accepts partial checksums.
 const GUEST_CSUM: u64 = 1 << 1;
 /// Length of the headers of TCP over IPv4 here.
 const HEADERS_LEN: usize = 54;

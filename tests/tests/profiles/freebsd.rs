@@ -25,7 +25,7 @@ fn freebsd_merges_acknowledgments_with_new_information() {
     }
 }
 
-/// A decision, demonstrated by one other packet among the data packets of a connection.
+/// A decision, shown by one packet that differs from the data packets around it.
 struct Decision {
     /// The position of the decision in tcp_lro.c, as numbered in the notes of rule L.
     place: &'static str,

@@ -16,7 +16,7 @@ use grosso_testkit::{
 
 use super::*;
 
-/// Deliveries by source and port, in order. The order between connections has no meaning.
+/// Deliveries grouped by source and port, in order. The order between connections has no meaning.
 type ByConnection = BTreeMap<Vec<u8>, Vec<Delivered>>;
 
 fn by_connection<'a>(all: impl IntoIterator<Item = &'a Delivered>) -> ByConnection {
@@ -108,7 +108,8 @@ fn listed(all: &[Delivered]) -> String {
     all.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Returns a line per packet of a connection and its fragments, and one for the end of each poll.
+/// Returns one line for each packet of a connection and for each fragment from its source, and one line for the end of
+/// each poll.
 fn pushed(key: &[u8], frames: &[Vec<Vec<u8>>]) -> String {
     let mut text = String::new();
     for poll in frames {

@@ -1,5 +1,5 @@
-//! One bit of one header is flipped in the middle of a train, and every checksum is corrected. The packet merges only
-//! if segmentation restores the bit.
+//! Tests a packet in the middle of a train in which one bit of one header is flipped, and every checksum is corrected.
+//! The packet merges only if segmentation restores the bit.
 
 use grosso::{Meta, Profile};
 use grosso_rig::session::{Session, complete_checksums};

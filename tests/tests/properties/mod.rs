@@ -1,4 +1,5 @@
-//! Invariants of the engine for any input: laws, order, conservation, and bounds of memory and time.
+//! Tests invariants of the engine for any input: superframes can be segmented again, flows keep their order, no packet
+//! is lost, and memory and time are bounded.
 //!
 //! Every case is generated from a seed, which a failure prints. Only the number of frames shrinks.
 

@@ -10,10 +10,10 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Headers before the innermost IP header.
+/// A function that builds the headers before the innermost IP header.
 type Outer = fn(u16) -> Packet;
 
-/// The outer headers with which all tests run. The argument is the number of the packet.
+/// The outer headers that all tests use. The argument is the number of the packet.
 const OUTERS: &[(&str, Outer)] = &[
     ("nothing", |_| link()),
     ("vlan", |_| link().vlan(|v| v.id(7))),
@@ -41,7 +41,7 @@ struct Turn {
     v6: bool,
 }
 
-/// Builds a packet that cannot belong to the train, after these outer headers.
+/// A function that builds a packet that cannot belong to the train, after these outer headers.
 type Odd = fn(Packet, Turn) -> Packet;
 
 /// TCP packets, over both IP versions, that cannot belong to the train.
@@ -155,7 +155,7 @@ const UDP_ODDS: &[(&str, Odd)] = &[
     ("shorter", |p, t| udp(ip(p, t), |h| h).payload_len(LEN - 60)),
 ];
 
-/// Packets between the outer addresses of a tunnel that cannot belong to the train, although their inner flow may be
+/// Packets that have the outer addresses of a tunnel and cannot belong to the train, although their inner flow may be
 /// the same.
 const TUNNEL_ODDS: &[(&str, Odd)] = &[
     ("cut at the inner IP header", |p, _| p.payload(&[0x45])),
@@ -365,7 +365,7 @@ fn ip_with(
     if turn.v6 { packet.ipv6(ipv6) } else { packet.ipv4(|ip| ipv4(ip.id(turn.number).df(true))) }
 }
 
-/// Returns a TCP segment over IPv4, with a change.
+/// Returns a TCP segment over IPv4, modified by `change`.
 fn v4(packet: Packet, turn: Turn, change: impl FnOnce(Ipv4) -> Ipv4) -> Packet {
     tcp(ip_with(packet, turn, change, |ip| ip), turn, |h| h).payload_len(LEN)
 }

@@ -1,11 +1,12 @@
-//! Connection for these tests. Each packet is identified by its position in the connection.
+//! A connection for these tests. Each packet is identified by its position in the connection.
 
 use grosso::{Meta, Profile, Verdict, coalesce::Reorder, coalesce::reason::Release};
 use grosso_rig::{frames::Path, frames::Segment, session::Session};
 use grosso_wire::LinkType;
 
-/// Time to wait for a hole to be filled, and time to hold a train, in nanoseconds.
+/// Time to wait for a hole to be filled, in nanoseconds.
 pub(crate) const HOLE_NS: u64 = 100_000;
+/// Time to hold a train, in nanoseconds.
 pub(crate) const HOLD_NS: u64 = 20_000;
 
 /// Returns a profile that waits until holes are filled, and holds trains.
@@ -47,14 +48,14 @@ impl Connection {
         connection
     }
 
-    /// Pushes the segments of these numbers.
+    /// Pushes the segments with these numbers.
     pub(crate) fn push(&mut self, places: &[usize]) {
         for &place in places {
             self.push_as(place, |segment| segment);
         }
     }
 
-    /// Pushes the segment of this number after changing it.
+    /// Pushes the segment with this number after changing it.
     pub(crate) fn push_as(
         &mut self,
         place: usize,
@@ -63,7 +64,7 @@ impl Connection {
         self.push_len(place, 100, edit)
     }
 
-    /// Pushes `len` bytes from the segment of this number on, after changing the packet.
+    /// Pushes a packet of `len` bytes that starts at the segment with this number, after changing it.
     pub(crate) fn push_len(
         &mut self,
         place: usize,
@@ -76,7 +77,7 @@ impl Connection {
         self.push_frame(place, &last[place])
     }
 
-    /// Pushes a frame as the segment of this number.
+    /// Pushes a frame as the segment with this number.
     pub(crate) fn push_frame(&mut self, place: usize, frame: &[u8]) -> Verdict {
         self.places.push(place);
         self.session.push(frame, Meta::default())

@@ -12,7 +12,7 @@ use grosso_testkit::headers::Tcp;
 
 use super::connection::{Connection, HOLD_NS, HOLE_NS, holes, within_batch};
 
-/// A change of a packet.
+/// A function that changes a packet.
 type Edit = fn(Segment) -> Segment;
 
 /// Packets that no waiting packet may overtake: the name, the payload bytes, and the change that makes each packet

@@ -19,8 +19,9 @@ use crate::{
 };
 
 const PAGE_BYTES: u64 = 4096;
-/// Length of a log of the guest's memory, and its offset in the file.
+/// Length of a log of the guest's memory, in bytes.
 const LOG_BYTES: u64 = MEMORY_BYTES / PAGE_BYTES / 8;
+/// Offset of the log in its file.
 const OFFSET: u64 = 24;
 
 fn log_file() -> File {

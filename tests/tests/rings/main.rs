@@ -52,7 +52,7 @@ struct Guest {
     /// Whether the ring is packed.
     is_packed: bool,
     size: u16,
-    /// Available entries, or descriptors of a packed ring, and returned ones.
+    /// Number of entries made available so far, or of descriptors in a packed ring.
     offered: u16,
     seen: u16,
     /// Descriptors of a packed ring by their numbers in chains, until they are written to the ring.

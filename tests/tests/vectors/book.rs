@@ -24,7 +24,7 @@ pub(crate) struct Book {
     vectors: Vec<Value>,
 }
 
-/// Consecutive frames in the capture, by their numbers.
+/// The numbers of consecutive frames in the capture.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Span {
     first: usize,

@@ -186,12 +186,12 @@ fn case(
     Case { name, rules, shows, frames }
 }
 
-/// Returns three segments, with a change of the second.
+/// Returns three segments, the second of which is modified by `change`.
 fn second(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], at(1, change))
 }
 
-/// Returns three segments, with a change of each.
+/// Returns three segments, each modified by `change`.
 fn every(path: Path, change: impl Fn(Segment) -> Segment) -> Vec<Vec<u8>> {
     path.train(&[100; 3], |_, segment| change(segment))
 }

@@ -39,7 +39,7 @@ pub(crate) fn book() -> Book {
     book
 }
 
-/// Asserts that the engine reassembles the fragments in the files to the datagrams in the files, and that copying the
+/// Asserts that the engine reassembles the fragments in the files into the datagrams in the files, and that copying the
 /// fragments to their offsets gives the same datagrams.
 pub(crate) fn assert_passes(pair: &Pair, vector: &Value) {
     let name = &vector["name"];
@@ -77,7 +77,7 @@ fn data(version: Version) -> Vec<u8> {
     version.udp(&Random::new(18).bytes(400 - 8))
 }
 
-/// Fragments of the data, each with its identification.
+/// A function that returns fragments of the data, each with its identification.
 type Pieces = fn(&[u8]) -> Vec<(u32, Piece)>;
 type Case = (&'static str, &'static [&'static str], &'static str, Pieces);
 

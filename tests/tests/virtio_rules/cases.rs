@@ -18,7 +18,7 @@ use grosso_wire::LinkType;
 
 use super::{Case, ethernet, isolated, packet_socket, read_all, tap, udp4, vxlan};
 
-/// Creates a TAP with the short header, whose reader does not accept superframes.
+/// Creates a TAP with the short header. The reader of the TAP does not accept superframes.
 fn plain_tap(control: &Control) -> io::Result<Tun> {
     let tap = tap(control, "tap0")?;
     tap.set_header_bytes(VirtioHeader::BYTES as u8)?;
@@ -199,8 +199,8 @@ fn k115_queues_are_attached_detached_closed_and_deleted_in_every_order() {
     });
 }
 
-/// Creates two TAPs that a bridge connects. Their readers accept all superframes. Returns `None` if the kernel has no
-/// header form for tunnels.
+/// Creates two TAPs that are connected by a bridge. Their readers accept all superframes. Returns `None` if the kernel
+/// has no header form for tunnels.
 fn bridged(control: &Control) -> io::Result<Option<[Tun; 2]>> {
     if release() < (6, 17) {
         println!("skipped: tunnel superframes wants Linux 6.17");

@@ -148,7 +148,7 @@ fn header(workload: &Workload) -> VirtioNetHdr {
     }
 }
 
-/// A virtio header and the longest IP packet.
+/// Size of a buffer for a virtio header and the longest IP packet.
 const BUFFER_BYTES: usize = VIRTIO_NET_HDR_LEN + 65535;
 const SEGMENT_BYTES_MAX: usize = 1600;
 const SEGMENTS_MAX: usize = 64;

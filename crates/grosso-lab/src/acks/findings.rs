@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub struct AckFindings {
     pub transfers: Vec<TransferRow>,
     /// Packets overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
-    /// Results of the sender's model.
+    /// Results of the model of a sender's window growth.
     pub growth: Vec<Growth>,
 }
 
@@ -26,7 +26,7 @@ pub struct AckFindings {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckRow {
-    /// Host at which Grosso acted as the NIC.
+    /// Host for which Grosso acted as the NIC.
     pub side: NicOf,
     /// Treatment of arriving packets.
     pub handling: Handling,
@@ -44,7 +44,7 @@ pub struct AckRow {
     pub reads_a_second: Spread,
     /// Read calls of the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets per frame between the data path and the host at which it acts as the NIC.
+    /// Data packets per frame between the data path and the host for which it acts as the NIC.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

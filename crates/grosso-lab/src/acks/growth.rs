@@ -16,8 +16,8 @@ pub struct Growth {
     pub merged: usize,
     /// Whether the sender learns the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Number of round trips of slow start from 10 segments to 860, the number in flight at 10 Gb/s with a round-trip
-    /// time of one millisecond.
+    /// Number of round trips that slow start takes from 10 segments to 860, the number in flight at 10 Gb/s with a
+    /// round-trip time of one millisecond.
     pub slow_start_round_trips: u32,
     /// Growth of the window in segments over 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,

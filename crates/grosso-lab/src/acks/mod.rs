@@ -39,13 +39,13 @@ pub use overtake::Overtaken;
 pub use senders::{SenderKind, Senders, SendersMissing, Worth};
 pub use transfer::TransferRow;
 
-/// Host at which Grosso acts as the NIC.
+/// Host for which Grosso acts as the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NicOf {
-    /// The sender of the bytes, which receives acknowledgments.
+    /// The host that sends the data and receives the acknowledgments.
     Sender,
-    /// The receiver of the bytes, which receives data.
+    /// The host that receives the data.
     Receiver,
 }
 
@@ -55,15 +55,15 @@ pub enum NicOf {
 pub enum Handling {
     /// Merges nothing.
     Off,
-    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did: profile `freebsd-2011`.
+    /// Merges acknowledgments into one, as FreeBSD's software LRO of 2011 did (profile `freebsd-2011`).
     #[serde(rename = "freebsd")]
     Merged,
-    /// Merges only data; an acknowledgment ends a train: profile `linux`.
+    /// Merges only data; an acknowledgment ends a train (profile `linux`).
     #[serde(rename = "linux")]
     Passed,
-    /// Merges as `linux` does, but acknowledgments leave in batches, each unchanged.
+    /// Merges as `linux` does, but delivers acknowledgments in batches, each unchanged.
     Vector,
-    /// Merges as the 82599's hardware does, which does not merge acknowledgments: profile `rsc-82599`.
+    /// Merges as the 82599's hardware does, which does not merge acknowledgments (profile `rsc-82599`).
     #[serde(rename = "rsc-82599")]
     Hardware,
     /// Merges as `linux` does, but expands the acknowledgment of a train to one for each of its packets.
@@ -121,7 +121,7 @@ impl Handling {
 pub struct Case {
     side: NicOf,
     handling: Handling,
-    /// Time for which trains are held; zero for the end of the poll.
+    /// Time for which trains are held; zero to flush them at the end of the poll.
     hold: Duration,
     /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
@@ -132,7 +132,7 @@ pub struct Case {
 /// Parameters of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AckParameters {
-    /// The congestion control of TCP in streams; transfers have their own senders.
+    /// The TCP congestion control of the streams. Transfers have their own senders.
     pub congestion: String,
     /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
@@ -142,7 +142,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Returns parameters with CUBIC, and with transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
+    /// Returns the defaults: CUBIC, and transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -164,11 +164,11 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// Creates an experiment on both sides with every window, handling and hold time, and with transfers by `senders`;
-    /// without `senders`, TCP in userspace sends the transfers.
+    /// Creates an experiment that measures both sides with every window, handling and hold time. `senders` send the
+    /// transfers, or TCP in userspace if there are none.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<AckParameters>, senders: Option<Senders>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let mut cases = Vec::new();
@@ -199,7 +199,7 @@ impl Acks {
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
         let plan = &self.plan;
-        // The MTU leaves room for superframes without segmentation metadata.
+        // This MTU is large enough for superframes without segmentation metadata.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {
@@ -351,13 +351,14 @@ impl Experiment for Acks {
     }
 }
 
-/// Treatments that the table compares with no merging, on either side.
+/// Treatments that the table compares with no merging, at the sender and at the receiver.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
 /// Hold times: until the end of the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// Buffer size of TCP and capacity of the wire, both sufficient for a delay of several milliseconds.
+/// TCP buffer size that is sufficient for a delay of several milliseconds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
+/// Capacity of the wire, which is sufficient for the same delay.
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
 const LAN_TRANSFERS: u64 = 8;
@@ -366,8 +367,9 @@ const MITIGATION: Duration = Duration::from_micros(16);
 /// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends all
 /// segments that a batch of acknowledgments allows at the same time, whereas a kernel needs about 6 us per segment.
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
-/// Buffer sizes: around the best window of 2011, and the lab's default.
+/// Buffer sizes: three around the window that was best in 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
+/// The window that was best in 2011, in bytes.
 const BEST_2011: usize = 100 << 10;
 /// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
 /// receiver of 2011: a quarter of the smallest window.
@@ -418,7 +420,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns invented results: merging reduces the throughput by a third, and nothing else reduces it.
+    /// Returns made-up results: merging reduces the throughput by a third, and nothing else reduces it.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -459,7 +461,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// Returns the duration of a transfer for senders like those of 2011.
+    /// Returns the duration of a transfer by senders that behave as in 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };

@@ -20,7 +20,7 @@ pub struct Overtaken {
 }
 
 impl Overtaken {
-    /// Counts over 100 polls of data and acknowledgments.
+    /// Counts the packets overtaken in 100 polls of data and acknowledgments.
     pub(super) fn count() -> Self {
         let packets = packets();
         Self {
@@ -31,7 +31,7 @@ impl Overtaken {
     }
 }
 
-/// A packet; its position is its index in the list of all packets.
+/// A packet, identified by its index in the list of all packets.
 struct Sent {
     bytes: Vec<u8>,
     is_empty: bool,
@@ -72,7 +72,7 @@ struct Kept<'a> {
 
 impl Sink<PortBuffer> for Kept<'_> {
     fn deliver(&mut self, delivery: Delivery<'_, PortBuffer>) {
-        // No two packets have the same bytes.
+        // No two packets have the same bytes, so the bytes identify the packet.
         let place = |bytes: &[u8]| self.packets.iter().position(|sent| sent.bytes == bytes);
         self.places.extend(delivery.into_parts().filter_map(|part| place(part.buffer.as_ref())));
     }
@@ -106,8 +106,9 @@ fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// Number of polls; every fourth packet of a poll is an acknowledgment.
+/// Number of polls.
 const POLLS: usize = 100;
+/// Number of packets per poll, every fourth of which is an acknowledgment.
 const PACKETS_A_POLL: usize = 16;
 /// Number of payload bytes in a packet with data.
 const PAYLOAD_BYTES: usize = 1448;

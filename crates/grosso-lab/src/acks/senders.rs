@@ -29,10 +29,10 @@ pub enum Worth {
 }
 
 impl Worth {
-    /// Every value, from the greatest to the least.
+    /// All values, in descending order of weight.
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
 
-    /// Returns the same way of counting for a sender in userspace.
+    /// Returns the equivalent setting of the sender in userspace.
     pub(super) const fn counting(self) -> Counting {
         match self {
             Self::Bytes => Counting::Bytes { limit: u32::MAX },
@@ -41,7 +41,7 @@ impl Worth {
         }
     }
 
-    /// Returns the sender's name as a congestion control.
+    /// Returns the name under which this sender is registered as a congestion control.
     pub(super) const fn congestion(self) -> &'static str {
         match self {
             Self::Bytes => "grosso_bytes",
@@ -94,7 +94,7 @@ impl Senders {
         let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
         let lock = path::kernel::open(TYPES).map_err(|error| missing(TYPES, error))?;
         lock.lock().map_err(|error| missing(TYPES, error))?;
-        // Unregisters the senders of a lab that was killed together with its guard.
+        // A previous lab may have been killed together with its guard: unregister its senders.
         Worth::ALL.iter().for_each(|worth| unregister(*worth));
         let object = tempfile_of(OBJECT)
             .map_err(|error| missing("temporary file for BPF programs", error))?;
@@ -118,7 +118,7 @@ impl Drop for Senders {
     }
 }
 
-/// Starts a process that unregisters the senders once its input ends, because this process closes it or dies.
+/// Starts a process that unregisters the senders when its input ends, that is, when this process closes it or dies.
 fn guard() -> io::Result<Child> {
     let names = Worth::ALL.map(Worth::congestion).join(" ");
     let script = format!(
@@ -136,7 +136,7 @@ fn bpftool(arguments: &[&str]) -> io::Result<Output> {
     Command::new("bpftool").args(arguments).stdin(Stdio::null()).output()
 }
 
-/// Writes bytes to a file of this process and returns its path.
+/// Writes bytes to a temporary file that belongs to this process, and returns its path.
 fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     let name = format!("grosso-senders-{}.o", std::process::id());
     let path = std::env::temp_dir().join(name);

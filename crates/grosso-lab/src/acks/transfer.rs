@@ -1,4 +1,5 @@
-//! Timed transfers over a wire with a delay: kernel TCP from its first byte, in slow start and beyond.
+//! Timed transfers over a wire with a delay. A transfer of kernel TCP is timed from its first byte, so it includes slow
+//! start.
 
 use std::time::Duration;
 
@@ -76,8 +77,8 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     cases
 }
 
-/// Returns the settings of a LAN: the window size of the publication, and NICs at both ends that signal packets in
-/// groups. Vectors are acknowledgments that arrive together and stay separate.
+/// Returns the settings for a LAN: the window size of the publication, and interrupt mitigation at both NICs. With
+/// `Vector`, acknowledgments arrive together but stay separate.
 fn lan() -> impl Iterator<Item = Case> {
     let settings = [Limited, One]
         .into_iter()
@@ -95,7 +96,7 @@ fn lan() -> impl Iterator<Item = Case> {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TransferRow {
-    /// Host at which Grosso acted as the NIC.
+    /// Host for which Grosso acted as the NIC.
     pub side: NicOf,
     /// Treatment of arriving packets.
     pub handling: Handling,
@@ -111,7 +112,7 @@ pub struct TransferRow {
     pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,
-    /// Segments retransmitted, in all runs.
+    /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
     /// The measurements.
     pub runs: Vec<Measured>,
@@ -159,7 +160,7 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     let first_ms = rows.first().map(|row| row.round_trip_ms);
     for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
         let is_lan = over.window_bytes.is_some();
-        // On the LAN, the NIC signals packets in groups in both settings, as with interrupt mitigation.
+        // On the LAN, both settings have interrupt mitigation: the NIC signals several packets at once.
         let handling = if is_lan { Vector } else { Off };
         let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
         let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
@@ -185,7 +186,7 @@ fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String
     format!("{on:.0} and {off:.0} ms{whose}")
 }
 
-/// A claim on the ratio of two transfers at the first round-trip time.
+/// A claim about the ratio of two transfers at the first round-trip time.
 struct Claim {
     text: &'static str,
     side: NicOf,
@@ -194,7 +195,7 @@ struct Claim {
     /// Hold time of the first transfer in microseconds, if it differs from the default for this host.
     hold_us: Option<f64>,
     bound: Bound,
-    /// For a claim about a cure: the harmful treatment of the same sender, and the bound from which it counts as
+    /// For a claim about a cure: the harmful treatment of the same sender, and the bound above which it counts as
     /// harmful. If no treatment slows a transfer, the cure cannot be judged.
     cured: Option<(Handling, Bound)>,
     /// The published ratio of times, if the publication has one.
@@ -361,11 +362,12 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Bounds for ratios of transfer times: merging costs about half of the speed (5 instead of 8 Gb/s) from 1.6 on, is
-/// harmful from 1.3 on, and is harmless below 1.25.
+/// Minimum ratio of two transfer times at which merging costs about half of the speed (5 instead of 8 Gb/s).
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
+/// Minimum ratio of two transfer times at which merging counts as harmful.
 const HURTS: Bound = Bound::AtLeast(1.3);
+/// Ratio of two transfer times below which merging counts as harmless.
 const HARMLESS: Bound = Bound::Under(1.25);
 const BUSY: &str = "\
 the rate depends on the CPU of this machine instead of the round-trip time, and merging saves CPU time at the \
@@ -381,7 +383,7 @@ const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
 /// Hold times at the sender besides zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// Round-trip time of the LAN: the time in which a wire of 8 Gb/s carries the publication's window.
+/// Round-trip time of the LAN: the time that a wire of 8 Gb/s needs to carry the window of the publication.
 const LAN_ROUND_TRIP: Duration = Duration::from_micros(100);
 /// Share of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

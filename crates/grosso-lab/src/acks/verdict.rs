@@ -50,8 +50,8 @@ fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Ver
     Some(evidence.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
 }
 
-/// Returns the ratio of the throughput to that without merging, run by run, over all windows and hold times; `None`
-/// without a run.
+/// Returns the ratio of the throughput to that without merging, run by run, over all windows and hold times; `None` if
+/// there are no runs.
 fn shares(rows: &[AckRow], handling: Handling) -> Option<Spread> {
     let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
     let off = |row: &AckRow| {
@@ -154,7 +154,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     Some(verdict.with(speeds).for_every_row())
 }
 
-/// Judges the claim that the sender gets more acknowledgments than the receiver sends if they are expanded.
+/// Judges the claim that expanding acknowledgments gives the sender more of them than the receiver sends.
 fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     Some(Evidence::median(&reached(expanded)?, Bound::AtLeast(1.0)).verdict(
@@ -203,12 +203,13 @@ fn round_trips(growth: &[Growth], wanted: impl Fn(usize, bool) -> bool) -> Optio
     growth.iter().find(of).map(|growth| growth.slow_start_round_trips)
 }
 
-/// Causes to report if measured figures contradict a claim, and if exact figures do.
+/// Cause to report if measured figures contradict a claim.
 const UNLIMITED: &str = "\
 Linux counts all acknowledged bytes, so on a path without delay, merging costs only the time for which \
     acknowledgments are held";
+/// Cause to report if exact figures contradict a claim.
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
-/// Share of the unmerged throughput from which a treatment counts as free. Two measurements of the same setting differ
+/// Share of the unmerged throughput above which a treatment counts as free. Two measurements of the same setting differ
 /// by less.
 const COSTS: f64 = 0.85;
 /// Published throughput with merged acknowledgments at the sender, divided by the throughput without merging: 4 to 5

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,11 +27,11 @@ pub struct CostRow {
     pub offloads: Offloads,
     /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
-    /// Costs of path a, from its host to the wire, and of path b, from the wire to its host.
+    /// Costs of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
     pub paths: [PathCost; 2],
-    /// Segments retransmitted, in all runs.
+    /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
-    /// Segments with a wrong checksum, in all runs.
+    /// Number of segments with a wrong checksum in all runs.
     pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<CostRun>,
@@ -43,9 +43,9 @@ pub struct CostRow {
 pub struct PathCost {
     /// The sum of all parts.
     pub total_ns: Spread,
-    /// Medians by part.
+    /// Median of each part.
     pub parts: Parts,
-    /// Packets per frame at the host: a median, like all fields below.
+    /// Packets per frame at the host. All figures from here on are medians.
     pub packets_a_frame: f64,
     /// Nanoseconds per frame at the host.
     pub frame_ns: f64,
@@ -53,13 +53,13 @@ pub struct PathCost {
     pub receive_calls_a_packet: f64,
     /// Packets per receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Bytes per receive call, of frames in the port's own format; zero if no call was needed.
+    /// Bytes per receive call, counting frames in the port's own format; zero if no call was needed.
     pub bytes_a_receive_call: f64,
     /// Send system calls per packet on the wire.
     pub send_calls_a_packet: f64,
     /// Packets per send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// Bytes per send call, of frames in the port's own format; zero if no call was needed.
+    /// Bytes per send call, counting frames in the port's own format; zero if no call was needed.
     pub bytes_a_send_call: f64,
     /// The most expensive part.
     pub dominant: PartName,

@@ -1,4 +1,5 @@
-//! Cost of a packet: the time of two data paths, by part, while kernel TCP passes through them.
+//! Cost of a packet: the time that two data paths spend on each part of their work while kernel TCP passes through
+//! them.
 //!
 //! ```text
 //!  a (kernel)    data path of a                data path of b    b (kernel)
@@ -91,7 +92,7 @@ pub struct CostSetting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent.
+    /// Whether every byte received is compared with the byte sent.
     pub compare: bool,
 }
 
@@ -103,10 +104,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Creates an experiment with every wire, with and without offloads.
+    /// Creates an experiment that covers every wire, with and without offloads.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<TcpParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let setting = |(wire, offloads)| CostSetting {
@@ -151,7 +152,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// Returns whether the setting may be skipped, because AF_XDP is not permitted or not available.
+    /// Returns whether a setting may be skipped because of this error: AF_XDP may be forbidden or unavailable.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Returns invented results: with one frame per poll, and without offloads, a packet costs five times as much.
+    /// Returns made-up results: with one frame per poll, and without offloads, a packet costs five times as much.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -36,9 +36,9 @@ pub struct CostRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Work of path a, from its host to the wire, and of path b, from the wire to its host.
+    /// Work of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
     pub paths: [PathRun; 2],
-    /// Segments retransmitted, from the connection's start to its end.
+    /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
@@ -62,7 +62,7 @@ pub struct PathRun {
     pub frames: u64,
     /// CPU time of the thread in nanoseconds, without reading clocks.
     pub total_ns: f64,
-    /// The CPU time by part, in nanoseconds.
+    /// CPU time of each part, in nanoseconds.
     pub parts: Parts,
     /// System calls that received the packets.
     pub receive: Calls,
@@ -130,7 +130,7 @@ impl PartName {
 pub struct Parts([f64; PartName::ALL.len()]);
 
 impl Parts {
-    /// Makes a figure for each part.
+    /// Computes a figure for each part.
     pub(super) fn each(make: impl Fn(PartName) -> f64) -> Self {
         Self(PartName::ALL.map(make))
     }
@@ -167,7 +167,7 @@ impl JsonSchema for Parts {
 /// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if the measurement is interrupted.
 pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRun, TrialError> {
     let superframes = setting.offloads != Offloads::Off;
     let (layout, device) = (Layout::default(), setting.device);
@@ -208,7 +208,7 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
     }
 }
 
-/// A setting, and the flag that interrupts it.
+/// A trial's setting, and the flag that interrupts the trial.
 #[derive(Clone, Copy)]
 struct CostTrial<'a> {
     setting: &'a CostSetting,
@@ -291,7 +291,7 @@ struct TimedPath<'scope> {
     profiler: Arc<Profiler>,
 }
 
-/// Counters and clocks of a data path at one time.
+/// Counters and clocks of a data path at one moment.
 struct PathReading {
     spent: Spent,
     snapshot: Snapshot,
@@ -333,7 +333,7 @@ impl<'scope> TimedPath<'scope> {
     }
 }
 
-/// Packets, frames and bytes that passed one direction of a data path.
+/// Packets, frames and bytes that a data path forwarded in one direction.
 #[derive(Clone, Copy)]
 struct Traversed {
     packets: u64,
@@ -396,5 +396,5 @@ impl PathRun {
 
 /// The MTU of a wire without a tunnel.
 const MTU: u16 = 1500;
-/// The seed of flow tables: all trials use the same.
+/// The seed of flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

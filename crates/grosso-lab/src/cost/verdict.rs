@@ -11,8 +11,8 @@ pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// Judges the greatest share of a path's time that no part accounts for, among settings with many packets per poll.
-/// With one packet per poll, reading the clocks takes as long as many parts.
+/// Judges the largest unexplained share of a path's time among the settings with many packets per poll. With one packet
+/// per poll, reading the clocks takes as long as many of the parts do.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| [0, 1].map(|side| (row, side)));
@@ -72,7 +72,7 @@ fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
-/// Share of time below which little remains unexplained.
+/// Upper bound on the unexplained share of the time.
 const UNEXPLAINED: f64 = 0.05;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// A figure of a row.
+/// A figure in a row of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Throughput in Gb/s.
@@ -22,7 +22,7 @@ pub enum Figure {
     Segments,
 }
 
-/// A bound of a claim.
+/// The bound in a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Than {
     /// At least this value.

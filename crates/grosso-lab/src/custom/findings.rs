@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct CustomRow {
     pub gbps: Spread,
     /// Ratio of the median throughput to the first setting's.
     pub share_of_first: Option<f64>,
-    /// CPU-seconds of all CPUs per gigabyte, of runs in which data arrived.
+    /// CPU-seconds of all CPUs per gigabyte, in the runs in which data arrived.
     pub cpu_s_per_gb: Spread,
     /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,

@@ -1,7 +1,7 @@
 //! Custom experiments: a file describes hosts, wires, data paths, several settings, and claims about the results.
 //!
-//! The lab does not parse the configuration of paths: the reader of the file starts them ([`StartPaths`]) in the
-//! namespaces that the network provides.
+//! The lab does not parse the configuration of paths: the program that reads the file starts them ([`StartPaths`]) in
+//! the namespaces that the network provides.
 
 mod claim;
 mod findings;
@@ -56,7 +56,7 @@ pub struct CustomSetting {
 pub struct CustomParameters {
     /// The file that describes the experiment.
     pub config: String,
-    /// The host that sends and the one that receives.
+    /// The sending host and the receiving host.
     pub hosts: [String; 2],
     /// Number of concurrent TCP connections.
     pub connections: usize,
@@ -67,7 +67,7 @@ pub struct CustomParameters {
     pub processors: Option<[usize; 2]>,
 }
 
-/// The paths of a setting while they run.
+/// The running paths of a setting.
 pub trait RunningPaths {
     /// Returns the names and handles of the paths.
     fn paths(&self) -> Vec<CustomPath>;

@@ -177,8 +177,8 @@ impl CustomNetwork {
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// Returns the location of a path: the host with the devices that it opens or with its tunnel's address; a separate
-    /// location if no host has them.
+    /// Returns the location of a path: the host that has the path's devices or its tunnel's address. If there is no
+    /// such host, the path has its own location.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];
@@ -294,7 +294,7 @@ impl LaidNetwork {
         Ok(())
     }
 
-    /// Configures the addresses of devices: of those that paths create if `made`, otherwise of all others.
+    /// Configures the addresses of the devices that paths create if `made` is set, and of all other devices otherwise.
     fn give_addresses(&self, made: bool) -> io::Result<()> {
         let makes = |name: &String| self.spec.paths.iter().any(|path| path.makes.contains(name));
         for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {

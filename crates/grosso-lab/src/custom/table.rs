@@ -67,7 +67,7 @@ impl CustomRow {
         Bar::middle("receiver", self.cpu_s_per_gb, costs, self.cost())
     }
 
-    /// Returns the cost of a gigabyte; a dash if none arrived.
+    /// Formats the CPU time per gigabyte, or a dash if no data arrived.
     fn cost(&self) -> String {
         if self.cpu_s_per_gb.max > 0.0 { digits(self.cpu_s_per_gb.median) } else { "-".into() }
     }

@@ -37,7 +37,7 @@ use crate::{
 /// The traffic of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomTraffic {
-    /// The indexes of the host that sends and of the one that receives.
+    /// The indexes of the sending host and of the receiving host.
     pub hosts: [usize; 2],
     /// The destination address of the connections.
     pub to: IpAddr,
@@ -64,7 +64,7 @@ pub struct CustomPath {
 pub struct CustomRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived, each compared with the one sent.
+    /// Bytes that arrived, each compared with the byte sent.
     pub bytes: u64,
     /// CPU time; `path` is the sum for all data paths.
     pub cpu_seconds: CpuSeconds,
@@ -175,7 +175,7 @@ pub(super) fn measure(
     })
 }
 
-/// Opens connections from one host to the other; returns the sender's ends first.
+/// Opens connections from one host to the other; returns the sender's sockets first.
 fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub struct FragmentRow {
     pub buffers_max: usize,
     /// Maximum memory of incomplete datagrams in bytes, in all runs, counting whole buffers.
     pub held_bytes_max: u64,
-    /// Longest time without a datagram, in milliseconds: the time of recovery.
+    /// Longest time without a datagram, in milliseconds. This is the time that the receiver needs to recover.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,
@@ -128,5 +128,5 @@ impl FragmentRow {
     }
 }
 
-/// Share of the offered datagrams that a sufficiently fast machine carries.
+/// Share of the offered datagrams that a sufficiently fast machine delivers.
 const CARRIED: f64 = 0.95;

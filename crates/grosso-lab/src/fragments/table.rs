@@ -129,7 +129,7 @@ impl FragmentRow {
     }
 }
 
-/// Formats Gb/s as Mb/s, because a collapse leaves only a few of them.
+/// Formats a rate in Gb/s as Mb/s, because only a few Mb/s are left after a collapse.
 fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }

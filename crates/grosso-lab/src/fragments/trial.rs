@@ -89,8 +89,8 @@ impl FragmentRun {
 /// Measures once, on new hosts that are removed afterwards.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if it is
-/// interrupted.
+/// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if the
+/// measurement is interrupted.
 pub fn measure(
     setting: &FragmentSetting,
     interrupted: &AtomicBool,
@@ -154,7 +154,7 @@ enum Party {
 
 type Secure<P> = EspStage<Fragmentation<P>>;
 
-/// Opens the fragmentation and ESP stages of a host's data path: the wire carries fragments of ESP packets.
+/// Opens the fragmentation and ESP stages of a host's data path, so that the wire carries fragments of ESP packets.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -174,7 +174,7 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// Returns the options of the sender, which only fragments: nothing in the other direction needs reassembly.
+/// Returns the options of the sender, which only fragments, because no fragments arrive from the other direction.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
@@ -183,7 +183,7 @@ fn cutting() -> FragmentationOptions {
     options
 }
 
-/// Returns the options of the receiver, which reassembles.
+/// Returns the options of the receiver, which reassembles the fragments.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => ReassemblyMode::Coalesce,
@@ -361,17 +361,18 @@ const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// Size of the wire's queue in bytes: about 40 ms at the default rate, to bridge times when a data path is off the CPU.
+/// Size of the wire's queue in bytes: about 40 ms at the default rate, enough for the times when a data path is off the
+/// CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
 /// Maximum number of frames per poll: the budget of NAPI.
 const BUDGET_FRAMES: usize = 64;
 /// Size of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;
-/// The seed of the content and of the keys: all trials use the same.
+/// The seed of the content and of the keys, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 /// Time before the measurement, in which buffers are filled for the first time.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Interval between checks whether the measurement has ended.
+/// Interval for checking whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -153,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// Unpacks the kernel of a bzImage into a file in `folder` that a VM boots directly, because unpacking takes an
-/// emulated CPU five seconds. Returns `None` for a file that is not a bzImage or has no entry point for VMs, or if the
-/// tool for its compression is missing.
+/// Unpacks the kernel of a bzImage into a file in `folder`. A VM can boot this file directly, which saves the five
+/// seconds that an emulated CPU needs to unpack it. Returns `None` for a file that is not a bzImage or has no entry
+/// point for VMs, or if the tool for its compression is missing.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
         return Ok(None);

@@ -98,7 +98,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// The errors are those of [`Guest::start`].
+    /// Fails for the same reasons as [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
         // The kernel reboots at once, without involving any program of the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;
@@ -142,8 +142,9 @@ impl Drop for Guest {
     }
 }
 
-/// Line that the shell prints when it waits, and start of the line after each script.
+/// Line that the shell prints when it waits for a script.
 const READY: &str = "<ready>";
+/// Start of the line that follows each script.
 const DONE: &str = "<done>";
 
 /// Time without output after which the guest counts as stuck: the test fails instead of hanging.

@@ -40,7 +40,7 @@ pub struct Layout {
     /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
     /// notice to the sender).
     pub tcp_buffer_bytes: usize,
-    /// Number of bytes that may be in flight on the wire: the data path's ring has a slot for each packet.
+    /// Number of bytes that may be in flight on the wire. The data path's ring has a slot for each packet in flight.
     pub under_way_bytes: usize,
     /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
     /// `None` for buffers of one packet.
@@ -132,16 +132,16 @@ pub(super) fn packet_options(layout: &Layout) -> PacketOptions {
 
 /// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// Smallest buffer for each of many streams: several packets in each direction, so that not every packet waits for its
-/// acknowledgment.
+/// Minimum buffer size of each stream if there are many. Several packets fit in each direction, so that not every
+/// packet must wait for the acknowledgment of the previous one.
 const STREAM_BYTES_MIN: usize = 32 << 10;
-/// Number of slots of the ring beyond the packets that the receiver's buffer allows in flight: for packets that were
-/// acknowledged while their train is still held.
+/// Number of slots of the ring in addition to those for the packets that the receiver's buffer allows in flight. They
+/// hold packets that were acknowledged while their train is still held.
 const RING_SPARE: usize = 64;
-/// Number of pages of the ring beyond those for the packets of [`Layout::slots`], because some are handed over before
-/// they are full.
+/// Number of pages of the ring in addition to those for the packets of [`Layout::slots`], because some pages are handed
+/// over before they are full.
 const PAGES_SPARE: usize = 4;
-/// Time after which a page that is not full is handed over: the shortest possible.
+/// Time after which a page that is not full is handed over: the shortest possible time.
 const RETIRE: Duration = Duration::from_millis(1);
 /// Number of bytes before the IP header of a packet, including the kernel's own part of a slot.
 const SLOT_OVERHEAD_BYTES: usize = 160;

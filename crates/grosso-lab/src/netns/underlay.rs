@@ -35,7 +35,7 @@ impl Hosts {
     /// and an address at each end ([`underlay_addresses`] of this IP version).
     ///
     /// # Errors
-    /// The errors are those of [`Hosts::receiving`].
+    /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn tunnelled(
         layout: &Layout,
         inside: Inside,
@@ -57,7 +57,7 @@ impl Hosts {
     /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as in [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// Fails if the kernel has no VXLAN; the other errors are those of [`Hosts::receiving`].
+    /// Fails if the kernel has no VXLAN, or for the same reasons as [`Hosts::receiving`].
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;
@@ -118,6 +118,7 @@ pub fn underlay_addresses(outer: Family) -> [IpAddr; 2] {
 /// The addresses over IPv4.
 const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
-/// Parameters that the kernel's two VXLAN devices share.
+/// VXLAN identifier of the kernel's two devices.
 const VXLAN_IDENTIFIER: u32 = 42;
+/// UDP port of the kernel's two VXLAN devices.
 const VXLAN_PORT: u16 = 4789;

@@ -183,7 +183,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns a report of invented runs: a feature that was off saves two thirds of the cost, one that was on saves
+    /// Returns a report of made-up runs: a feature that was off saves two thirds of the cost, one that was on saves
     /// nothing beyond the noise, and a third cannot be turned off.
     fn report() -> Report<NicOffloadFindings> {
         let (experiment, groups) = measured();

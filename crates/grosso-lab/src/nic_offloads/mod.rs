@@ -208,8 +208,7 @@ fn as_text<S: serde::Serializer>(
     serializer.collect_str(shown)
 }
 
-/// Features that are never changed: other programs' filters and keys would be lost with them, or other frames would
-/// arrive.
+/// Features that are never changed: a change would lose other programs' filters and keys, or make other frames arrive.
 const LEFT_ALONE: [&str; 6] = [
     "rx-all",
     "rx-fcs",

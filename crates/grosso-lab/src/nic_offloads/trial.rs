@@ -41,7 +41,7 @@ pub struct NicOffloadRun {
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// CPU time of all CPUs of this machine that were not idle.
+    /// Time for which the CPUs of this machine were not idle, summed over all CPUs.
     pub cpu_seconds: f64,
     /// Number of earlier measurements in which nothing arrived, and which were therefore repeated.
     pub repeated: u64,
@@ -60,8 +60,8 @@ impl NicOffloadRun {
 /// Measures a stream, and repeats the measurement a few times if nothing arrived. The feature is restored afterwards.
 ///
 /// # Errors
-/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if it is
-/// interrupted.
+/// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if the
+/// measurement is interrupted.
 pub fn measure(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
@@ -79,7 +79,7 @@ pub fn measure(
 /// Compares the received bytes with those sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Fails if a byte differs, or if the route to the sink does not use the device; the other errors are those of
+/// Fails if a byte differs, or if the route to the sink does not use the device, or for the same reasons as
 /// [`measure`].
 pub(super) fn verify(
     setting: &NicOffloadSetting,

@@ -28,11 +28,11 @@ use crate::statistics::Spread;
 pub struct Consumer {
     /// Number of payload bytes of each packet.
     pub payload_bytes: usize,
-    /// Delivered as parts to a reader of headers: the packets stay in their receive buffers.
+    /// Rate if a reader of headers gets each frame as parts: the packets stay in their receive buffers.
     pub parts: Spread,
-    /// Delivered to a reader of headers, after a copy of each packet.
+    /// Rate if each packet is copied before a reader of headers gets the frame.
     pub copied: Spread,
-    /// Delivered to readers of every byte.
+    /// Rates of the consumers that read every byte.
     pub reading: Vec<ReadingConsumer>,
 }
 
@@ -42,9 +42,9 @@ pub struct Consumer {
 pub struct ReadingConsumer {
     /// The consumer.
     pub consumer: ReaderKind,
-    /// Delivered as parts.
+    /// Rate if frames are delivered as parts.
     pub parts: Spread,
-    /// Delivered after a copy of each packet.
+    /// Rate if each packet is copied before delivery.
     pub copied: Spread,
 }
 

@@ -22,7 +22,7 @@ impl Offload {
     /// Creates an experiment on the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn headline(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().map(|processors| {
             let setting = plan.setting(plan.stream(), processors);
@@ -39,7 +39,7 @@ impl Offload {
     /// buffers of several sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn lro(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()? {
@@ -58,7 +58,7 @@ impl Offload {
     /// TCP and UDP over IPv4 and IPv6.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn gso(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -95,7 +95,7 @@ impl Offload {
     /// one CPU, and streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn traffic(
         name: &'static str,
         traffic: Traffic,
@@ -115,10 +115,10 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Creates an experiment on train lengths by the number of connections and by the hold time.
+    /// Creates an experiment on how train lengths depend on the number of connections and on the hold time.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn flows(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let mut groups = Vec::new();
         for processors in plan.layouts()?.into_iter().take(1) {
@@ -349,7 +349,7 @@ fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     Some(Evidence::ratio(&one, &own, bound))
 }
 
-/// Judges the cost of a gigabyte for the data path and the receiver, which share a CPU.
+/// Judges the CPU time per gigabyte of the data path and the receiver, which share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
@@ -513,9 +513,9 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "pages of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in Gb/s and percent of a CPU: the driver's own coalescing to no
-/// coalescing, by page size; and generic coalescing to no coalescing, with packets received straight into the stack's
-/// buffers.
+/// Published ratios of table R1 for a pair of MTUs, in Gb/s per percent of a CPU. `pages` compares the driver's own
+/// coalescing with no coalescing, for each page size. `copied` compares generic coalescing with no coalescing if
+/// packets are received directly into the stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
@@ -547,7 +547,7 @@ const LONG: R1 = R1 {
     posted: (9.6 / 66.0) / (8.3 / 71.0),
 };
 
-/// The pairs of table R1.
+/// The pairs of MTUs in table R1.
 const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 1500, receiver: 1500 }, SHORT),
     (Mtu { sender: 1500, receiver: 9000 }, MIXED),

@@ -1,4 +1,4 @@
-//! Figures that the experiments measure, in the structure of the JSON report.
+//! Figures that the experiments measure, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadFindings {
-    /// Host at which Grosso acts as the NIC.
+    /// Host for which Grosso acts as the NIC.
     pub nic_of: &'static str,
     /// The results.
     pub groups: Vec<OffloadGroup>,
@@ -108,11 +108,11 @@ pub struct OffloadRow {
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,
-    /// Latency of the requests, in all runs.
+    /// Latency of the requests in all runs.
     pub latency: Option<Latency>,
-    /// Segments retransmitted, in all runs.
+    /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
-    /// Datagrams and requests lost, in all runs.
+    /// Number of datagrams and requests lost in all runs.
     pub lost: u64,
     /// Bytes of a separate run that were compared one by one with those sent; `None` for traffic without content.
     pub verified_bytes: Option<u64>,

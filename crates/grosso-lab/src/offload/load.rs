@@ -15,10 +15,11 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on a stream that offers four loads, and as much as it can, with and without coalescing.
+    /// Creates an experiment on a stream with four offered loads and with an unlimited load, each with and without
+    /// coalescing.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn load(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let groups = plan.layouts()?.into_iter().take(1).map(|processors| {
             let (mut rows, mut comparisons) = (Vec::new(), Vec::new());

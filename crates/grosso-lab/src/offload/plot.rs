@@ -62,13 +62,14 @@ const CHARTS: [(&str, Value); 3] = [
     ("CPU seconds per GB", |row| Some(row.cpu_s_per_gb.median)),
 ];
 
-/// Dimensions of the drawing, and the number of colors for lines.
+/// Dimensions of the drawing, in pixels.
 const WIDTH: usize = 800;
 const HEIGHT: usize = 260;
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 700.0;
 const TOP: f64 = 15.0;
 const BOTTOM: f64 = 225.0;
+/// Number of colors for lines.
 const COLOURS: usize = 4;
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on TCP over two paths with different delays, at four levels of repair: none; within a
-    /// poll; also continuing held trains after the repair; and also waiting until holes are filled.
+    /// Creates an experiment on TCP over two paths with different delays, with four levels of repair: no repair; repair
+    /// within a poll; repair that also continues held trains; and repair that also waits until holes are filled.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn reorder(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next_back().unwrap_or_default();
         let groups = SKEWS_US.map(|skew_us| {

@@ -21,7 +21,7 @@ impl Offload {
     /// held for a fixed time, and trains held for the time that the controller chooses, up to the same limit.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn rtt(plan: Plan<OffloadParameters>) -> io::Result<Self> {
         let processors = plan.layouts()?.into_iter().next().unwrap_or_default();
         let groups = ROUND_TRIPS_US.map(|round_trip_us| {
@@ -89,7 +89,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     [controlled, fixed, saved(groups)].into_iter().flatten().collect()
 }
 
-/// Judges the share of the fixed hold's saving that the controller reaches on the shortest wire.
+/// Judges how much of the saving of a fixed hold time the controller achieves on the wire with the shortest delay.
 fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     let group = groups.first()?;
     let costs = |name| Some(group.row(name)?.cpu_s_per_gb);
@@ -103,8 +103,9 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     ))
 }
 
-/// Share of the saving of a fixed hold time that the controller must reach, and a margin for rounded figures.
+/// Share of the saving of a fixed hold time that the controller must reach.
 const SAVED: f64 = 0.9;
+/// Margin for rounded figures.
 const ROUNDED: f64 = 1.000_001;
 /// First group with a long round-trip time.
 const LONG_FROM: usize = 2;
@@ -120,7 +121,7 @@ const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 /// Smallest number of round trips for which a stream is measured, some of them in slow start.
 const ROUNDS_MIN: u32 = 20;
 
-/// Delay from which a stream needs more bytes in flight than the usual buffers hold.
+/// Minimum delay at which a stream needs more bytes in flight than the usual buffers hold.
 const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 

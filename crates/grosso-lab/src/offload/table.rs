@@ -192,8 +192,8 @@ impl OffloadFindings {
 }
 
 impl OffloadGroup {
-    /// Returns the first comparison in words: both medians and their ratio, and whether it is certain that noise does
-    /// not explain the difference.
+    /// Returns the first comparison in words, with both medians and their ratio, and whether the difference exceeds the
+    /// noise.
     fn compared(&self) -> Option<(String, bool)> {
         let Compared { rows: [over, under], ratio, .. } = *self.comparisons.first()?;
         let [one, other] = self.pair(over, under)?;
@@ -327,7 +327,7 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
     ]
 }
 
-/// Formats a median with this many columns, and its minimum and maximum.
+/// Formats a median in this many columns, followed by its minimum and maximum.
 fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String {
     format!("{:>columns$} {}", format(spread.median), spread.range(format))
 }
@@ -350,9 +350,9 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-/// Ratio of the highest to the lowest cost from which a group shows an effect.
+/// Minimum ratio of the highest to the lowest cost at which a group shows an effect.
 const NOTICED: f64 = 1.25;
-/// Throughput from which packets arrive fast, in Gb/s.
+/// Minimum throughput at which packets count as fast, in Gb/s.
 const FAST_GBPS: f64 = 1.0;
 /// Minimum number of packets in a train that is not short.
 const FEW_SEGMENTS: f64 = 8.0;
@@ -421,7 +421,7 @@ const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
     ),
 ];
 
-/// Share of the CPU that an undisturbed test uses at least.
+/// Minimum share of the CPU that an undisturbed test uses.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the one sent.
+    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the byte sent.
     pub measured: Option<Duration>,
 }
 
@@ -48,7 +48,8 @@ impl Call {
     /// Sends or receives the stream.
     ///
     /// # Errors
-    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if it is interrupted.
+    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if the measurement is
+    /// interrupted.
     pub fn run(&self, interrupted: &AtomicBool) -> Result<Called, TrialError> {
         let connection = connect(self.peer)?;
         let started = Instant::now();

@@ -20,7 +20,7 @@ use super::Progress;
 /// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
 ///
 /// # Errors
-/// Returns the error of the socket, except that a full queue only loses the datagrams.
+/// Fails if the socket fails. A full queue is not an error: it only loses the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -50,8 +50,7 @@ pub(crate) fn send_datagrams(
     Ok(sent)
 }
 
-/// Waits until few enough of the `sent` bytes are in flight, but no longer than the time after which a datagram counts
-/// as lost.
+/// Waits until few enough of the `sent` bytes are still in flight, or until the missing datagrams count as lost.
 fn has_room(sent: u64, progress: &Progress) -> bool {
     let fits = || sent <= progress.bytes.load(Ordering::Relaxed) + UNDER_WAY_BYTES;
     if fits() {
@@ -67,10 +66,10 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
     false
 }
 
-/// Receives datagrams until stopped and no more arrive.
+/// Receives datagrams until it is stopped and no more arrive.
 ///
 /// # Errors
-/// Returns the error of the socket.
+/// Fails if the socket fails.
 pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
     let mut buffer = vec![0; 1 << 16];
@@ -94,9 +93,9 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
 /// Number of bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive
 /// buffer, including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Maximum number of bytes per call (65535 with the headers of IPv6), and of datagrams per call (`UDP_MAX_SEGMENTS` of
-/// kernels before 6.9).
+/// Maximum number of bytes per call: 65535 with the headers of IPv6.
 const CALL_BYTES_MAX: usize = 65_535 - 48;
+/// Maximum number of datagrams per call (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 const SEGMENTS_MAX: usize = 64;
 /// Pause that lets other threads work before the next check.
 const PAUSE: Duration = Duration::from_micros(20);

@@ -29,18 +29,18 @@ impl Pace {
     }
 }
 
-/// Sends datagrams at a pace until stopped, and returns the time at which each was sent. A sender that falls behind
-/// catches up, but by at most [`BEHIND_MAX`].
+/// Sends datagrams at the configured rate until it is stopped, and returns the time at which each was sent. A sender
+/// that falls behind catches up, but by at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Returns the error of the socket, except that a full queue only loses the datagram.
+/// Fails if the socket fails. A full queue is not an error: it only loses the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the pace is only slightly less even.
+    // If this fails, the datagrams are only sent slightly less evenly.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -61,11 +61,11 @@ pub(crate) fn send_paced(
     Ok(sent)
 }
 
-/// Receives the datagrams of [`send_paced`] until stopped and no more arrive, and returns the time of each arrival.
+/// Receives the datagrams of [`send_paced`] until it is stopped and no more arrive, and returns the time of each
+/// arrival.
 ///
 /// # Errors
-/// Returns the error of the socket, or [`io::ErrorKind::InvalidData`] for a datagram that is damaged, duplicated, or
-/// late.
+/// Fails if the socket fails, or with [`io::ErrorKind::InvalidData`] if a datagram is damaged, duplicated, or late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -130,13 +130,13 @@ fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
-/// Number of bytes in front of a datagram that hold its number.
+/// Number of bytes at the start of a datagram that hold its number.
 const NUMBER_BYTES: usize = 8;
 /// Distance in the content from one datagram to the next, chosen so that fragments of two datagrams are never equal.
 const PLACE_STEP: u64 = 65_537;
 /// Number of datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
-/// Interval between checks whether to stop.
+/// Interval for checking whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Maximum delay that a late sender makes up at a higher rate, because a longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);

@@ -14,7 +14,7 @@ use super::{Progress, streams::serve_ready_sockets};
 /// Sends a byte and waits for the response, repeatedly, until stopped. Returns the duration of each request.
 ///
 /// # Errors
-/// Returns the error of the socket.
+/// Fails if the socket fails.
 pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -31,7 +31,7 @@ pub(crate) fn ask(mut socket: &TcpStream, progress: &Progress) -> io::Result<Vec
 /// Sends back every byte that arrives, until the stream ends. Returns the number of bytes.
 ///
 /// # Errors
-/// Returns the error of the socket.
+/// Fails if the socket fails.
 pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -46,7 +46,7 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
 /// Sends requests as [`ask`] does, but over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Returns the error of a socket; also fails if no answer comes for [`crate::netns::STALLED`].
+/// Fails if a socket fails, or if no answer comes for [`crate::netns::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -76,7 +76,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
 /// Answers requests as [`answer`] does, but over many connections at once.
 ///
 /// # Errors
-/// The errors are those of [`ask_many`].
+/// Fails for the same reasons as [`ask_many`].
 pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<u64> {
     let mut byte = [0];
     let mut answered = 0;
@@ -101,7 +101,7 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
 /// Sends requests as [`ask`] does, but with datagrams: a request that is not answered in time counts as lost.
 ///
 /// # Errors
-/// Returns the error of the socket.
+/// Fails if the socket fails.
 pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<Vec<Duration>> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let mut took = Vec::with_capacity(EXPECTED);
@@ -134,7 +134,7 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
 /// Answers requests as [`answer`] does, but with datagrams, until stopped.
 ///
 /// # Errors
-/// Returns the error of the socket.
+/// Fails if the socket fails.
 pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Result<u64> {
     socket.set_read_timeout(Some(UNANSWERED))?;
     let (mut request, mut answered) = ([0; 8], 0);
@@ -154,5 +154,5 @@ pub(crate) fn answer_datagrams(socket: &UdpSocket, progress: &Progress) -> io::R
 
 /// Number of requests for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 16;
-/// Time after which no answer is expected any more.
+/// Time after which an answer is no longer expected.
 const UNANSWERED: Duration = Duration::from_millis(200);

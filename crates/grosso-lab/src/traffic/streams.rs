@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 /// Sends streams until stopped. Returns the number of bytes of each stream.
 ///
 /// # Errors
-/// Returns the error of a socket; also fails if a socket accepts nothing for [`crate::netns::STALLED`].
+/// Fails if a socket fails, or if a socket accepts nothing for [`crate::netns::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -27,7 +27,7 @@ pub(crate) fn send_streams(
 /// Sends streams as [`send_streams`] does, but without a copy by the sender.
 ///
 /// # Errors
-/// The errors are those of [`send_streams`].
+/// Fails for the same reasons as [`send_streams`].
 pub(crate) fn send_file(
     sockets: &[TcpStream],
     content: &Content,
@@ -39,7 +39,7 @@ pub(crate) fn send_file(
     })
 }
 
-/// Sends streams by calls of `send`, which receives a socket and the position in its stream, and returns the number of
+/// Sends streams by calling `send`, which receives a socket and the position in its stream, and returns the number of
 /// bytes that the socket accepted.
 fn send_by(
     sockets: &[TcpStream],
@@ -67,7 +67,7 @@ fn send_by(
 /// with it.
 ///
 /// # Errors
-/// Returns the error of a socket; also fails if nothing arrives for [`crate::netns::STALLED`], and with
+/// Fails if a socket fails, or if nothing arrives for [`crate::netns::STALLED`], and with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -99,7 +99,7 @@ pub(crate) fn receive_streams(
     Ok(received.iter().sum())
 }
 
-/// Serves every socket that is ready, until no stream continues or the traffic is stopped.
+/// Serves every socket that is ready, until all streams have ended or the traffic is stopped.
 pub(super) fn serve_ready_sockets(
     sockets: &[TcpStream],
     interest: Interest,
@@ -137,5 +137,5 @@ pub(super) fn serve_ready_sockets(
 
 /// Size of the buffer of one receive call, in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval between checks whether to stop.
+/// Interval for checking whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

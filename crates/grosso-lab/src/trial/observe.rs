@@ -312,12 +312,13 @@ pub(crate) fn gone() -> io::Error {
     io::Error::other("a traffic thread ended before the traffic started")
 }
 
-/// Interval between checks whether the measurement has ended.
+/// Interval for checking whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Interval between checks if the time of the end is part of the result.
+/// Interval for these checks if the end time is part of the result.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// Number of bytes, requests or datagrams after which a connection counts as running at full speed.
+/// Number of bytes after which a connection counts as running at full speed.
 const STARTED_BYTES: u64 = 4 << 20;
+/// Number of requests or datagrams after which a connection counts as running at full speed.
 const STARTED_UNITS: u64 = 1000;
 /// Multiple of the default warm-up time after which the measurement starts even if the connection has not reached its
 /// full speed.

@@ -51,7 +51,7 @@ struct UserTrial<'a> {
 /// Measures the bytes of a sender in userspace that reach a host.
 ///
 /// # Errors
-/// The errors are those of [`super::measure`].
+/// Fails for the same reasons as [`super::measure`].
 pub(super) fn measure(
     setting: &Setting,
     mut options: RunOptions,

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, in the structure of the JSON report.
+//! Figures that the experiment measures, structured as in the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -39,20 +39,20 @@ pub struct TunnelRow {
     pub rx_cpu_percent: Spread,
     /// CPU-seconds per gigabyte of all threads.
     pub cpu_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte by role: medians.
+    /// Median CPU-seconds per gigabyte of each role.
     pub roles_s_per_gb: Roles,
     /// Requests answered per second, over all connections.
     pub transactions_a_second: Spread,
     /// CPU time of all threads, in percent of all CPUs, during requests.
     pub requests_cpu_percent: Spread,
-    /// Latency of the requests, in all runs.
+    /// Latency of the requests in all runs.
     pub latency: Option<Latency>,
     /// Median time of checksums and tunnels, from trials in which the clock was read; `None` if the kernel did this
     /// work.
     pub costs: Option<[Costs; 2]>,
-    /// Segments retransmitted, in all runs of streams.
+    /// Number of segments retransmitted in all runs of streams.
     pub retransmits: u64,
-    /// Segments with a wrong checksum, in all runs.
+    /// Number of segments with a wrong checksum in all runs.
     pub checksum_errors: u64,
     /// The measurements.
     pub runs: Vec<TunnelRun>,

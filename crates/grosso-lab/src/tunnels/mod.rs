@@ -55,8 +55,7 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// Returns the defaults: the largest number of connections with buffers for whole superframes, with CUBIC, over
-    /// IPv4.
+    /// Returns the defaults: CUBIC over IPv4, with as many connections as can have buffers for whole superframes.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
@@ -131,7 +130,7 @@ pub struct TunnelSetting {
     pub congestion: String,
     /// Duration or size of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the one sent.
+    /// Whether every byte received is compared with the byte sent.
     pub compare: bool,
     /// Whether the time of checksums and encapsulation is measured, which itself takes time.
     pub watched: bool,
@@ -141,17 +140,17 @@ pub struct TunnelSetting {
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
-    /// Settings of the streams, by the titles of their groups; requests use the same.
+    /// Settings of the streams, in the groups of `TITLES`. The requests use the same settings.
     groups: [Vec<TunnelSetting>; 2],
     /// Number of CPUs that the lab may use.
     processors: usize,
 }
 
 impl Tunnels {
-    /// Creates an experiment with every tunnel that the device supports, and two comparisons.
+    /// Creates an experiment that covers every tunnel that the device supports, and two comparisons.
     ///
     /// # Errors
-    /// Returns the error of `sched_getaffinity(2)`.
+    /// Fails if `sched_getaffinity(2)` fails.
     pub fn new(plan: Plan<TunnelParameters>) -> io::Result<Self> {
         let processors = three_processors(plan.processors)?;
         let vxlan = |carrier| TunnelSetting {
@@ -232,8 +231,8 @@ impl Experiment for Tunnels {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// Measures each tunnel with and without remote checksum offload alternately, several times; each variant is first
-    /// equally often.
+    /// Measures each tunnel with and without remote checksum offload alternately, several times. Each variant comes
+    /// first equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -381,7 +380,7 @@ fn measure_interleaved(
 }
 
 /// Returns the number of times that streams are measured in one run of the experiment, without and with the clock: all
-/// measurements together last as long as a run. The number is even, so that each variant is first equally often. If
+/// measurements together last as long as a run. The number is even, so that each variant comes first equally often. If
 /// runs are short, there are fewer measurements, because starting the streams would take most of the time.
 fn rounds(measured: Duration) -> u32 {
     if measured < ROUNDS_MAX * WARM_UP { ROUNDS_MAX / 2 } else { ROUNDS_MAX }
@@ -418,7 +417,7 @@ mod tests {
     use super::*;
     use crate::{experiment::assert_failures_are_rows, report::Report};
 
-    /// Returns an invented run of one second with this throughput in Mb/s.
+    /// Returns a made-up run of one second with this throughput in Mb/s.
     fn run(megabits: f64, watched: Vec<Watched>) -> TunnelRun {
         let roles = Roles { sender: 0.2, path_a: 0.4, path_b: 0.6, receiver: 0.2, kernel: 0.1 };
         let mut stream = TunnelTrial::default();
@@ -430,8 +429,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Returns invented results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as
-    /// fast; without offloads, a fifth of the throughput remains.
+    /// Returns made-up results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as fast;
+    /// without offloads, a fifth of the throughput remains.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

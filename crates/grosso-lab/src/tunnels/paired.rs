@@ -1,7 +1,7 @@
 //! Compares pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without it.
 //!
-//! With the load of the machine, the cost of a trial varies by more than the offload saves, but two consecutive trials
-//! mostly have the same cost.
+//! The cost of a trial varies with the load of the machine by more than the offload saves, but two consecutive trials
+//! usually have the same cost.
 
 use core::fmt::Write;
 

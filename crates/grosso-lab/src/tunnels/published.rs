@@ -46,7 +46,7 @@ const fn published(
     }
 }
 
-/// 200 streams, a 40 Gb/s NIC, with the outer checksum (November 2014).
+/// Results with 200 streams, a 40 Gb/s NIC and the outer checksum (November 2014).
 pub(super) const PUBLISHED: [PublishedTunnel; 7] = {
     use Tunnel::{GreGue, IpipGue, SitGue, Vxlan};
     let (on, off) = (Some(true), Some(false));

@@ -129,8 +129,8 @@ impl TunnelFindings {
         rows.find(|row| (row.tunnel, row.remote_checksum) == (tunnel, Some(remote_checksum)))
     }
 
-    /// Returns the share of checksums in each path's time with remote checksum offload, divided by the share without
-    /// it.
+    /// Returns, for each path, the share of its time that checksums take with remote checksum offload, divided by that
+    /// share without the offload.
     fn shares_of_checksums(&self) -> Vec<BesideRow> {
         let shares = |remote_checksum| {
             let costs = self.row(Tunnel::GreGue, remote_checksum)?.costs?;
@@ -146,8 +146,8 @@ impl TunnelFindings {
     }
 }
 
-/// Returns the ratios of the first row of a table to the second: throughput, CPU time of the throughput, requests and
-/// latency.
+/// Returns the ratios of the first row of a table to the second: throughput, CPU time for this throughput, requests,
+/// and latency.
 fn published_rows(
     name: &str,
     published: [&PublishedTunnel; 2],
@@ -304,7 +304,7 @@ path b (paler), which decapsulates them, and the <b class=\"receiver\">receiver<
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Minimum share of a path's time, in percent, from which the report suggests a setting for checksums.
+/// Minimum share of a path's time, in percent, at which the report suggests a setting for checksums.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[
@@ -344,7 +344,8 @@ const COSTS: [Column<TunnelRow>; 12] = [
     Column::right(&["", "b"], 7, |row| row.of_path(1, |path| path.tunnel_s_per_gb, 4)),
 ];
 
-/// Published shares of checksums, TX and RX: the share with remote checksum offload, divided by the share without it.
+/// Published effect on the time that checksums take, for TX and RX: their share of the time with remote checksum
+/// offload, divided by their share without it.
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
 
 const PUBLISHED: &str = "\

@@ -31,13 +31,13 @@ pub struct TunnelTrial {
     pub bytes: u64,
     /// Read calls of a stream, or requests answered.
     pub units: u64,
-    /// CPU time by role, in seconds.
+    /// CPU time of each role, in seconds.
     pub cpu: Roles,
-    /// Segments retransmitted, from the first connection's start to the last one's end.
+    /// Number of segments retransmitted, from the start of the first connection to the end of the last.
     pub retransmits: u64,
     /// Segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts, from the first connection's start to the last one's end.
+    /// Number of retransmission timeouts, from the start of the first connection to the end of the last.
     pub timeouts: u64,
     /// Measurements before this one that stalled and were repeated.
     #[serde(skip)]
@@ -124,7 +124,7 @@ pub struct WatchedPath {
 /// few times.
 ///
 /// # Errors
-/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if it is interrupted.
+/// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if the measurement is interrupted.
 pub fn measure(
     setting: &TunnelSetting,
     interrupted: &AtomicBool,
@@ -258,5 +258,5 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// The seed of flow tables: all trials use the same.
+/// The seed of flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -36,8 +36,9 @@ pub struct UserSender {
     content: Arc<Content>,
     congestion: Sender,
     state: UserState,
-    /// Sequence number of the next byte to send, and the end of the data that has been sent.
+    /// Sequence number of the next byte to send.
     cursor: u32,
+    /// Sequence number after the last byte that has been sent.
     sent: u32,
     /// Whether to retransmit the first unacknowledged segment.
     again: bool,

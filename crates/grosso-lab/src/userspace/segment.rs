@@ -164,6 +164,7 @@ pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;
 pub(super) const CHECKSUM_OFFSET: u16 = 16;
 /// Length of the options in every segment except SYN.
 const OPTIONS_BYTES: usize = 12;
+/// Length of the options in SYN.
 const SYN_OPTIONS_BYTES: usize = 20;
 /// Maximum segment size that the sender announces; no data arrives.
 const SEGMENT_SIZE_MAX: u16 = 1460;

@@ -106,7 +106,7 @@ fn the_figure_most_contrary_to_the_claim_is_judged_and_shown() {
         (verdict.answer, verdict.measured)
     };
     assert_eq!(all(&[one(3.0, false), one(2.0, false)]), (YES, "2.00 times".into()));
-    // A claim must not hold because of noise, and noise must not hide a certain contradiction.
+    // A claim must not hold because of noise, and noise must not hide a real contradiction.
     assert_eq!(all(&[one(3.0, true), one(2.0, false)]), (OPEN, "2.00 times".into()));
     assert_eq!(all(&[one(0.2, true), one(0.5, false)]), (NO, "0.50 times".into()));
     assert_eq!(all(&[one(0.9, true), one(1.5, false)]), (OPEN, "0.90 times".into()));

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFindings {
-    /// Results, by the peer of the guest's streams. Empty if no VM can boot.
+    /// Results, grouped by the peer of the guest's streams. Empty if no VM can boot.
     pub groups: Vec<VmGroup>,
 }
 
@@ -65,7 +65,7 @@ impl VmFindings {
         Self { groups: groups.into_iter().filter_map(group).collect() }
     }
 
-    /// Returns the row of a carrier in a place.
+    /// Returns the row for a carrier and a peer.
     pub(super) fn row(&self, place: VmPlace, carrier: VmCarrier) -> Option<&VmRow> {
         let group = self.groups.iter().find(|group| group.place == place)?;
         group.rows.iter().find(|row| row.carrier == carrier)
@@ -83,7 +83,7 @@ impl VmFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Judges whether Grosso carries a guest's streams in both directions as fast as QEMU and the kernel, or faster.
+    /// Judges whether Grosso carries a guest's streams in both directions at least as fast as QEMU and the kernel.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, VmCarrier::VhostUser)?;
         let others = self.row(place, VmCarrier::Qemu)?;

@@ -81,7 +81,7 @@ impl fmt::Display for VmPlace {
 pub enum VmCarrier {
     /// Grosso, which shares the guest's memory.
     VhostUser,
-    /// Grosso at a Unix socket over which single packets are passed.
+    /// Grosso, which passes single packets over a Unix socket.
     Stream,
     /// QEMU's own TAP, and devices of the kernel connected to it.
     Qemu,
@@ -278,7 +278,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns invented results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns made-up results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -439,7 +439,7 @@ until grep -q ':14B1 ' /proc/net/tcp; do
     [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
     sleep 0.1
 done";
-/// Interval between checks whether a socket exists.
+/// Interval for checking whether a socket exists.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The seed of flow tables: all trials use the same.
+/// The seed of flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -152,8 +152,8 @@ mod linux {
         ways
     }
 
-    /// Returns whether this way runs the trial. A root user who enters a user namespace gets the same privileges by
-    /// another call, so two trials are sufficient for this way.
+    /// Returns whether to run a trial with the privileges obtained in this way. For root, a user namespace gives the
+    /// same privileges through a different call, so two trials are sufficient to test it.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];

@@ -18,7 +18,7 @@ const RUNS: usize = 3;
 const COUNTINGS: [Counting; 3] =
     [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
 
-/// Returns a transfer to a host at which the path acts as the NIC or, for [`Traffic::TcpMaerts`], from a host behind
+/// Returns a transfer to a host for which the path acts as the NIC or, for [`Traffic::TcpMaerts`], from a host behind
 /// the path.
 fn setting(
     device: Device,

@@ -118,8 +118,8 @@ impl GroOracle {
     /// # Errors
     ///
     /// Fails with `InvalidInput` for more than [`FRAMES_MAX`] frames with [`Batching::Poll`], with `EINVAL` for a frame
-    /// that a TAP refuses (under 14 bytes), if the kernel dropped a packet for lack of memory, or if with
-    /// [`Batching::Timer`] no attempt wrote the vector within a jiffy.
+    /// that a TAP refuses (under 14 bytes), if the kernel dropped a packet for lack of memory, or if, with
+    /// [`Batching::Timer`], no attempt wrote the vector within a jiffy.
     pub fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         let answers =
             (0..REPEATS).map(|_| self.coalesce_once(frames)).collect::<io::Result<Vec<_>>>()?;
@@ -130,7 +130,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// The errors are those of [`GroOracle::coalesce`].
+    /// Fails for the same reasons as [`GroOracle::coalesce`].
     pub fn coalesce_once(&mut self, frames: &[Vec<u8>]) -> io::Result<Vec<Delivered>> {
         if self.batching == Batching::Poll && frames.len() > FRAMES_MAX {
             return Err(io::Error::new(
@@ -154,7 +154,7 @@ impl GroOracle {
     ///
     /// # Errors
     ///
-    /// The errors are those of [`ethtool::set_feature`].
+    /// Fails for the same reasons as [`ethtool::set_feature`].
     pub fn set_feature(&mut self, feature: &'static str, on: bool) -> io::Result<()> {
         self.worker
             .run(move |state| ethtool::set_feature(&state.control, state.tap.name(), feature, on))
@@ -170,7 +170,7 @@ impl GroOracle {
 ///
 /// # Panics
 ///
-/// Panics if there is no answer.
+/// Panics if `answers` is empty.
 pub fn most_frequent(answers: Vec<Vec<Delivered>>) -> Vec<Delivered> {
     let count = |answer| answers.iter().filter(|&other| other == answer).count();
     let best = answers.iter().max_by_key(|&answer| (count(answer), usize::MAX - answer.len()));

@@ -9,7 +9,7 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// Length of the read queue in packets: a superframe of 65 535 bytes in segments of one byte.
+/// Length of the read queue in packets, sufficient for a superframe of 65 535 bytes in segments of one byte.
 const QUEUE_PACKETS: i32 = 70_000;
 /// Length of the read queue if the process is not real root, because only real root can change it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;

@@ -1,4 +1,4 @@
-//! Host that receives packets from a device, and whose sockets read them.
+//! A host that receives packets from a device and reads them from sockets.
 
 use std::fs;
 use std::io::{self, Read};
@@ -94,7 +94,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The errors are those of [`Self::datagrams`].
+    /// Fails for the same reasons as [`Self::datagrams`].
     pub fn datagrams_at(
         &mut self,
         address: IpAddr,

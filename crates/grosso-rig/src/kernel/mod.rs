@@ -2,7 +2,7 @@
 //!
 //! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
 //! passes it a superframe and returns the packets on the wire. Both run in their own network namespaces, change nothing
-//! outside them, and need no program.
+//! outside them, and need no other program.
 //!
 //! The oracles need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`):
 //! [`GsoOracle`] works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or

@@ -48,7 +48,7 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// Returns the error of a system call that fails.
+    /// Fails if a system call fails.
     pub fn forward(&mut self, packet: Vec<u8>, mtu: u16) -> io::Result<Forwarded> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.onward_name, mtu)?;

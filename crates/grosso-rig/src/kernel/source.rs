@@ -36,7 +36,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Returns the error of a system call that fails.
+    /// Fails if a system call fails.
     pub fn send(&mut self, len: usize, mtu: u16) -> io::Result<Vec<Vec<u8>>> {
         self.worker.run(move |state| {
             state.control.set_mtu(&state.name, mtu)?;

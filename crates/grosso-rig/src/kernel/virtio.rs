@@ -31,7 +31,7 @@ pub struct TunnelOffsets {
 impl VirtioHeader {
     /// Length of the short form, without `tunnel`.
     pub const BYTES: usize = 10;
-    /// Length in bytes of the long format, which includes `tunnel`.
+    /// Length in bytes of the long form, which includes `tunnel`.
     pub const TUNNEL_BYTES: usize = 24;
     /// Flag: the checksum must be completed.
     pub const NEEDS_CHECKSUM: u8 = 1;
@@ -47,11 +47,11 @@ impl VirtioHeader {
     pub const TCP_IPV6: u8 = 4;
     /// Type: UDP segments.
     pub const UDP_SEGMENTS: u8 = 5;
-    /// Added to the type: inside a UDP tunnel over IPv4.
+    /// Added to the type: the superframe is inside a UDP tunnel over IPv4.
     pub const TUNNEL_IPV4: u8 = 0x20;
-    /// Added to the type: inside a UDP tunnel over IPv6.
+    /// Added to the type: the superframe is inside a UDP tunnel over IPv6.
     pub const TUNNEL_IPV6: u8 = 0x40;
-    /// Added to the type: the first packet may have CWR.
+    /// Added to the type: the first packet of the superframe may have CWR.
     pub const ECN: u8 = 0x80;
 
     /// Reads the short form.
@@ -68,7 +68,7 @@ impl VirtioHeader {
         }
     }
 
-    /// Writes the form with `tunnel`, whose two fields are always little endian.
+    /// Writes the long form, with `tunnel`. The two fields of `tunnel` are always little endian.
     pub fn to_bytes(&self) -> [u8; Self::TUNNEL_BYTES] {
         let mut bytes = [0; Self::TUNNEL_BYTES];
         bytes[0] = self.flags;

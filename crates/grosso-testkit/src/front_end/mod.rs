@@ -62,8 +62,9 @@ pub struct FrontEnd {
     pub chosen: u64,
     kicks: Vec<OwnedFd>,
     calls: Vec<File>,
-    /// Available entries and processed used entries, for each ring.
+    /// Number of entries made available in each ring so far, modulo 2^16.
     available: Vec<u16>,
+    /// Number of used entries processed in each ring so far, modulo 2^16.
     used: Vec<u16>,
     packed: Vec<Packed>,
     /// Queue pair for sending and receiving frames.
@@ -76,7 +77,7 @@ impl FrontEnd {
     /// Connects, and accepts the offered features that are in `wanted`.
     ///
     /// # Errors
-    /// Returns the error of the socket; also fails if a reply does not arrive within [`STALLED`].
+    /// Fails if the socket fails, or if a reply does not arrive within [`STALLED`].
     pub fn connect(path: &Path, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
@@ -85,7 +86,7 @@ impl FrontEnd {
     /// back end can work.
     ///
     /// # Errors
-    /// The errors are those of [`FrontEnd::connect`].
+    /// Fails for the same reasons as [`FrontEnd::connect`].
     pub fn on(socket: UnixStream, wanted: u64, serve: &mut dyn FnMut()) -> io::Result<Self> {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
@@ -93,7 +94,7 @@ impl FrontEnd {
     /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], and enables all of them.
     ///
     /// # Errors
-    /// The errors are those of [`FrontEnd::connect`].
+    /// Fails for the same reasons as [`FrontEnd::connect`].
     pub fn with_pairs(
         socket: UnixStream,
         (wanted, pairs): (u64, usize),
@@ -143,7 +144,7 @@ impl FrontEnd {
     /// Sends the memory table.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub fn set_memory(&self) -> io::Result<()> {
         let mut payload = 2_u64.to_ne_bytes().to_vec();
         payload.extend(regions().iter().flatten().flat_map(|number| number.to_ne_bytes()));
@@ -153,7 +154,7 @@ impl FrontEnd {
     /// Sends the configuration of a ring, and enables it.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub fn set_ring(&self, ring: usize) -> io::Result<()> {
         let index = ring as u32;
         let pair = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
@@ -176,7 +177,7 @@ impl FrontEnd {
     /// Enables or disables a ring.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub fn enable(&self, ring: usize, is_enabled: bool) -> io::Result<()> {
         let payload = [ring as u32, is_enabled.into()].map(u32::to_ne_bytes).concat();
         self.send_request(18, &payload, &[])
@@ -185,7 +186,7 @@ impl FrontEnd {
     /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
     ///
     /// # Errors
-    /// The errors are those of [`FrontEnd::connect`].
+    /// Fails for the same reasons as [`FrontEnd::connect`].
     pub fn stop_ring(&mut self, ring: usize, serve: &mut dyn FnMut()) -> io::Result<u16> {
         self.send_request(11, &[ring as u32, 0].map(u32::to_ne_bytes).concat(), &[])?;
         serve();
@@ -195,7 +196,7 @@ impl FrontEnd {
     /// Restarts the driver, as a rebooted VM does: the rings are empty.
     ///
     /// # Errors
-    /// The errors are those of [`FrontEnd::connect`].
+    /// Fails for the same reasons as [`FrontEnd::connect`].
     pub fn reboot(&mut self, serve: &mut dyn FnMut()) -> io::Result<()> {
         for ring in 0..self.used.len() {
             self.stop_ring(ring, serve)?;
@@ -212,7 +213,7 @@ impl FrontEnd {
     /// Sends a message without waiting for a reply.
     ///
     /// # Errors
-    /// Returns the error of the socket.
+    /// Fails if the socket fails.
     pub fn send_request(
         &self,
         request: u32,
@@ -233,7 +234,7 @@ impl FrontEnd {
     /// Sends a request and returns the first number of the reply.
     ///
     /// # Errors
-    /// The errors are those of [`FrontEnd::connect`].
+    /// Fails for the same reasons as [`FrontEnd::connect`].
     pub fn ask(&mut self, request: u32, serve: &mut dyn FnMut()) -> io::Result<u64> {
         self.send_request(request, &[], &[])?;
         serve();
@@ -320,16 +321,16 @@ impl FrontEnd {
     /// Notifies the back end of entries.
     ///
     /// # Errors
-    /// Returns the error of `write(2)`.
+    /// Fails if `write(2)` fails.
     pub fn kick(&self, ring: usize) -> io::Result<()> {
         rustix::io::write(&self.kicks[ring], &1_u64.to_ne_bytes())?;
         Ok(())
     }
 
-    /// Makes the descriptors shared with the back end blocking, as every program that holds them can.
+    /// Makes the descriptors shared with the back end blocking. Every program that holds them can do so.
     ///
     /// # Errors
-    /// Returns the error of `fcntl(2)`.
+    /// Fails if `fcntl(2)` fails.
     pub fn let_wait(&self) -> io::Result<()> {
         let kicks = self.kicks.iter().map(AsFd::as_fd);
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
@@ -338,7 +339,7 @@ impl FrontEnd {
     /// Fills the notification counter of the driver, so that a blocking write would wait.
     ///
     /// # Errors
-    /// Returns the error of `write(2)`.
+    /// Fails if `write(2)` fails.
     pub fn fill_call(&mut self, ring: usize) -> io::Result<()> {
         self.calls[ring].write_all(&(u64::MAX - 1).to_ne_bytes())
     }
@@ -413,7 +414,7 @@ impl FrontEnd {
     /// Truncates the memory's file while the back end has it mapped.
     ///
     /// # Errors
-    /// Returns the error of `ftruncate(2)`.
+    /// Fails if `ftruncate(2)` fails.
     pub fn lose_memory(&self) -> io::Result<()> {
         self.memory.set_len(0)
     }
@@ -435,7 +436,7 @@ impl FrontEnd {
         read
     }
 
-    /// Processes the entries of the guest's frames that the back end has used.
+    /// Processes the used entries of the ring for the guest's frames.
     fn reclaim(&mut self, ring: usize) {
         if ring % 2 != FROM_GUEST {
             return;
@@ -471,7 +472,7 @@ impl FrontEnd {
 /// Makes a file descriptor blocking. All processes that hold it are affected.
 ///
 /// # Errors
-/// Returns the error of `fcntl(2)`.
+/// Fails if `fcntl(2)` fails.
 pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(file, OFlags::empty())?)
 }
@@ -479,7 +480,7 @@ pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
 /// Creates a counter that each read decreases by one and that never reaches zero.
 ///
 /// # Errors
-/// Returns the error of `eventfd(2)`.
+/// Fails if `eventfd(2)` fails.
 pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
@@ -487,7 +488,7 @@ pub fn semaphore() -> io::Result<File> {
 /// Creates a sparse file of this many bytes in memory.
 ///
 /// # Errors
-/// Returns the error of `memfd_create(2)` or `ftruncate(2)`.
+/// Fails if `memfd_create(2)` or `ftruncate(2)` fails.
 pub fn sparse(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create("sparse", MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
@@ -554,6 +555,7 @@ pub const SLOTS: u16 = 64;
 pub const PIECES_MAX: usize = 4;
 /// Size of an entry: a superframe, followed by a table of descriptors.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
+/// Size of the superframe in an entry.
 const DATA_BYTES: u64 = 0x1_1000;
 /// Maximum time to wait for a reply.
 pub const STALLED: Duration = Duration::from_secs(20);

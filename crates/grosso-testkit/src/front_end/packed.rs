@@ -7,9 +7,11 @@ use super::{
 /// The driver's state of a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
-    /// Numbers of descriptors: made available so far, returned so far, and before the last available entry.
+    /// Number of descriptors made available so far.
     next: u32,
+    /// Number of descriptors returned so far.
     seen: u32,
+    /// Number of descriptors made available before the last available entry.
     last: u32,
     /// Number of descriptors of each slot's entry.
     slots: [u8; SLOTS as usize],
@@ -139,6 +141,7 @@ fn bits(number: u32) -> u16 {
     (number % u32::from(SIZE)) as u16 | u16::from(is_odd(number)) << 15
 }
 
-/// Descriptor flags that encode the lap in which a descriptor was made available, and used.
+/// Descriptor flag that encodes the lap in which a descriptor was made available.
 const AVAILABLE: u16 = 1 << 7;
+/// Descriptor flag that encodes the lap in which a descriptor was used.
 const USED: u16 = 1 << 15;

@@ -398,8 +398,8 @@ impl Gue {
     }
 }
 
-/// Returns where the sum of the innermost transport checksum starts, counted from the first byte after this header, and
-/// the offset of the checksum field from that start.
+/// Returns the position at which the sum of the innermost transport checksum starts, counted from the first byte after
+/// this header, and the offset of the checksum field from that position.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();

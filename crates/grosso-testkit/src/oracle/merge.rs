@@ -144,7 +144,7 @@ struct Held {
     packets: Vec<usize>,
     segment: usize,
     payload: usize,
-    /// Whether the identification of each layer is fixed. Known from the second packet on.
+    /// Whether the identification of each layer is fixed, which is known from the second packet on.
     fixed: Vec<bool>,
 }
 
@@ -214,7 +214,7 @@ fn push(
     }
 }
 
-/// Checks that the packet can be in a train, even alone. The error is the reason why not.
+/// Checks that the packet can be in a train, even alone. If not, the error is the reason.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -246,7 +246,7 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// Checks that one header allows its packet in a train. The error is the reason why not.
+/// Checks that one header allows its packet in a train. If not, the error is the reason.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
@@ -300,7 +300,7 @@ fn ends_train(parsed: &Parsed) -> bool {
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)
 }
 
-/// Checks that `packet` continues the train. The error is the reason why not.
+/// Checks that `packet` continues the train. If not, the error is the reason.
 fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static str> {
     if train.first.layers.len() != packet.parsed.layers.len() {
         return Err("other headers");
@@ -324,8 +324,8 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks that one header of a packet continues the header of the train's first packet, field by field. The error is
-/// the reason why not.
+/// Checks that one header of a packet continues the header of the train's first packet, field by field. If not, the
+/// error is the reason.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

@@ -33,9 +33,9 @@ pub enum Link {
 /// Meaning of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// Bytes after a declared length do not belong to the header: a packet from the wire.
+    /// The frame is a packet from the wire: bytes after a declared length do not belong to the header.
     Declared,
-    /// All headers extend to the end of the frame: a superframe, whose lengths may be zero.
+    /// The frame is a superframe, whose lengths may be zero: all headers extend to the end of the frame.
     Whole,
 }
 
@@ -46,7 +46,7 @@ pub enum Stop {
     Transport,
     /// The packet is a fragment of a datagram (not an atomic one).
     Fragment,
-    /// The rest is encrypted, or of an unknown kind.
+    /// The remaining bytes are encrypted or of an unknown kind.
     Opaque,
     /// The frame ends inside a header, or a header contradicts itself.
     Broken,

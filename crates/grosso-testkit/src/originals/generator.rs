@@ -117,7 +117,7 @@ impl GeneratedFlow {
             }
         };
         let built = Packet::new().ethernet(ethernet).ipv4(ip).tcp(tcp).payload_len(len);
-        // Short frames are padded, as on Ethernet, or not, as from a device that removes the padding.
+        // Short frames are either padded, as on Ethernet, or unpadded, as from a device that removes the padding.
         if random.one_in(3) { built.build() } else { built.pad_to(packet.pad_to).build() }
     }
 }

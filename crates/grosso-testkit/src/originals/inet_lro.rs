@@ -97,7 +97,8 @@ impl Original for InetLro {
     }
 }
 
-/// Number of sessions that drivers configured, and of packets per session.
+/// Number of sessions that drivers configured.
 const SESSIONS: usize = 8;
+/// Number of packets per session that drivers configured.
 const PACKETS: u32 = 64;
 const MTU: usize = 1500;

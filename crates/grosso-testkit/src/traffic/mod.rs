@@ -53,7 +53,7 @@ impl Traffic {
         Self { random, flows, queue: VecDeque::new(), deviations_percent: 12, burst_mean: 6 }
     }
 
-    /// Creates one to six flows whose packets all obey the laws of their train.
+    /// Creates one to six flows in which no packet differs from the packet that its train expects.
     pub fn benign(seed: u64) -> Self {
         Self::new(seed).deviations_percent(0)
     }

@@ -41,7 +41,8 @@ impl Writer {
         packet.payload_len(item.len as usize).build()
     }
 
-    /// Returns the ICMP message that a packet is too big, which quotes `more_bytes` bytes after its headers.
+    /// Returns the ICMP message that reports that a packet is too big. The message quotes `more_bytes` bytes after the
+    /// headers of the packet.
     pub(super) fn too_big(&self, item: &Item, mtu: u16, more_bytes: u16) -> Vec<u8> {
         let mut quoted = self.frame(item).split_off(14);
         let link = Packet::new().ethernet(|e| e);

@@ -22,7 +22,7 @@ pub enum Fault {
     Loss(usize),
     /// The path delays this many of 1000 data packets so that a few later ones overtake them.
     Reordering(usize),
-    /// The path delivers this many of 1000 data packets at once, before all packets in transit. It uses IPv6.
+    /// The path delivers this many of 1000 data packets immediately, before all packets in transit. It uses IPv6.
     Overtaking(usize),
     /// The path delivers this many of 1000 data packets twice.
     Duplication(usize),
@@ -183,8 +183,9 @@ struct Passage {
     agenda: Agenda,
     writer: Writer,
     captured: Captured,
-    /// Time at which each link is free again. The next field is the time of the last arrival in each direction.
+    /// Time at which each link is free again.
     free_ns: [u64; 2],
+    /// Time of the last arrival in each direction.
     arrival_ns: [u64; 2],
 }
 

@@ -11,8 +11,9 @@ pub(super) struct Source {
     segment: u32,
     una: u32,
     next: u32,
-    /// End of the data written so far, and end of all data.
+    /// End of the data written so far.
     written: u32,
+    /// End of all data.
     end: u32,
     outstanding: BTreeMap<u32, Sent>,
     window: u32,
@@ -141,7 +142,7 @@ impl Source {
         self.start_timer(now_ns, path);
     }
 
-    /// Handles the ICMP message that a packet was too big.
+    /// Handles the ICMP message that reports that a packet was too big.
     pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Passage) {
         if self.setting.fault == Fault::PathMtu && self.segment > ICMP_SEGMENT_BYTES {
             self.resize(ICMP_SEGMENT_BYTES);

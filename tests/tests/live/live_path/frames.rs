@@ -414,7 +414,7 @@ fn v01_to_v08_the_kernel_refuses_what_is_refused_here() {
     assert!(!takes(&tunnel, |h| h.outer_transport = 20));
     assert!(!takes(&tunnel, |h| h.inner_network = h.outer_transport + 7));
     assert!(!takes(&tunnel, |h| h.inner_network = h.checksum_start - 10));
-    // A TAP counts the 20 and 40 bytes of rule V3 from the Ethernet header.
+    // On a TAP, the 20 and 40 bytes of rule V3 are counted from the start of the Ethernet header.
     assert!(!takes(&tcp, |h| h.checksum_start = 19));
     assert!(!takes(&tcp6, |h| h.checksum_start = 39));
     assert!(!takes(&tcp6, |h| h.gso_type = GSO_TCP_IPV6 | 0x10));

@@ -57,7 +57,7 @@ fn s02_superframes_of_every_length_up_to_the_longest_reach_the_stack_whole() {
     let mut buffer = vec![0; 70_000];
     for (total, is_ipv6) in (65_500..=65_535).flat_map(|total| [(total, false), (total, true)]) {
         let payload = total - HEADERS[usize::from(is_ipv6)];
-        // The segment size for the selftest's MTU of 4096, with which the last packet is shorter.
+        // The segment size for the selftest's MTU of 4096. With this size, the last packet is shorter.
         let selftest = 4096 - HEADERS[usize::from(is_ipv6)];
         for mss in [dividing(payload), selftest] {
             let context = format!("{total} bytes, MSS {mss}, IPv6 {is_ipv6}");

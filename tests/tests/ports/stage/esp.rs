@@ -59,7 +59,7 @@ fn pair(refusing: f64) -> (EspStage<Reluctant<MemoryPort>>, MemoryPort) {
     (EspStage::new(Reluctant::new(near, refusing), options).unwrap(), far)
 }
 
-/// Creates a host on one end of a wire. `level` sets whether the host accepts unencrypted frames.
+/// Creates a host at one end of a wire. `level` sets whether the host accepts unencrypted frames.
 fn peer(port: MemoryPort, level: Level) -> EspStage<MemoryPort> {
     let [out, back] = [0x102, 0x101].map(|spi| association(spi, EspMode::Transport));
     let mut options = EspOptions::new(out, back, 0);

@@ -28,7 +28,7 @@ fn options() -> FragmentationOptions {
     options
 }
 
-/// Returns a frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification, header
+/// Returns a frame without the fields that fragmenting an IPv4 packet with DF changes: DF, identification and header
 /// checksum.
 fn comparable(frame: &[u8], link: LinkType) -> Vec<u8> {
     let mut frame = frame.to_vec();

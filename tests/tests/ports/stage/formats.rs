@@ -22,7 +22,7 @@ pub(crate) fn udp(destination: u16, checksum: bool, remote_checksum: bool) -> Ud
 pub(crate) const VXLAN: Header =
     Header::Vxlan { identifier: 7, policy: None, generic_protocol: false };
 
-/// Returns an endpoint with the first address as its local address for each format, by name.
+/// Returns, for each format, its name and an endpoint whose local address is the first address.
 pub(crate) fn formats([local, remote]: [IpAddr; 2]) -> Vec<(String, Endpoint)> {
     let gre = |key, checksum, sequence, ethernet| Header::Gre { key, checksum, sequence, ethernet };
     let plain_gre = || gre(None, false, false, false);

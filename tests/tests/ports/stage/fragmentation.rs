@@ -187,8 +187,8 @@ fn fragments_pass_where_they_are_not_to_be_joined_and_never_more_than_were_asked
     }
 }
 
-/// Returns the frames that a stage with the options `sends` sends after a stage with the options `joins` received these
-/// fragments.
+/// Passes fragments through a stage with the options `joins`, and then through one with the options `sends`. Returns
+/// the frames that the second stage sends.
 fn passed_on(
     pieces: &[Vec<u8>],
     joins: &FragmentationOptions,

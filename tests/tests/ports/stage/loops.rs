@@ -51,7 +51,7 @@ fn datagram(link: LinkType) -> Vec<u8> {
     packet.ipv4(|ip| ip.df(false)).udp(|udp| udp).payload_len(1300).build()
 }
 
-/// Sends a frame, and returns every packet that arrives at the far end to the port, until no packet is left. Returns
+/// Sends a frame, and sends every packet that arrives at the far end back to the port, until no packet is left. Returns
 /// the number of frames sent.
 fn turns(port: &mut impl Port, far: &mut MemoryPort, frame: Vec<u8>) -> u64 {
     let link = port.link();

@@ -187,7 +187,7 @@ fn vxlan(change: impl FnOnce(&mut TunnelOptions)) -> (TunnelStage<MemoryPort>, M
     (TunnelStage::new(near, options).unwrap(), far)
 }
 
-/// Returns a packet from the tunnel's peer, with changes.
+/// Returns a packet from the tunnel's peer, modified by `change`.
 fn arriving(change: impl Fn(Packet) -> Packet) -> Vec<u8> {
     let outer = Packet::new().ipv4(|ip| ip.source([192, 0, 2, 2]).destination([192, 0, 2, 1]));
     let outer = change(outer.udp(|udp| udp.destination_port(4789)));

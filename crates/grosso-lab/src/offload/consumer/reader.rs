@@ -155,6 +155,7 @@ impl Drop for Folder {
 
 /// Number of frames that the driver receives at once.
 const FRAMES_MAX: usize = 64;
-/// Number of attempts to connect, and the time between two attempts.
+/// Maximum number of attempts to connect.
 const LOOKS_MAX: u32 = 2000;
+/// Time between two attempts to connect.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
