@@ -118,7 +118,8 @@ impl Direction {
     /// Moves one batch and returns the number of frames received. Receives nothing while the transmit port has no room
     /// for queued frames.
     ///
-    /// # Errors Returns an error if a port has failed.
+    /// # Errors
+    /// Returns an error if a port has failed.
     pub fn poll(
         &mut self,
         from: &mut dyn Port,
@@ -131,7 +132,8 @@ impl Direction {
     /// Works like [`Self::poll`], and also shares state with the opposite direction, which must be polled with the same
     /// `shared`.
     ///
-    /// # Errors Returns an error if a port has failed.
+    /// # Errors
+    /// Returns an error if a port has failed.
     pub fn poll_shared(
         &mut self,
         from: &mut dyn Port,
@@ -225,7 +227,8 @@ impl Direction {
 
     /// Sends queued frames while the port has room, without receiving.
     ///
-    /// # Errors Returns an error if a port has failed.
+    /// # Errors
+    /// Returns an error if a port has failed.
     pub fn drain(&mut self, from: &mut dyn Port, to: &mut dyn Transmit) -> Result<(), PortError> {
         self.egress.drain(to)?;
         self.hand_back(from, to)
@@ -233,7 +236,8 @@ impl Direction {
 
     /// Delivers the trains whose hold time is over.
     ///
-    /// # Errors Returns an error if a port has failed.
+    /// # Errors
+    /// Returns an error if a port has failed.
     pub fn expire(
         &mut self,
         from: &mut dyn Port,

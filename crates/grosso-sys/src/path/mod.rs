@@ -8,8 +8,7 @@
 //! | A file is regular unless the caller accepts pipes and devices. | Opening a FIFO could block, and `/dev/zero` never ends. |
 //! | A file with several hard links is not written in a directory of another user. | The other name may be a file that its owner cannot write. |
 //! | A socket has its mode before it has its name. | No name is looked up again to change its mode. |
-//! | A connection to a socket uses a descriptor whose type and owner were checked. | The name cannot be replaced
-//! between check and use. |
+//! | A connection to a socket uses a descriptor whose type and owner were checked. | The name cannot be replaced between check and use. |
 //!
 //! The owner of the root directory counts as root: inside a user namespace the host's root has no user ID of its own.
 //!
