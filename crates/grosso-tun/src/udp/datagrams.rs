@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use grosso_sys::errno::ErrorClass;
+use grosso_sys::errno::{ErrorClass, is_device_failure};
 
 /// Maximum number of datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
 ///
@@ -229,9 +229,8 @@ impl Refusal {
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
-            // `Down` is EIO here. Only from a TUN device does EIO mean "down"; a socket returns it if it cannot
-            // segment.
-            (ErrorClass::Down, 2..) => Self::NoSegments,
+            // A socket returns EIO if the device cannot segment. An interface that is down (ENETDOWN) may come up again.
+            (ErrorClass::Down, 2..) if is_device_failure(error) => Self::NoSegments,
             (ErrorClass::Malformed | ErrorClass::TooLong | ErrorClass::Unsupported, 2..) => {
                 Self::ThisOne
             }
@@ -294,9 +293,14 @@ mod tests {
         let of = |code, datagrams| Refusal::of(&io::Error::from_raw_os_error(code), datagrams);
         // Linux error numbers on every architecture that this crate is tested on.
         let [eio, eagain, einval, emsgsize, ebadf, eafnosupport] = [5, 11, 22, 90, 9, 97];
-        let econnrefused = 111;
+        let [enetdown, econnrefused] = [100, 111];
         assert_eq!(of(eio, 2), Refusal::NoSegments);
         assert_eq!(of(eio, 1), Refusal::Lost);
+        assert_eq!(
+            [of(enetdown, 1), of(enetdown, 2)],
+            [Refusal::Lost; 2],
+            "the device can come up again"
+        );
         assert_eq!([of(einval, 2), of(emsgsize, 2)], [Refusal::ThisOne; 2]);
         assert_eq!([of(einval, 1), of(emsgsize, 1)], [Refusal::Lost; 2]);
         assert_eq!([of(eafnosupport, 1), of(eafnosupport, 2)], [Refusal::Lost; 2]);
