@@ -17,7 +17,7 @@ impl Slowdowns {
         let mut text = String::new();
         if self.causes.is_empty() {
             let directions = units::count(self.directions, "TCP direction");
-            text.push_str(&row(LABEL, &format!("nothing found in {directions}"), str::to_owned));
+            text.push_str(&row(LABEL, &format!("no cause found in {directions}"), str::to_owned));
         }
         for (place, slow) in self.causes.iter().enumerate() {
             text.push_str(&rows(if place == 0 { LABEL } else { "" }, slow, style));
