@@ -1,4 +1,4 @@
-//! A thread that owns the state of a namespace, and runs jobs on it.
+//! Threads that own the state of a namespace and run jobs on it.
 
 use std::sync::mpsc;
 use std::thread;
