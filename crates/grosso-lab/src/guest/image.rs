@@ -13,7 +13,7 @@ use grosso_sys::path::{self, input};
 
 use super::READY;
 
-/// What an initial file system contains in addition to the shell, `busybox` and `modprobe`.
+/// Contents of an initial file system in addition to the shell, `busybox` and `modprobe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
     /// Names or paths of programs, which are copied together with their libraries.

@@ -44,7 +44,7 @@ pub struct Whole {
 pub struct Rig {
     reassembler: Reassembler<Numbered>,
     pushed: usize,
-    /// How often each buffer was returned.
+    /// Number of times that each buffer was returned.
     back: Vec<u32>,
     /// The current time in nanoseconds.
     pub now_ns: u64,
