@@ -86,8 +86,8 @@ impl fmt::Display for Device {
 pub struct Ends {
     /// End of the wire between the hosts.
     pub wire: LivePort,
-    /// Device of the host whose NIC Grosso replaces: the file of a TAP or TUN device, or the packet socket at the far
-    /// end of a veth pair.
+    /// Device of the host for which Grosso acts as the NIC: the file of a TAP or TUN device, or the packet socket at
+    /// the far end of a veth pair.
     pub device: LivePort,
 }
 

@@ -185,7 +185,7 @@ impl Packet {
 
     /// Builds the frame with a partial checksum in the innermost transport header: the field holds the folded,
     /// uncomplemented pseudo-header sum. Outer checksums match the completed packet (rule C40). Also returns where in
-    /// the frame the checksum starts, and the offset of the checksum field from there.
+    /// the frame the checksummed bytes start, and the offset of the checksum field from there.
     ///
     /// # Panics
     /// Panics if the packet has no TCP or UDP header.

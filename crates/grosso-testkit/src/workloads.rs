@@ -64,7 +64,7 @@ pub struct Gso {
     pub description: Description,
     /// Number of packets that segmenting a superframe produces.
     pub segments: usize,
-    /// Offset in the frame at which the partial checksum starts, in bytes.
+    /// Offset of the first byte in the frame that the partial checksum covers.
     pub checksum_start: usize,
     /// Offset of the checksum field, in bytes from `checksum_start`.
     pub checksum_offset: usize,

@@ -49,7 +49,7 @@ pub enum NicOf {
     Receiver,
 }
 
-/// Treatment of arriving packets by Grosso.
+/// Grosso's treatment of arriving packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Handling {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::model::Counting;
 
-/// How much an acknowledgment counts for a sender, in slow start and in congestion avoidance.
+/// Weight that a sender gives to an acknowledgment in slow start and congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {

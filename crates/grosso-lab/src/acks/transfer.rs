@@ -102,7 +102,7 @@ pub struct TransferRow {
     pub handling: Handling,
     /// Hold time of trains, in microseconds.
     pub hold_us: f64,
-    /// How much an acknowledgment counts for the sender.
+    /// Weight that the sender gives to an acknowledgment.
     pub worth: Worth,
     /// The round-trip time of the wire, in milliseconds.
     pub round_trip_ms: f64,

@@ -88,7 +88,7 @@ pub struct CostSetting {
     pub device: Device,
     /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
     /// Duration or amount of data of the measurement.
     pub extent: Extent,

@@ -60,7 +60,7 @@ pub struct CustomParameters {
     pub hosts: [String; 2],
     /// Number of concurrent TCP connections.
     pub connections: usize,
-    /// The congestion control of the connections.
+    /// Congestion control of the connections.
     pub congestion: String,
     /// The CPUs of the sender and the receiver, if the user chose them.
     #[serde(rename = "host_cpus", skip_serializing_if = "Option::is_none")]

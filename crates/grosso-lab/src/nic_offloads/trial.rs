@@ -37,7 +37,7 @@ pub struct NicOffloadSetting {
 /// Results of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NicOffloadRun {
-    /// Duration of the stream.
+    /// Duration of the stream in seconds.
     pub seconds: f64,
     /// Number of bytes that arrived.
     pub bytes: u64,

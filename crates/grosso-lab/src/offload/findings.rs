@@ -31,7 +31,7 @@ pub struct OffloadFindings {
 pub struct OffloadGroup {
     /// Properties that the settings have in common.
     pub title: String,
-    /// The MTUs of the hosts.
+    /// MTUs of the hosts.
     pub mtu: Mtu,
     /// IP version.
     pub family: Family,
@@ -57,7 +57,7 @@ pub struct OffloadGroup {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Compared {
-    /// Names of the first and the second row.
+    /// Name of the comparison.
     pub name: &'static str,
     /// Names of the first and the second row.
     #[serde(skip)]

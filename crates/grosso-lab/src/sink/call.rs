@@ -29,9 +29,9 @@ pub enum Direction {
 pub struct Call {
     /// The address of the sink.
     pub peer: SocketAddr,
-    /// Duration of the stream; `None` to send a fixed number of bytes and compare each of them.
+    /// Direction of the stream.
     pub direction: Direction,
-    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the byte sent.
+    /// Duration of the stream; `None` to send a fixed number of bytes and compare each of them.
     pub measured: Option<Duration>,
 }
 

@@ -64,8 +64,7 @@ mod linux {
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Lists functions with their names. Long paths contain white space when they are turned into strings, so it is
-    /// removed.
+    /// Lists functions with their names. `stringify!` may insert white space into long paths, so it is removed.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]

@@ -33,9 +33,9 @@ pub struct Whole {
     pub fragment_bytes_max: u16,
     /// Whether the longest fragment had DF set, so that fragments of that length must not be split.
     pub dont_fragment: bool,
-    /// The fragments and the numbers of their buffers, in a mode that preserves fragment boundaries.
+    /// Description of the fragments for a forwarder.
     pub fragmented: Option<Fragmented>,
-    /// The fragments with the numbers of their buffers, in a mode that keeps the geometry.
+    /// The fragments and the numbers of their buffers, in a mode that preserves fragment boundaries.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
 
@@ -123,12 +123,12 @@ impl Rig {
         self.reassembler.stats()
     }
 
-    /// Returns how many bytes of memory the reassembler holds.
+    /// Returns the time of the reassembler's next deadline.
     pub fn deadline(&self) -> Option<u64> {
         self.reassembler.deadline()
     }
 
-    /// Returns the memory that the reassembler holds, in bytes.
+    /// Returns how many bytes of memory the reassembler holds.
     pub fn held_bytes(&self) -> usize {
         self.reassembler.held_bytes()
     }

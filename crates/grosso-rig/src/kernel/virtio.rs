@@ -12,7 +12,7 @@ pub struct VirtioHeader {
     pub header_length: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
-    /// Offset in the frame at which the checksum starts.
+    /// Offset of the first checksummed byte in the frame.
     pub checksum_start: u16,
     /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,

@@ -178,9 +178,9 @@ impl Ipv6 {
         traffic_class: u8;
         /// Sets the 20-bit flow label.
         flow_label: u32;
-        /// Sets the version nibble; every value except 6 is invalid.
+        /// Sets the hop limit.
         hop_limit: u8;
-        /// Sets the version nibble; anything but 6 is wrong.
+        /// Sets the version nibble; every value except 6 is invalid.
         version: u8;
     }
 

@@ -397,8 +397,8 @@ impl Gue {
     }
 }
 
-/// Returns where the innermost transport checksum starts, relative to the end of this header, and the offset of the
-/// checksum field from there.
+/// Returns where the bytes that the innermost transport checksum covers start, relative to the end of this header, and
+/// the offset of the checksum field from there.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();
