@@ -44,7 +44,7 @@ pub struct NetworkOptions {
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The host at the other end of the wire from which Grosso receives packets.
+    /// The host from which Grosso receives packets over a wire.
     A,
     /// Host for which Grosso acts as the NIC.
     B,

@@ -34,21 +34,21 @@ pub(crate) enum Part {
     FromHost,
     /// Checksums over more than 64 bytes, no matter which part computes them.
     Checksums,
-    /// Receiving in the wire's port, without system calls.
+    /// Receive work in the wire's port, excluding system calls.
     WireReceive,
-    /// Sending in the wire's port, without system calls.
+    /// Send work in the wire's port, excluding system calls.
     WireSend,
-    /// Receiving in the host's port, without system calls.
+    /// Receive work in the host's port, excluding system calls.
     HostReceive,
-    /// Sending in the host's port, without system calls.
+    /// Send work in the host's port, excluding system calls.
     HostSend,
-    /// System calls with which the wire's port receives.
+    /// Receive system calls made by the wire's port.
     WireReceiveCall,
-    /// System calls with which the wire's port sends.
+    /// Send system calls made by the wire's port.
     WireSendCall,
-    /// System calls with which the host's port receives.
+    /// Receive system calls made by the host's port.
     HostReceiveCall,
-    /// System calls with which the host's port sends.
+    /// Send system calls made by the host's port.
     HostSendCall,
 }
 

@@ -259,7 +259,7 @@ const GAP_NS: u64 = 1200;
 const POLL_PACKETS: usize = 64;
 /// Total length of the Ethernet header, the IPv6 header, and the TCP header with a timestamp.
 const HEADER_BYTES: usize = 14 + 40 + 32;
-/// Number of runs, of which the fastest counts.
+/// Number of runs; only the fastest counts.
 const RUNS: usize = 5;
 const COLUMNS: [Column<ProfileRow>; 8] = [
     Column::left(&["profile"], 16, |row| row.profile.clone()),

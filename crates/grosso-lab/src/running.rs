@@ -64,7 +64,7 @@ impl<T> Running<'_, T> {
         ended.map_err(TrialError::Path)
     }
 
-    /// Returns a handle with which the path can be queried and stopped.
+    /// Returns a handle for querying and stopping the path.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }

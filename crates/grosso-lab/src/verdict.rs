@@ -482,7 +482,7 @@ const FIGURES: &str = "figures for the settings of this claim; all of their tria
 /// Steps that may decide a claim despite the noise.
 const QUIET: &str =
     "more or longer runs, or a less busy machine, because noise may explain the difference";
-/// Maximum ratio at which two effects count as equally strong.
+/// Maximum ratio for two effects to count as equally strong.
 const SAME: f64 = 1.2;
 /// Maximum probability that a difference is due to chance, for the difference to count as real. With three runs on each
 /// side, this probability can be reached. The margin is for rounding errors in the sum.

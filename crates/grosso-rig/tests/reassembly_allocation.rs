@@ -93,8 +93,7 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let (held, whole) = push(200_000..1_000_000);
     assert_eq!((allocations(), live_bytes()), before, "{case}");
     let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
-    // The honest sender's incomplete datagrams count toward the share of the flooding source, because both have the
-    // same address.
+    // The honest sender's incomplete datagrams are held in addition to the flooding source's share.
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;

@@ -50,7 +50,7 @@ impl Default for Payload {
     }
 }
 
-/// Defines a method that appends a header. Takes the header's default and its [`Header`] variant.
+/// Defines a method that appends a header. Takes the header's default and its `Header` variant.
 macro_rules! appends {
     ($($(#[$meta:meta])* $name:ident: $kind:ident = $start:expr;)*) => {
         $($(#[$meta])*

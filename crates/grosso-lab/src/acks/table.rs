@@ -282,7 +282,7 @@ For transfers, they show the time and its <b class=\"acks\">ratio</b> to the tim
 const SLOW_SENDER: &str = "the sender's window grows slowly if its device merges acknowledgments";
 const SLOW_RECEIVER: &str = "the sender's window grows slowly if the receiver merges data";
 const COUNTS: &str = "a userspace sender counts acknowledgments instead of acknowledged bytes";
-/// Minimum ratio of times from which a transfer counts as slow.
+/// Minimum ratio of times for a transfer to count as slow.
 const SLOW: f64 = 1.2;
 
 const KNOBS: &[Knob] = &[

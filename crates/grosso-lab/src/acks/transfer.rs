@@ -362,10 +362,10 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Minimum ratio of two transfer times at which merging costs about half of the speed (5 Gb/s instead of 8 Gb/s).
+/// Minimum ratio of two transfer times for merging to count as halving the speed (5 Gb/s instead of 8 Gb/s).
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
-/// Minimum ratio of two transfer times at which merging counts as harmful.
+/// Minimum ratio of two transfer times for merging to count as harmful.
 const HURTS: Bound = Bound::AtLeast(1.3);
 /// Ratio of two transfer times below which merging counts as harmless.
 const HARMLESS: Bound = Bound::Under(1.25);

@@ -54,7 +54,7 @@ pub struct CustomTraffic {
 pub struct CustomPath {
     /// Name of the path. The names of its threads start with it.
     pub name: String,
-    /// Control handles with which the path's queues can be queried.
+    /// Control handles for querying the path's queues.
     pub handles: Vec<Handle>,
 }
 

@@ -131,7 +131,7 @@ const PAUSED: &str =
     "the receiver's thread was interrupted, or the buffers were never all in use at once";
 /// Fraction of the best goodput above which few buffers do no harm.
 const CURED: f64 = 0.9;
-/// Fraction of the timeout from which a silence counts as waiting for the timeout. The silences of a receiver that
+/// Fraction of the timeout above which a silence counts as waiting for the timeout. The silences of a receiver that
 /// never waits are far shorter.
 const SHORT: f64 = 0.25;
 const ABOUT: f64 = 0.8;

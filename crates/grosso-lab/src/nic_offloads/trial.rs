@@ -41,7 +41,7 @@ pub struct NicOffloadRun {
     pub seconds: f64,
     /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Total time for which the CPUs of this machine were not idle, in CPU-seconds.
+    /// Total time that the CPUs of this machine were not idle, in CPU-seconds.
     pub cpu_seconds: f64,
     /// Number of earlier measurements that were repeated because nothing arrived.
     pub repeated: u64,
@@ -125,8 +125,7 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// Returns the total time for which this machine's CPUs have been busy since the machine was started, in seconds
-/// (`/proc/stat`).
+/// Returns the total time that this machine's CPUs have been busy since boot, in seconds (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all CPUs"))?;

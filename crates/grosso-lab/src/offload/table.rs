@@ -350,11 +350,11 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-/// Minimum ratio of the highest to the lowest cost from which a group shows an effect.
+/// Minimum ratio of the highest to the lowest cost for a group to show an effect.
 const NOTICED: f64 = 1.25;
-/// Minimum throughput at which packets count as fast, in Gb/s.
+/// Minimum throughput in Gb/s for packets to count as fast.
 const FAST_GBPS: f64 = 1.0;
-/// Minimum number of packets from which a train does not count as short.
+/// Minimum number of packets for a train not to count as short.
 const FEW_SEGMENTS: f64 = 8.0;
 
 const KNOBS: &[Knob] = &[

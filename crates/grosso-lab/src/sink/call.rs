@@ -131,7 +131,7 @@ fn is_unreachable(error: &io::Error) -> bool {
     matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// Duration of a stream from the sink that is compared with the expected content.
+/// Duration of a stream to the sink that is compared with the expected content.
 const VERIFIED: Duration = Duration::from_millis(50);
 /// Time between two attempts to connect to the sink.
 const TRY_AGAIN: Duration = Duration::from_millis(100);

@@ -148,7 +148,7 @@ impl Drop for Ending {
     }
 }
 
-/// Interval at which the process is checked for having ended.
+/// Interval at which a thread checks whether the process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Maximum time that the server may take to start.
 const LISTENS: Duration = Duration::from_secs(5);

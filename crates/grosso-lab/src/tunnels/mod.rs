@@ -55,7 +55,7 @@ pub struct TunnelParameters {
 }
 
 impl Default for TunnelParameters {
-    /// Returns the defaults: CUBIC over IPv4, with as many connections as possible whose buffers can hold whole
+    /// Returns the defaults: CUBIC over IPv4, with the maximum number of connections whose buffers can still hold whole
     /// superframes.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }

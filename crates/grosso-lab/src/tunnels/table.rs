@@ -306,7 +306,7 @@ path b (paler), which decapsulates them, and the <b class=\"receiver\">receiver<
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Minimum percentage of a path's time from which the report suggests a setting for checksums.
+/// Minimum percentage of a path's time for the report to suggest a setting for checksums.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[

@@ -88,7 +88,7 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// Minimum ratio from which two throughputs count as equal.
+/// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.99;
 /// Minimum ratio of a tunnel's throughput with offloads to its throughput without them.
 const WORTH: f64 = 3.0;

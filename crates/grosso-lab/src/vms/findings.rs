@@ -140,7 +140,7 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-/// Minimum ratio from which two throughputs count as equal.
+/// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.95;
 /// Cause to report for streams between guests. On busy CPUs, the speed of 300 ms streams between the same two guests
 /// varies by a factor of 14 over vhost-user, and by a factor of 17 over TAP devices.

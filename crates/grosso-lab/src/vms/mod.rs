@@ -83,7 +83,7 @@ pub enum VmCarrier {
     VhostUser,
     /// Grosso, which exchanges single packets over a Unix socket.
     Stream,
-    /// QEMU's own TAP device, connected to other devices by the kernel.
+    /// QEMU's own TAP device, which the kernel connects to other devices.
     Qemu,
     /// passt, which terminates the guest's connections and opens sockets on the host for them.
     Passt,
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Tests a reset connection, because `passt` resets connections if its guest is slow.
+    /// Tests a run with a reset connection: `passt` resets connections if its guest is slow.
     #[test]
     fn a_run_with_a_reset_connection_is_reported_and_excluded() {
         let setting = VmSetting {

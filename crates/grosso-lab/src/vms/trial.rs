@@ -267,7 +267,7 @@ impl Boot {
         Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
     }
 
-    /// Runs a stream to or from a guest with this program, which prints the figures in the guest.
+    /// Runs this program in a guest, where it sends or receives a stream and prints the figures.
     fn call_from(&self, guest: &mut Guest, call: Call) -> Result<Called, TrialError> {
         let direction = match call.direction {
             Direction::Transmit => "transmit",

@@ -14,8 +14,8 @@ const QUEUE_PACKETS: i32 = 70_000;
 /// Length of the read queue if the process is not real root; only real root can change it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
-/// An oracle that uses the kernel's GSO. A bridge connects a TAP device to which superframes are written with a TAP
-/// device without offloads from which packets are read.
+/// An oracle that uses the kernel's GSO. A bridge connects two TAP devices: superframes are written to one, and packets
+/// are read from the other, which has no offloads.
 ///
 /// Unlike a router, a bridge forwards frames unchanged: addresses and TTL stay the same.
 pub struct GsoOracle {

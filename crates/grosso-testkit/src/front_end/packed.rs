@@ -40,7 +40,7 @@ impl Packed {
         }
     }
 
-    /// Returns the event suppression area with which a driver requests a notification for the next used entry.
+    /// Returns the event suppression area of a driver that wants a notification for the next used entry.
     pub(super) fn wanted(&self) -> Vec<u8> {
         [bits(self.seen), 2].map(u16::to_le_bytes).concat()
     }

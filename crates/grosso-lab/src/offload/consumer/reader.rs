@@ -132,7 +132,7 @@ impl Machine {
     }
 }
 
-/// Directory of the socket through which the two endpoints connect; needed only until they are connected.
+/// Directory that contains the socket through which the two endpoints connect. It is not needed afterward.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
