@@ -160,7 +160,7 @@ pub trait Experiment {
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError>;
 
-    /// Returns the name of a setting, in a few words.
+    /// Returns a short name for a setting.
     fn label(&self, setting: &Self::Setting) -> String;
 
     /// Returns the most important figure of a setting's runs, with its unit.

@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
-        // In these experiments, row 0 is measured without coalescing or without repair.
+        // In these experiments, the first row is measured without coalescing or without repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
             let experiment = experiment.unwrap();
             let [over, under] = [

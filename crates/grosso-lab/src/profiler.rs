@@ -291,7 +291,7 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Calls `change` with the calling thread's clocks, if it has any.
+/// Calls `change` with the clocks of the calling thread, if it has any.
 fn with_watch<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
     WATCH.with_borrow_mut(|own| own.as_mut().map(change))
 }

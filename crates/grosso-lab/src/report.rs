@@ -17,7 +17,7 @@ use crate::{
     verdict::{Answer, Verdict},
 };
 
-/// The figures of an experiment, and their presentation.
+/// The figures of an experiment and how they are presented.
 pub trait Findings: Serialize + JsonSchema {
     /// Parameters specific to the experiment.
     type Parameters: Serialize + JsonSchema;

@@ -78,7 +78,7 @@ impl Sample {
     }
 }
 
-/// Returns whether a figure is missing. The argument is a reference because Serde passes one.
+/// Returns whether a figure is missing. Takes a reference, because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
@@ -131,7 +131,7 @@ pub(crate) fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// Formats a number with three decimals, for example seconds per gigabyte.
+/// Formats a number with three decimals; used for seconds per gigabyte.
 pub(crate) fn thousandths(value: f64) -> String {
     format!("{value:.3}")
 }

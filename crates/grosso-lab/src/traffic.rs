@@ -35,7 +35,7 @@ pub enum Traffic {
     TcpMaerts,
     /// TCP requests and responses of one byte, one request at a time.
     TcpRequests,
-    /// Datagrams that fill the sender's MTU, sent as fast as the receiver reads them.
+    /// UDP datagrams that fill the sender's MTU, sent as fast as the receiver reads them.
     UdpStream,
     /// The same datagrams as in [`Self::UdpStream`], but many per call (`UDP_SEGMENT`).
     UdpSegments,
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, repeated. Nothing repeats within the file, so lost, duplicated or
-/// swapped bytes are detected.
+/// Content of streams: the bytes of a file in memory, over and over. Nothing repeats within the file, so lost,
+/// duplicated or swapped bytes are detected.
 #[derive(Debug)]
 pub struct Content {
     file: File,

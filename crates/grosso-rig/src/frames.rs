@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::engine::{Out, coalesce};
 
-/// Headers before TCP in the kernel's own coalescing test (cases K1 to K35).
+/// Headers before TCP in the kernel's own GRO test (cases K1 to K35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Ethernet and IPv4.

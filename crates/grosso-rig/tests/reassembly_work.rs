@@ -64,7 +64,7 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
     }
 }
 
-/// Returns the number of instructions per fragment of a flood.
+/// Returns the number of instructions per fragment in a flood.
 fn count(flood: usize) -> Result<f64, String> {
     let test = "reassembly_work::b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
     Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)
@@ -114,7 +114,7 @@ fn worst(pieces: &[Piece]) -> Vec<Piece> {
     arranged
 }
 
-/// Returns single fragments of datagrams that are never completed.
+/// Returns fragments of datagrams that are never completed, one for each datagram.
 fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     let piece = Piece { offset: 64, more: true, data: vec![1; 8] };
     let template = Version::V6.frame(0, &piece);

@@ -1,4 +1,4 @@
-//! Checks how a real browser displays a page. The browser is headless Chromium, if it is installed.
+//! Checks of pages in a real browser: headless Chromium, if it is installed.
 
 use std::{
     env, fs,

@@ -131,8 +131,8 @@ impl Packet {
         self
     }
 
-    /// Reverses the direction of the packet: swaps the addresses of every Ethernet and IP header and the ports of every
-    /// TCP header.
+    /// Reverses the direction of the packet: swaps the addresses in every Ethernet and IP header, and the ports in
+    /// every TCP header.
     pub fn answer(mut self) -> Self {
         for header in &mut self.headers {
             match header {
@@ -172,7 +172,7 @@ impl Packet {
         self
     }
 
-    /// Truncates the finished frame to `len` bytes, as a short capture does.
+    /// Truncates the finished frame to `len` bytes, as a capture with a short snapshot length does.
     pub fn truncate(mut self, len: usize) -> Self {
         self.truncate = Some(len);
         self
@@ -233,7 +233,7 @@ impl Packet {
         Some(Self { headers, pad_to: 0, trailer: Vec::new(), truncate: None, ..self.clone() })
     }
 
-    /// Returns the packet without the headers before its first IP header.
+    /// Returns the packet without the headers before the first IP header.
     pub fn without_link(mut self) -> Self {
         let network = self.headers.iter().position(|header| header.addresses().is_some());
         self.headers.drain(..network.unwrap_or(0));

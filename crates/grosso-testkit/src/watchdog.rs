@@ -50,7 +50,7 @@ impl Default for Watchdog {
     }
 }
 
-/// Waits until the test ends; returns whether it has not ended within the limit.
+/// Waits until the test ends, but not longer than the limit. Returns whether the test is still running.
 fn is_stuck(ended: &Receiver<()>, limit: Duration) -> bool {
     ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
 }

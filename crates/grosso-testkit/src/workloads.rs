@@ -49,7 +49,7 @@ pub struct Workload {
     pub name: &'static str,
     /// The Ethernet frames in order, each with a packet, a fragment or a superframe.
     pub frames: Vec<Vec<u8>>,
-    /// Number of packets on the wire: more than the number of frames if the frames are superframes.
+    /// Number of wire packets, which is greater than the number of frames if these are superframes.
     pub packets: usize,
     /// Number of bytes of transport payload in all frames; for fragments, in the datagrams.
     pub payload_bytes: usize,
@@ -225,7 +225,7 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
     order
 }
 
-/// Moves 2 % of the frames back by 1 to 3 positions.
+/// Moves 2 % of the frames 1 to 3 positions toward the end.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
     // Iterates from the end so that a move does not affect the frames before it.
     for index in (0..frames.len()).rev() {

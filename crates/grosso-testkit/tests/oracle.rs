@@ -49,7 +49,7 @@ fn k01_to_k04_lengths() {
     let padded = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(200));
     let padded = padded.payload_len(1).pad_to(60).build();
     assert_eq!(shape(&[tcp4(0, 100, plain), padded]), [1, 1]);
-    // Rule G39: a shorter segment merges as the last one.
+    // Rule G39: a shorter segment can merge only as the last one.
     let frames = [tcp4(0, 100, plain), tcp4(100, 50, plain), tcp4(150, 100, plain)];
     assert_eq!(shape(&frames), [2, 1]);
 }
@@ -271,7 +271,7 @@ fn t02_to_t05_tunnels() {
     let same = |_: usize, packet: Packet| packet;
     assert_eq!(shape(&[vxlan(0, &same), vxlan(100, &same)]), [2]);
     let outer = |frame: Vec<u8>, at: usize| {
-        // A different outer UDP source port means a different flow.
+        // If the outer UDP source ports differ, the flows differ.
         let mut frame = frame;
         frame[at] ^= 1;
         frame

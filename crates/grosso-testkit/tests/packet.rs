@@ -14,7 +14,8 @@ fn tcp4() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
 }
 
-/// Tests the 28-byte TCP segment and the 12-byte datagram of smoltcp's tests, from 192.168.1.1 to 192.168.1.2.
+/// Tests two packets from smoltcp's tests, from 192.168.1.1 to 192.168.1.2: a 28-byte TCP segment and a 12-byte
+/// datagram.
 #[test]
 fn segments_that_others_wrote_down() {
     let addresses = |ip: grosso_testkit::headers::Ipv4| {
@@ -169,8 +170,8 @@ fn c50_vxlan_remote_checksum_bits() {
     assert_eq!(states(&frame), [&expected[..], &[("tcp", State::Remote)]].concat());
 }
 
-/// Tests rule C51: flag P and the private flags are followed by the start and the offset, both counted from the end of
-/// the GUE header.
+/// Tests rule C51: after flag P and the private flags come the start and the offset, both relative to the end of the
+/// GUE header.
 #[test]
 fn c51_gue_remote_checksum_fields() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);

@@ -19,7 +19,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     for preference in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{preference}.check_checksum:TRUE")]);
     }
-    // Packets do not indicate the format of an L2TPv3 session, so tshark has to be configured.
+    // The packets do not show the format of an L2TPv3 session, so tshark must be configured.
     command.args(["-o", "l2tp.cookie_size:4 Byte Cookie", "-d", "l2tp.pw_type==0,eth"]);
     command.args(["-o", "l2tp.l2_specific:Default L2-Specific"]);
     command.args(["-o", "sctp.checksum:CRC 32c", "-e", "frame.protocols"]);

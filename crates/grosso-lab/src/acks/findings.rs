@@ -18,7 +18,7 @@ pub struct AckFindings {
     pub transfers: Vec<TransferRow>,
     /// Numbers of packets that are overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
-    /// Results of the model of a sender's window growth.
+    /// Results from a model of how a sender's window grows.
     pub growth: Vec<Growth>,
 }
 
@@ -32,7 +32,7 @@ pub struct AckRow {
     pub handling: Handling,
     /// Hold time of trains, in microseconds; zero if trains end with the poll.
     pub hold_us: f64,
-    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket buffer in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,

@@ -61,17 +61,17 @@ pub enum Handling {
     /// Merges only data; an acknowledgment ends a train (profile `linux`).
     #[serde(rename = "linux")]
     Passed,
-    /// Merges as `linux` does, but delivers acknowledgments in batches, each unchanged.
+    /// Merges like `linux`, but delivers acknowledgments in batches, each unchanged.
     Vector,
-    /// Merges as the 82599's hardware does, which does not merge acknowledgments (profile `rsc-82599`).
+    /// Merges like the 82599's hardware, which does not merge acknowledgments (profile `rsc-82599`).
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// Merges as `linux` does, but expands a train's acknowledgment to one acknowledgment for each packet in the train.
+    /// Merges like `linux`, but expands a train's acknowledgment to one acknowledgment for each packet in the train.
     Expanded,
-    /// Merges as `linux` does, but drops acknowledgments that a later one implies.
+    /// Merges like `linux`, but drops acknowledgments that a later one implies.
     #[serde(rename = "filter")]
     Filtered,
-    /// Merges as `linux` does, but holds trains as long as this saves work.
+    /// Merges like `linux`, but holds trains as long as this saves work.
     Controlled,
 }
 
@@ -123,7 +123,7 @@ pub struct Case {
     handling: Handling,
     /// Hold time of trains; zero to flush them at the end of the poll.
     hold: Duration,
-    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket buffer in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
     /// The timed transfer; `None` for a stream over a wire without a delay.
     transfer: Option<Transfer>,

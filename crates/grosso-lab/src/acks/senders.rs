@@ -80,7 +80,7 @@ pub struct Senders {
     _lock: File,
 }
 
-/// Error that explains why the kernel does not accept the senders.
+/// Reason why the kernel does not accept the senders.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load congestion controls into the kernel, so transfers use userspace TCP: {0}")]
 pub struct SendersMissing(String);

@@ -1,5 +1,4 @@
-//! Timed transfers over a wire with a delay. A transfer of kernel TCP is timed from its first byte, so it includes slow
-//! start.
+//! Timed transfers over a wire with a delay. Each is timed from its first byte, so the time includes slow start.
 
 use std::time::Duration;
 
@@ -108,7 +107,7 @@ pub struct TransferRow {
     pub round_trip_ms: f64,
     /// Fraction of packets lost in each direction.
     pub loss: f64,
-    /// Maximum size of a socket's buffers in bytes; `None` if the window is never full.
+    /// Maximum size of a socket buffer in bytes; `None` if the window is never full.
     pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,

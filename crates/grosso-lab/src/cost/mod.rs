@@ -33,7 +33,7 @@ mod verdict;
 pub use findings::{CostFindings, CostRow, PathCost};
 pub use trial::{Calls, CostRun, PartName, Parts, PathRun, measure};
 
-/// Transport at the ends of the wire, under the data paths.
+/// Transport that a data path uses at its end of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {

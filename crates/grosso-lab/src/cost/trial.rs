@@ -333,7 +333,7 @@ impl<'scope> TimedPath<'scope> {
     }
 }
 
-/// Packets, frames and bytes that a data path forwarded in one direction.
+/// Numbers of packets, frames and bytes that a data path forwarded in one direction.
 #[derive(Clone, Copy)]
 struct Traversed {
     packets: u64,

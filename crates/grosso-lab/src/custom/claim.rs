@@ -7,7 +7,7 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// A figure in a row of the results.
+/// A figure that a row of the results contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Throughput in Gb/s.
@@ -16,7 +16,7 @@ pub enum Figure {
     CpuSecondsPerGb,
     /// Retransmitted segments per second.
     Retransmits,
-    /// Packets per second that were too long to be forwarded.
+    /// Packets per second that were dropped because they were too long to forward.
     TooLong,
     /// Packets per frame.
     Segments,

@@ -33,7 +33,7 @@ pub struct CustomRow {
     pub cpu_s_per_gb: Spread,
     /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
-    /// Packets per second that were too long to be forwarded.
+    /// Packets per second that were dropped because they were too long to forward.
     pub too_long_a_second: Spread,
     /// Packets per sent frame, on the path where trains are longest.
     pub segments_per_train: Spread,

@@ -39,7 +39,7 @@ pub struct FragmentRow {
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
-    /// Rate of complete and correct datagrams in Gb/s.
+    /// Rate of datagrams that arrived complete and correct, in Gb/s.
     pub goodput_gbps: Spread,
     /// Goodput divided by that of the coalescing receiver with unlimited buffers in the same group.
     pub share_of_unbounded: Option<f64>,

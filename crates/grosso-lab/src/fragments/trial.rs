@@ -309,7 +309,7 @@ impl FragmentReading {
         })
     }
 
-    /// Returns the measurement between an earlier reading and this one.
+    /// Returns what happened between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
@@ -352,7 +352,7 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
 /// SPI of the association from a to b. Neither the SPI nor the key and salt are secret: whoever reads a recording needs
 /// them.
 pub const SPI: u32 = 0x5232_0001;
-/// Key and salt of the association from a to b; not secret, see [`SPI`].
+/// Key and salt of the association from a to b, which are not secret; see [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;

@@ -140,7 +140,7 @@ fn busy_ticks(text: &str) -> Option<u64> {
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the number of bytes that passed through a device of this network namespace (`/proc/net/dev`).
+/// Returns the number of bytes that have passed through a device in this network namespace (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {

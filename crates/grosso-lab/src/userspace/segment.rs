@@ -163,7 +163,7 @@ pub(super) const PAYLOAD_BYTES: u32 = 1500 - 20 - 20 - OPTIONS_BYTES as u32;
 pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;
 /// Offset of the checksum field in the TCP header.
 pub(super) const CHECKSUM_OFFSET: u16 = 16;
-/// Length of the options in every segment except SYN.
+/// Length of the options in every segment except the SYN.
 const OPTIONS_BYTES: usize = 12;
 /// Length of the options in SYN.
 const SYN_OPTIONS_BYTES: usize = 20;

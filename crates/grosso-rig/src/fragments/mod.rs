@@ -1,4 +1,4 @@
-//! Builds IP fragments for tests, and runs the reassembler on them.
+//! IP fragments for tests, and a wrapper that runs the reassembler on them.
 
 mod oracle;
 mod rig;

@@ -28,7 +28,8 @@ const REPEATS: usize = 3;
 const JIFFIES_MAX: usize = 500;
 /// Size of the oracle's receive buffer in bytes: enough for many vectors of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); it has no GRO handler.
+/// EtherType of the frame that ends a vector: the first one for local experiments (IEEE 802), for which GRO has no
+/// handler.
 const FENCE_ETHERTYPE: u16 = 0x88b5;
 /// Length of the shortest Ethernet frame, without its frame check sequence.
 const FENCE_BYTES: usize = 60;

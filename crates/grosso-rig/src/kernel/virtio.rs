@@ -1,4 +1,4 @@
-//! Encodes and decodes the virtio header without using the engine's code.
+//! A virtio header codec that does not use the engine's code.
 
 /// A virtio header in native byte order, with its fields in the standard's order (`docs/rules.md` section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

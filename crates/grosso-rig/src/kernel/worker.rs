@@ -5,7 +5,7 @@ use std::thread;
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// A thread with its own state. It ends when the handle is dropped.
+/// A thread that owns some state. The thread ends when this handle is dropped.
 pub(super) struct Worker<S> {
     jobs: Option<mpsc::Sender<Job<S>>>,
     thread: Option<thread::JoinHandle<()>>,

@@ -42,7 +42,7 @@ pub const PACKED: u64 = 1 << 34;
 /// Logging of the memory that the device writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Way in which a frame is divided into descriptors.
+/// Way to divide a frame into descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// This many descriptors in the ring, at most [`PIECES_MAX`].
@@ -51,7 +51,7 @@ pub enum Shape {
     Table(usize),
 }
 
-/// A front end that has configured its memory and its rings.
+/// A front end whose memory and rings are configured.
 #[derive(Debug)]
 pub struct FrontEnd {
     socket: UnixStream,
@@ -385,7 +385,7 @@ impl FrontEnd {
         Some(frame)
     }
 
-    /// Returns the next used entry: the address of its buffer, and the number of bytes written.
+    /// Returns the address of the next used entry's buffer, and the number of bytes written to it.
     fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
         if self.is_packed() {
             let (slot, bytes) = self.returned_packed(ring)?;
@@ -469,7 +469,7 @@ impl FrontEnd {
     }
 }
 
-/// Makes a file descriptor blocking. All processes that hold it are affected.
+/// Makes a file descriptor blocking for all processes that hold it.
 ///
 /// # Errors
 /// Fails if `fcntl(2)` fails.
@@ -485,7 +485,7 @@ pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// Creates a sparse file of this many bytes in memory.
+/// Creates a sparse in-memory file with this many bytes.
 ///
 /// # Errors
 /// Fails if `memfd_create(2)` or `ftruncate(2)` fails.

@@ -35,7 +35,8 @@ macro_rules! checksum_setters {
             self
         }
 
-        /// Sets the checksum to zero, which means no checksum in UDP and a wrong checksum otherwise.
+        /// Sets the checksum to zero. In UDP this means that there is no checksum; in all other protocols the checksum
+        /// is wrong.
         pub fn checksum_zero(self) -> Self {
             self.checksum_raw(0)
         }

@@ -264,8 +264,8 @@ impl Extension {
         header
     }
 
-    /// Sets the contents after the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8
-    /// bytes long.
+    /// Sets the contents after the two fixed bytes. Zeros (Pad1) are added so that the header's length is a multiple of
+    /// 8 bytes.
     pub fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);
@@ -291,7 +291,7 @@ impl Extension {
     }
 }
 
-/// The IPv6 fragment header (RFC 8200 section 4.5). The default is an atomic fragment (RFC 6946).
+/// The IPv6 fragment header (RFC 8200 section 4.5). By default, the fragment is atomic (RFC 6946).
 #[derive(Clone, Debug)]
 pub struct Fragment {
     pub(crate) id: u32,

@@ -174,8 +174,8 @@ impl Tcp {
     }
 }
 
-/// UDP (RFC 768). By default, the datagram has a checksum and goes from port 1500 to the port of the tunnel protocol
-/// inside, or to port 8000.
+/// UDP (RFC 768). By default, the datagram has a checksum, and goes from port 1500 to the port of the tunnel protocol
+/// that follows, or else to port 8000.
 #[derive(Clone, Debug)]
 pub struct Udp {
     pub(crate) source_port: u16,
@@ -241,7 +241,7 @@ impl Udp {
     }
 }
 
-/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. The default is an echo request.
+/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. By default, the message is an echo request.
 #[derive(Clone, Debug)]
 pub struct Icmp {
     pub(crate) kind: Option<u8>,

@@ -75,7 +75,7 @@ impl Gre {
         }
         bytes.extend(self.key.iter().flat_map(|key| key.to_be_bytes()));
         bytes.extend(self.sequence.iter().flat_map(|sequence| sequence.to_be_bytes()));
-        // In a superframe the checksum of each segment is not computed yet, and the field is zero.
+        // In a superframe, the segments' checksums have not been computed yet, so the field is zero.
         if self.with_checksum && !around.superframe {
             let right = oracle::checksum(&[&bytes[..], around.inner].concat());
             bytes[4..6].copy_from_slice(&self.checksum.field(right).to_be_bytes());
@@ -120,8 +120,8 @@ impl Vxlan {
         self
     }
 
-    /// Announces remote checksum offload for the innermost transport header (rule C50), whose checksum field keeps the
-    /// pseudo-header sum.
+    /// Announces remote checksum offload for the innermost transport header (rule C50), in which the checksum field
+    /// contains only the pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self
@@ -358,8 +358,8 @@ impl Gue {
         self
     }
 
-    /// Announces remote checksum offload for the innermost transport header (rule C51), whose checksum field keeps the
-    /// pseudo-header sum.
+    /// Announces remote checksum offload for the innermost transport header (rule C51), in which the checksum field
+    /// contains only the pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self

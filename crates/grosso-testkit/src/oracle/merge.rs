@@ -83,7 +83,7 @@ pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) 
     for (frame, parsed) in frames.iter().zip(&parsed).skip(1) {
         superframe.extend(parsed.payload(frame.as_ref()));
         if let Some(tcp) = parsed.last().filter(|last| last.name == "tcp") {
-            // FIN and PSH of every packet are kept (rule G35).
+            // The superframe has FIN or PSH if any packet has it (rule G35).
             superframe[tcp.offset + 13] |= tcp.number("offset_flags") as u8 & 0x09;
         }
     }
@@ -266,8 +266,8 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     if refused { Err("a header that the rules do not merge") } else { Ok(()) }
 }
 
-/// Returns whether exactly one header announces remote checksum offload, refers to the innermost transport checksum,
-/// and follows a verified outer checksum (rule C54).
+/// Returns whether remote checksum offload is used in the simplest way: exactly one header announces it, refers to the
+/// innermost transport checksum, and follows an outer checksum that was verified (rule C54).
 fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     let Some(transport) = parsed.last() else { return false };
     let field = if transport.name == "tcp" { 16 } else { 6 };
@@ -294,7 +294,7 @@ fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     announcing == 1
 }
 
-/// Returns whether a packet ends its train, or stays single (rule G36).
+/// Returns whether a packet ends its train, or is never part of one (rule G36).
 fn ends_train(parsed: &Parsed) -> bool {
     // URG, PSH, RST, SYN, FIN.
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)

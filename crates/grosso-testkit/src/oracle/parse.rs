@@ -175,7 +175,7 @@ fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// Returns the final destination of a routing header with segments left.
+/// Returns the final destination if a routing header has segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
     // The data consists of the length, the type, the segments left, four bytes that depend on the type, and the
     // addresses.
@@ -214,7 +214,7 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
 enum Next {
     EtherType(u16),
     Protocol(u8),
-    /// IPv4 or IPv6, depending on the first nibble.
+    /// IPv4 or IPv6, depending on the first nibble of the header.
     Nibble,
     Udp(u16),
     Stop(Stop),
@@ -480,7 +480,7 @@ impl Walk<'_> {
             len += 4;
         }
         self.layer("gre", len, &fields)?;
-        // With the R bit or another version, the contents are unknown (rule W50).
+        // If the R bit is set or the version is not 0, the contents are unknown (rule W50).
         if flags & 0x4007 != 0 {
             return Some(Next::Stop(Stop::Opaque));
         }

@@ -11,7 +11,7 @@ pub struct Description {
     /// Bit mask of the IP levels at which all segments have the same IPv4 identification. Bit 0 is the outermost IP
     /// header, of either version.
     pub fixed_ids: u32,
-    /// Whether CWR stays on every segment, as AccECN requires, instead of only on the first.
+    /// Whether every segment keeps CWR, as AccECN requires, instead of only the first.
     pub cwr_on_all: bool,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize
     parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
-/// Returns the length, or zero if the field cannot hold it (rule G50).
+/// Returns the length, or zero if a 16-bit field cannot hold it (rule G50).
 pub(crate) fn fit(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

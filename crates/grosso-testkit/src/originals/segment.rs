@@ -17,8 +17,8 @@ pub(super) struct Segment {
     pub(super) frame: Vec<u8>,
 }
 
-/// Returns whether a frame is an unfragmented TCP packet over IPv4, without options and with correct checksums. A
-/// driver passes only such frames to an original.
+/// Returns whether a frame contains an unfragmented TCP packet over IPv4, without IP options and with correct
+/// checksums. A driver passes only such frames to an original.
 pub(super) fn is_eligible(frame: &[u8]) -> bool {
     if frame.len() < TCP + 20 || frame[12..14] != [8, 0] || frame[IP] != 0x45 || frame[IP + 9] != 6
     {
@@ -42,7 +42,7 @@ fn is_fragment(frame: &[u8]) -> bool {
     word(frame, IP + 6) & 0x3fff != 0
 }
 
-/// Returns the frame without the bytes after the IPv4 packet.
+/// Returns the frame without any padding after the IPv4 packet.
 pub(super) fn without_padding(frame: &[u8]) -> Vec<u8> {
     let end = IP + word(frame, IP + 2) as usize;
     frame[..end.min(frame.len())].to_vec()
@@ -130,13 +130,13 @@ fn connection_at(frame: &[u8], tcp: usize) -> [u8; 12] {
     connection
 }
 
-/// A train: its first segment, the payload of all segments, and the fields that a later segment replaces.
+/// A train: its first segment, the payload of all segments, and the fields that later segments update.
 #[derive(Clone, Debug)]
 pub(super) struct HeldTrain {
     pub(super) first: Segment,
     pub(super) payload: Vec<u8>,
     pub(super) packets: u32,
-    /// Packets in the train, not counting pure acknowledgments after the first packet.
+    /// Number of packets in the train, not counting pure acknowledgments after the first packet.
     pub(super) counted: u32,
     pub(super) next_sequence: u32,
     pub(super) ack: u32,
@@ -165,7 +165,7 @@ impl HeldTrain {
         }
     }
 
-    /// Appends the payload of a segment and counts it. The caller replaces the other fields.
+    /// Appends a segment's payload and counts the segment. The caller updates the other fields.
     pub(super) fn append(&mut self, segment: &Segment) {
         self.payload.extend(segment.payload());
         self.next_sequence = self.next_sequence.wrapping_add(segment.payload().len() as u32);

@@ -1,4 +1,4 @@
-//! Ways in which a packet can differ from the packet that its train expects.
+//! Ways in which a packet can differ from what its train expects.
 
 use crate::Packet;
 use crate::headers::{
@@ -12,7 +12,7 @@ use super::Sender;
 /// One kind of deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// One field of one header differs; every checksum is correct.
+    /// One field in one header differs; all checksums are correct.
     Field,
     /// One checksum is wrong.
     Checksum,
@@ -38,7 +38,7 @@ pub enum Deviation {
     Trailer,
     /// IPv4 options.
     Options,
-    /// An IPv6 extension header that the other packets lack.
+    /// An IPv6 extension header that is missing in the other packets.
     Extension,
     /// The packet is a fragment, possibly an atomic one.
     Fragment,
@@ -195,7 +195,7 @@ fn fragment(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Replaces the frame's content with something other than IP.
+/// Turns the frame into one that does not contain IP.
 fn not_ip(packet: &mut Packet, random: &mut Random) {
     // EtherTypes of ARP and LLDP, and two 802.3 lengths, one of them zero.
     let kind = *random.choose(&[0x0806, 0x88cc, 0x0040, 0x0000]);

@@ -75,7 +75,7 @@ impl Traffic {
         self
     }
 
-    /// Sets the mean number of consecutive packets of one flow.
+    /// Sets the mean number of consecutive packets from the same flow.
     pub fn burst_mean(mut self, packets: usize) -> Self {
         self.burst_mean = packets;
         self

@@ -116,7 +116,7 @@ impl Machine {
         Ok(self.device.frames_kick().is_some() && self.driver.frames_kick().is_some())
     }
 
-    /// Passes a train to the VM's device, whose driver reads everything that arrives.
+    /// Passes a train to the VM's device; the driver reads everything that arrives.
     fn carry(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
