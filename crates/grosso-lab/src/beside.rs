@@ -1,19 +1,19 @@
-//! Table that shows published figures next to the figures of this machine. The figures of tables R1 to R5 are ratios of
-//! two settings.
+//! A table that compares published figures with figures from this machine. In tables R1 to R5, each figure is a ratio
+//! of two settings.
 
 use crate::{
     table::{self, Column},
     verdict::Verdict,
 };
 
-/// A published ratio of two settings, next to the ratio that was measured on this machine.
+/// A published ratio of two settings, and the same ratio measured on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BesideRow {
-    /// The settings that are compared.
+    /// The settings that the ratio compares.
     pub setting: String,
     /// The published ratio.
     pub published: f64,
-    /// The ratio on this machine.
+    /// The ratio measured on this machine.
     pub here: f64,
 }
 
@@ -22,14 +22,14 @@ impl BesideRow {
         Self { setting: setting.into(), published, here }
     }
 
-    /// Returns the row of a verdict; `None` if its claim has no published figure.
+    /// Returns the row for a verdict; `None` if no figure was published for its claim.
     pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
         let beside = verdict.published?;
         Some(Self::new(verdict.claim.clone(), beside.published.ratio, beside.here))
     }
 }
 
-/// Appends the rows as a table of at most 80 columns; appends nothing if there are no rows.
+/// Appends a table of the rows, at most 80 columns wide; appends nothing if there are no rows.
 pub(crate) fn write(rows: &[BesideRow], text: &mut String) {
     if rows.is_empty() {
         return;

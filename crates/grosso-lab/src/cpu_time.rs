@@ -1,4 +1,4 @@
-//! Reads the CPU time of each role in a trial, and the counters of TCP.
+//! The CPU time of each role in a trial, and the TCP counters.
 
 use std::{io, time::Duration};
 
@@ -21,17 +21,17 @@ pub struct Threads {
 
 /// CPU time that each thread spent on a trial.
 ///
-/// The kernel processes packets mostly in the thread that sent them, so the time of the path includes the time spent in
-/// the receiver's network stack.
+/// The kernel processes most packets in the thread that sent them, so the data path's time includes time in the
+/// receiver's network stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct CpuSeconds {
-    /// The sender's thread.
+    /// CPU time of the sender's thread.
     pub sender: f64,
-    /// The data path's thread.
+    /// CPU time of the data path's thread.
     pub path: f64,
-    /// The receiver's thread.
+    /// CPU time of the receiver's thread.
     pub receiver: f64,
-    /// Kernel threads that process packets on the same CPUs, if they are visible.
+    /// CPU time of kernel threads that process packets on the same CPUs, if these threads are visible.
     pub kernel: f64,
 }
 
@@ -62,8 +62,8 @@ pub struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Creates a meter for the threads of a trial that runs on these CPUs. `poller` is the kernel thread that reads the
-    /// receiver's packets from its device, if the device has such a thread.
+    /// Creates a meter for the threads of a trial on these CPUs. `poller` is the kernel thread that reads the
+    /// receiver's packets from its device, if there is one.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -80,7 +80,7 @@ impl CpuMeter {
     /// Returns the CPU time spent so far.
     ///
     /// # Errors
-    /// Fails if a thread has ended, or if the kernel has no CPU accounting.
+    /// Fails if a thread has ended, or if the kernel does not account CPU time.
     pub fn read(&self) -> io::Result<CpuSeconds> {
         let seconds = |thread| cpu_time(thread).map(|account| account.running.as_secs_f64());
         let mut kernel = Duration::ZERO;
@@ -96,19 +96,19 @@ impl CpuMeter {
     }
 }
 
-/// Counters of a host's TCP (`/proc/net/snmp`).
+/// TCP counters of a host (`/proc/net/snmp`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters {
-    /// Segments received.
+    /// Number of segments received.
     pub received: u64,
-    /// Segments sent, without retransmissions.
+    /// Number of segments sent, not counting retransmissions.
     pub sent: u64,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
-    /// Segments received with a wrong checksum.
+    /// Number of segments received with a wrong checksum.
     pub checksum_errors: u64,
-    /// Retransmission timeouts (`TCPTimeouts` of `/proc/net/netstat`): the sender is silent for at least 200 ms, and
-    /// twice as long after each further timeout.
+    /// Number of retransmission timeouts (`TCPTimeouts` in `/proc/net/netstat`). Before a timeout, the sender is silent
+    /// for at least 200 ms, and before each further timeout for twice as long.
     pub timeouts: u64,
 }
 
@@ -116,7 +116,7 @@ impl TcpCounters {
     /// Reads the counters of the calling thread's network namespace.
     ///
     /// # Errors
-    /// Fails if `/proc` is not mounted, or has no TCP counters.
+    /// Fails if `/proc` is not mounted or has no TCP counters.
     pub fn read() -> io::Result<Self> {
         let text = kernel::read("/proc/thread-self/net/snmp")?;
         let more = kernel::read("/proc/thread-self/net/netstat")?;
@@ -139,8 +139,8 @@ impl TcpCounters {
     }
 }
 
-/// Returns the value of a counter in a table of `/proc/net/snmp`, which has the names on one line and the values on the
-/// next.
+/// Returns the value of a counter in a table of `/proc/net/snmp`. The tables have the names on one line and the values
+/// on the next.
 fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -148,11 +148,11 @@ fn counter(text: &str, table: &str, wanted: &str) -> Option<u64> {
     both.find(|(name, _)| *name == wanted)?.1.parse().ok()
 }
 
-/// Returns the number of datagrams dropped by the sockets of the calling thread's network namespace for lack of buffer
+/// Returns the number of datagrams that sockets in the calling thread's network namespace dropped for lack of buffer
 /// space (`/proc/net/snmp`, `/proc/net/snmp6`).
 ///
 /// # Errors
-/// Fails if `/proc` is not mounted, or has no UDP counters.
+/// Fails if `/proc` is not mounted or has no UDP counters.
 pub(crate) fn udp_receive_buffer_errors(over_ipv6: bool) -> io::Result<u64> {
     let read = |file: &str| kernel::read(format!("/proc/thread-self/net/{file}"));
     let value = if over_ipv6 {

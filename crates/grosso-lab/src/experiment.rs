@@ -1,4 +1,4 @@
-//! Runs experiments. An experiment runs the trials of all settings in turn to answer a question.
+//! Experiments. To answer a question, an experiment runs the trials of all its settings in turn.
 
 use std::{
     io,
@@ -21,21 +21,21 @@ use crate::{
 /// Parameters of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan<P> {
-    /// Number of measurements of each setting.
+    /// Number of measurements per setting.
     pub runs: usize,
     /// Duration of each measurement.
     pub measured: Duration,
     /// Device through which the data paths exchange packets with a host.
     pub device: Device,
-    /// The CPUs of sender, data path and receiver, if they were chosen. If each host has a data path, the second CPU is
-    /// for the receiver's path, and the sender's path runs on the sender's CPU.
+    /// The CPUs of sender, data path and receiver, if the user chose them. If each host has a data path, the second CPU
+    /// is for the receiver's path, and the sender's path runs on the sender's CPU.
     pub processors: Option<[usize; 3]>,
     /// Parameters of the experiment.
     pub parameters: P,
 }
 
 impl<P: Default> Default for Plan<P> {
-    /// Returns three runs of one second, and the device that works everywhere.
+    /// Returns a plan for three runs of one second, with the device that works everywhere.
     fn default() -> Self {
         Self {
             runs: 3,
@@ -47,10 +47,10 @@ impl<P: Default> Default for Plan<P> {
     }
 }
 
-/// Parameters of an experiment on TCP.
+/// Parameters of an experiment with TCP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TcpParameters {
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
 }
 
@@ -60,27 +60,28 @@ impl Default for TcpParameters {
     }
 }
 
-/// A setting, and its runs.
+/// A setting and its runs.
 #[derive(Clone, Debug)]
 pub struct Series<S, R> {
     /// The setting.
     pub setting: S,
-    /// Number of bytes that a separate run compared one by one with the bytes sent; `None` without such a run.
+    /// Number of bytes that a separate run compared one by one with the bytes sent; `None` if there was no such run.
     pub verified_bytes: Option<u64>,
     /// The runs.
     pub runs: Vec<R>,
-    /// Error of the setting's trial, if every attempt failed. The setting then has no figures and is not measured
-    /// again.
+    /// The last error, if every attempt to run a trial of this setting failed. The setting then has no figures and is
+    /// not measured again.
     pub failure: Option<String>,
 }
 
 impl<S, R> Series<S, R> {
-    /// Creates a series from a setting and its runs. No bytes were compared.
+    /// Creates a series from a setting and its runs, without a comparison of bytes.
     pub const fn new(setting: S, runs: Vec<R>) -> Self {
         Self { setting, verified_bytes: None, runs, failure: None }
     }
 
-    /// Returns the result of a trial; a failed trial ends the measurements of this setting only.
+    /// Returns the result of a trial. If the trial failed, records the error, returns `None`, and only this setting is
+    /// not measured any further.
     ///
     /// # Errors
     /// Fails if the trial was interrupted.
@@ -97,28 +98,28 @@ impl<S, R> Series<S, R> {
     }
 }
 
-/// A setting of an experiment, and its runs.
+/// A setting and its runs in an experiment.
 pub type RunsOf<E> = Series<<E as Experiment>::Setting, <E as Experiment>::Run>;
 
-/// An experiment: the settings to measure, and functions that interpret their runs.
+/// An experiment: the settings to measure, and functions that interpret the runs.
 pub trait Experiment {
-    /// Parameters that only this experiment has.
+    /// Parameters specific to this experiment.
     type Parameters: Clone;
     /// One setting to measure.
     type Setting: Clone;
     /// The measurement of a setting in one run.
     type Run;
-    /// The figures.
+    /// The figures that the runs yield.
     type Findings: Findings<Parameters = Self::Parameters>;
 
     /// Returns the name of the experiment's command, `grosso lab NAME`; empty for the experiment that `grosso lab` runs
-    /// without a name.
+    /// by default.
     fn name(&self) -> &'static str;
 
     /// Returns the parameters of the measurement.
     fn plan(&self) -> &Plan<Self::Parameters>;
 
-    /// Returns the device through which the data paths exchange packets with a host; `None` if they have none.
+    /// Returns the device through which the data paths exchange packets with a host; `None` if there is none.
     fn device(&self) -> Option<Device> {
         Some(self.plan().device)
     }
@@ -131,7 +132,7 @@ pub trait Experiment {
         self.settings().into_iter().flatten().count() * self.plan().runs
     }
 
-    /// Runs a setting once before it is measured, and compares every byte received with the byte sent. Returns the
+    /// Runs a setting once before the measurements, and compares every received byte with the byte sent. Returns the
     /// number of bytes, or `None` if the traffic has no content to compare.
     ///
     /// # Errors
@@ -144,12 +145,12 @@ pub trait Experiment {
         Ok(None)
     }
 
-    /// Returns whether to skip a setting if its verification fails with this error.
+    /// Returns whether a setting is skipped if its verification fails with this error.
     fn is_optional(&self, _setting: &Self::Setting, _error: &io::Error) -> bool {
         false
     }
 
-    /// Adds a run to every setting of a group that has not failed.
+    /// Adds a run to every setting in a group that has not failed.
     ///
     /// # Errors
     /// Fails if the measurement is interrupted.
@@ -159,25 +160,25 @@ pub trait Experiment {
         bench: &mut Bench<'_, Self>,
     ) -> Result<(), TrialError>;
 
-    /// Returns the name of a setting, in a few words.
+    /// Returns a short name for a setting.
     fn label(&self, setting: &Self::Setting) -> String;
 
-    /// Returns the most important figure of the runs of a setting, with its unit.
+    /// Returns the most important figure of a setting's runs, with its unit.
     fn brief(&self, runs: &[Self::Run]) -> String;
 
-    /// Returns the figures of all runs, by group.
+    /// Returns the figures that all runs yield, by group.
     fn findings(&self, groups: Vec<Vec<RunsOf<Self>>>) -> Self::Findings;
 
-    /// Returns verdicts on the figures.
+    /// Returns the verdicts on the figures.
     fn judge(&self, findings: &Self::Findings) -> Vec<Verdict>;
 
-    /// Returns notes that help to interpret the figures. The settings in `failed` are missing from the findings,
-    /// although this system supports them.
+    /// Returns notes that help to interpret the figures. `failed` contains the settings that are missing from the
+    /// findings, although this system supports them.
     fn notes(&self, findings: &Self::Findings, failed: &[FailedRow]) -> Vec<String>;
 
-    /// Measures every setting in turn, `runs` times, so that changes on the machine affect all settings alike.
-    /// `observe` receives each step. A failed trial is repeated; if every attempt fails, its setting becomes a row
-    /// without figures.
+    /// Measures every setting `runs` times, taking turns, so that changes on the machine affect all settings alike.
+    /// Calls `observe` at each step. Repeats failed trials; if every attempt fails, the setting becomes a row without
+    /// figures.
     ///
     /// # Errors
     /// Fails if every setting fails or `interrupted` is set.
@@ -224,7 +225,7 @@ pub trait Experiment {
         }
     }
 
-    /// Returns the row of a setting without figures.
+    /// Returns the row for a setting without figures.
     fn failed_row(&self, series: &RunsOf<Self>) -> FailedRow {
         FailedRow {
             setting: self.label(&series.setting),
@@ -232,7 +233,8 @@ pub trait Experiment {
         }
     }
 
-    /// Returns the report of all runs, by group. The findings contain only settings that did not fail.
+    /// Returns the report on all runs, which are given by group. The findings contain only the settings that did not
+    /// fail.
     ///
     /// # Errors
     /// Fails if the system information cannot be read.
@@ -266,11 +268,11 @@ pub trait Experiment {
 pub enum Step<'a> {
     /// Number of trials that have succeeded so far.
     Trials(usize),
-    /// A finished row: the name of the setting, with its most important figure or the error of its trial.
+    /// A finished row: the name of the setting, and its most important figure or the error of its trial.
     Row(&'a str),
 }
 
-/// Runner for the trials of an experiment.
+/// Runner for an experiment's trials.
 pub struct Bench<'a, E: ?Sized> {
     experiment: &'a E,
     interrupted: &'a AtomicBool,
@@ -294,7 +296,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         Ok(measured)
     }
 
-    /// Runs one trial of each setting that has not failed.
+    /// Runs one trial for each setting that has not failed.
     ///
     /// # Errors
     /// Fails if a trial is interrupted.
@@ -311,7 +313,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         Ok(())
     }
 
-    /// Adds a run to a setting; `None` means that the setting has failed.
+    /// Adds a run to a setting; `None` means that the trial failed.
     pub fn add(&mut self, series: &mut RunsOf<E>, run: Option<E::Run>) {
         series.runs.extend(run);
         if series.failure.is_some() || series.runs.len() == self.experiment.plan().runs {
@@ -319,7 +321,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
         }
     }
 
-    /// Reports the row of a setting that will not be measured again.
+    /// Reports the row for a setting that will not be measured again.
     fn finish(&mut self, series: &RunsOf<E>) {
         let row = match series.failure {
             Some(_) => self.experiment.failed_row(series).to_string(),
@@ -332,7 +334,7 @@ impl<E: Experiment + ?Sized> Bench<'_, E> {
     }
 }
 
-/// Retries until the trial succeeds or is interrupted, at most [`TRIES_MAX`] times.
+/// Runs a trial until it succeeds or is interrupted, at most [`TRIES_MAX`] times.
 fn retry<T>(
     interrupted: &AtomicBool,
     mut once: impl FnMut() -> Result<T, TrialError>,
@@ -341,7 +343,7 @@ fn retry<T>(
     loop {
         tries += 1;
         match once() {
-            // A signal may also have ended programs of the trial, so later errors have no meaning.
+            // A signal may also have ended the trial's programs, so later errors are meaningless.
             Err(_) if interrupted.load(Ordering::Relaxed) => return Err(TrialError::Interrupted),
             Err(error) if tries < TRIES_MAX && !matches!(error, TrialError::Interrupted) => {}
             result => return result,
@@ -349,14 +351,14 @@ fn retry<T>(
     }
 }
 
-/// Returns a median with minimum, maximum and unit.
+/// Formats a median with its minimum, maximum and unit.
 pub(crate) fn brief<R>(runs: &[R], value: impl Fn(&R) -> f64, unit: &str) -> String {
     let Spread { median, min, max, .. } = Spread::of(runs.iter().map(value));
     let [median, min, max] = [median, min, max].map(digits);
     format!("{median} {unit} ({min}-{max})")
 }
 
-/// Returns the CPUs for the sender and for everything else: the same CPU if there is only one.
+/// Returns the CPU for the sender and the CPU for everything else, which is the same one if there is only one.
 pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     Ok(match allowed_processors()?[..] {
         [.., one, other] => [one, other],
@@ -365,19 +367,19 @@ pub(crate) fn two_processors() -> io::Result<[usize; 2]> {
     })
 }
 
-/// Returns the chosen CPUs of sender, data path and receiver; by default, one CPU for the sender and one for data path
-/// and receiver.
+/// Returns the chosen CPUs of sender, data path and receiver. The default is one CPU for the sender and one for both
+/// data path and receiver.
 pub(crate) fn three_processors(chosen: Option<[usize; 3]>) -> io::Result<[usize; 3]> {
     let usual = || two_processors().map(|[sender, others]| [sender, others, others]);
     chosen.map_or_else(usual, Ok)
 }
 
-/// Number of attempts at a failing trial, including the first.
+/// Maximum number of attempts at a trial.
 const TRIES_MAX: usize = 3;
-/// Number of bytes that are compared one by one before a setting is measured: several hundred trains.
+/// Number of bytes that are compared one by one before a setting is measured; they fill several hundred trains.
 pub(crate) const VERIFIED_BYTES: u64 = 8 << 20;
 
-/// Checks that every number in a headline appears in the table.
+/// Asserts that every number in a headline appears in the table.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
@@ -393,8 +395,7 @@ pub(crate) fn assert_headline_is_in_the_table<F: Findings>(report: &Report<F>) {
     assert!(missing.is_empty(), "{missing:?} of \"{headline}\" is not in the table: {table}");
 }
 
-/// Checks that a report is correct if any single setting failed: it contains no verdicts and no figures for that
-/// setting.
+/// Asserts that if any one setting fails, the report contains no verdicts and no figures for it.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_failures_are_rows<E: Experiment>(
@@ -428,8 +429,8 @@ pub(crate) fn assert_failures_are_rows<E: Experiment>(
             let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains(&row), "{row}: {table}");
         }
-        // A claim may disappear with its row, but a failure must not create a claim. A claim about every row cannot be
-        // judged from the remaining rows.
+        // A claim may disappear together with its row, but a failure must not create a claim. A claim about every row
+        // cannot be judged from the rows that remain.
         for verdict in &report.verdicts {
             let is_about_all = ["never", "whatever", " best", " all "]
                 .iter()

@@ -5,9 +5,10 @@
 //!  socket - s0 - encrypt, split - e0 --- wire --- e0 - NIC - merge, decrypt - r0 - socket
 //! ```
 //!
-//! A receiver that queues fragments in their receive buffers uses one buffer of its NIC per fragment. When none is
-//! left, frames are dropped; one lost fragment makes its datagram incomplete, and incomplete datagrams keep their
-//! buffers until they time out. A receiver that copies each fragment into place returns the buffer at once.
+//! A receiver that queues fragments in their receive buffers occupies one of its NIC's buffers per fragment. When no
+//! buffer is left, frames are dropped. A single lost fragment makes its datagram incomplete, and incomplete datagrams
+//! keep their buffers until they time out. A receiver that copies each fragment into place returns the buffer
+//! immediately.
 
 use core::fmt;
 use std::{path::PathBuf, time::Duration};
@@ -35,21 +36,22 @@ pub use trial::{FragmentRun, KEY_AND_SALT, SPI, datagram, measure};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(into = "WrittenParameters")]
 pub struct FragmentParameters {
-    /// Rate that the sender offers, in bits per second: less than a receiver with unlimited buffers can process.
+    /// Rate at which the sender offers data, in bits per second: less than what a receiver with unlimited buffers can
+    /// process.
     pub rate_bits: u64,
-    /// The share of fragments lost on the wire, in settings with loss.
+    /// Fraction of fragments lost on the wire, in settings with loss.
     pub loss: f64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Number of bytes in each datagram, without headers.
+    /// Number of payload bytes in each datagram.
     pub datagram_bytes: usize,
-    /// The version of IP.
+    /// IP version.
     pub family: Family,
 }
 
 impl Default for FragmentParameters {
-    /// Returns the defaults: for half a second, 1.5 Gb/s in datagrams of 64000 bytes over IPv6, with one fragment in
-    /// 1000 lost.
+    /// Returns the defaults: 1.5 Gb/s in 64000-byte datagrams over IPv6 for half a second, with one fragment in 1000
+    /// lost.
     fn default() -> Self {
         Self {
             rate_bits: 1_500_000_000,
@@ -62,7 +64,8 @@ impl Default for FragmentParameters {
 }
 
 impl FragmentParameters {
-    /// Returns the number of fragments of a datagram on the wire, whose MTU is 1500. ESP and UDP lengthen the datagram.
+    /// Returns the number of fragments per datagram on the wire, whose MTU is 1500. The ESP and UDP headers and
+    /// trailers count as part of the datagram.
     fn fragments(&self) -> usize {
         (self.datagram_bytes + ADDED_BYTES).div_ceil(match self.family {
             Family::V4 => 1480,
@@ -70,7 +73,7 @@ impl FragmentParameters {
         })
     }
 
-    /// Scales a number of receive buffers, which applies to the longest datagram, to the configured length.
+    /// Scales a number of receive buffers that is meant for the longest datagram to the configured datagram length.
     fn buffers(&self, of_the_longest: usize) -> usize {
         (of_the_longest * self.fragments() / FRAGMENTS).max(1)
     }
@@ -81,9 +84,9 @@ impl FragmentParameters {
 struct WrittenParameters {
     /// Number of bytes in each datagram.
     datagram_bytes: usize,
-    /// The version of IP.
+    /// IP version.
     family: Family,
-    /// Rate that the sender offers, in Gb/s.
+    /// Rate at which the sender offers data, in Gb/s.
     rate_gbps: f64,
     /// Time after which an incomplete datagram is dropped, in milliseconds.
     timeout_ms: f64,
@@ -104,12 +107,12 @@ impl From<FragmentParameters> for WrittenParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
-    /// Copies each fragment to its position in the datagram and returns its buffer.
+    /// Copies each fragment to its position in the datagram, and returns the fragment's buffer.
     Coalesces,
     /// Keeps the buffer of each fragment until the datagram is complete or times out, as Linux did until 2019.
     Queues,
-    /// Keeps the buffer of each fragment, but at most half of the NIC's buffers: beyond that, it evicts the datagram
-    /// that has waited longest for a fragment.
+    /// Keeps the buffer of each fragment, but at most half of the NIC's buffers. When it needs more, it evicts the
+    /// datagram that has waited longest for its next fragment.
     Evicts,
 }
 
@@ -128,17 +131,17 @@ impl fmt::Display for Receiver {
 pub struct FragmentSetting {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers in the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
-    /// The share of fragments lost on the wire.
+    /// Fraction of fragments lost on the wire.
     pub loss: f64,
-    /// Rate that the sender offers, in bits per second.
+    /// Rate at which the sender offers data, in bits per second.
     pub rate_bits: u64,
     /// Time after which an incomplete datagram is dropped.
     pub timeout: Duration,
-    /// Number of bytes in each datagram, without headers.
+    /// Number of payload bytes in each datagram.
     pub datagram_bytes: usize,
-    /// The version of IP.
+    /// IP version.
     pub family: Family,
     /// Duration of the measurement.
     pub measured: Duration,
@@ -146,7 +149,7 @@ pub struct FragmentSetting {
     pub device: Device,
     /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
-    /// Path of the pcapng file that records the wire.
+    /// Path of a pcapng file to which the wire traffic is recorded.
     pub recording: Option<PathBuf>,
 }
 
@@ -157,17 +160,17 @@ impl FragmentSetting {
     }
 }
 
-/// The settings of table R2.
+/// The experiment behind table R2.
 #[derive(Clone, Debug)]
 pub struct Fragments {
     plan: Plan<FragmentParameters>,
-    /// Settings without loss, with loss, and with more load than the receiver can process.
+    /// Groups of settings: without loss, with loss, and with more load than the receiver can process.
     groups: Vec<Vec<FragmentSetting>>,
 }
 
 impl Fragments {
-    /// Creates an experiment that covers few and many buffers: without loss, with loss, and with [`OVERLOAD_BITS`]
-    /// offered.
+    /// Creates an experiment with few and with many buffers, each without loss, with loss, and with an offered rate of
+    /// [`OVERLOAD_BITS`].
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -282,7 +285,7 @@ impl Experiment for Fragments {
 }
 
 /// Returns whether a setting can give a different result from the others. Eviction happens only if fragments are lost,
-/// and half of the buffers must hold one complete datagram and one in progress.
+/// and half of the buffers must be enough for one complete datagram and one that is still incomplete.
 fn is_informative(receiver: Receiver, buffers: Option<usize>, loss: f64, fragments: usize) -> bool {
     let has_room = buffers.is_some_and(|buffers| buffers / 2 > fragments * 2);
     receiver != Receiver::Evicts || (loss > 0.0 && has_room)
@@ -290,21 +293,24 @@ fn is_informative(receiver: Receiver, buffers: Option<usize>, loss: f64, fragmen
 
 /// All receivers, in the order of the table.
 const RECEIVERS: [Receiver; 3] = [Receiver::Coalesces, Receiver::Queues, Receiver::Evicts];
-/// Numbers of receive buffers without loss: fewer than the fragments of a datagram, slightly more, many, and no limit.
+/// Numbers of receive buffers in the settings without loss: fewer than a datagram has fragments, slightly more, many,
+/// and no limit.
 const BUFFERS_WITHOUT_LOSS: [Option<usize>; 4] = [Some(32), Some(64), Some(256), None];
-/// Rate that a sender offers in the last group, in bits per second: more than the receiver can process.
+/// Rate at which the sender offers data in the last group, in bits per second: more than the receiver can process.
 pub const OVERLOAD_BITS: u64 = 8_000_000_000;
-/// Numbers of receive buffers with [`OVERLOAD_BITS`]: slightly more than one datagram needs, and no limit.
+/// Numbers of receive buffers in the settings with [`OVERLOAD_BITS`]: slightly more than one datagram needs, and no
+/// limit.
 const BUFFERS_OF_OVERLOAD: [Option<usize>; 2] = [Some(64), None];
-/// Numbers of receive buffers with loss: for one datagram, for several, for many, and no limit.
+/// Numbers of receive buffers in the settings with loss: enough for one datagram, for several and for many, and no
+/// limit.
 const BUFFERS: [Option<usize>; 4] = [Some(64), Some(256), Some(1024), None];
-/// Default length of each datagram in bytes, without headers.
+/// Default number of payload bytes in each datagram.
 pub const DATAGRAM_BYTES: usize = 64_000;
-/// Number of fragments of a datagram of [`DATAGRAM_BYTES`] over IPv6, from which the numbers of buffers are derived.
+/// Number of fragments in a datagram of [`DATAGRAM_BYTES`] over IPv6. The numbers of buffers are based on it.
 const FRAGMENTS: usize = 45;
-/// Size of the UDP header, the ESP header and the ESP trailer without padding, in bytes.
+/// Total size of the UDP header, the ESP header and the ESP trailer without padding, in bytes.
 const ADDED_BYTES: usize = 8 + 16 + 2 + 12;
-/// The reassembly timeout in seconds (RFC 8200 section 4.5; RFC 1122 section 3.3.2 says 60 to 120).
+/// Reassembly timeout in seconds, from RFC 8200 section 4.5 (RFC 1122 section 3.3.2 says 60 to 120).
 const TIMEOUT_S: f64 = 60.0;
 const NOTE: &str = "\
 coalesces: the receiver copies each fragment to its position in the datagram and\n\
@@ -341,7 +347,7 @@ mod tests {
         run
     }
 
-    /// Returns made-up results: the coalescing receiver gets datagrams, and the queuing receiver does not.
+    /// Returns made-up results in which the coalescing receiver gets datagrams, and the queuing receiver gets none.
     pub(super) fn report() -> Report<FragmentFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

@@ -1,4 +1,4 @@
-//! Measures the gain from packet offload with the kernel's own TCP, without root and without hardware.
+//! Measurements of the gain from packet offload, with the kernel's own TCP and without root or special hardware.
 //!
 //! ```text
 //!  sender                 engine                 receiver
@@ -6,8 +6,8 @@
 //!  10.93.0.1                                     10.93.0.2
 //! ```
 //!
-//! Hosts are network namespaces without names, so nothing is left to clean up after a crash. The sender's segmentation
-//! is off, so packets of the MTU cross the wire, and Grosso takes the place of the receiver's NIC and its driver.
+//! Hosts are network namespaces without names, so there is nothing to clean up after a crash. Segmentation offload is
+//! off at the sender, so packets that fit the MTU cross the wire. Grosso replaces the receiver's NIC and its driver.
 //!
 //! | module | job |
 //! |---|---|
@@ -90,7 +90,7 @@ pub mod userspace;
 pub mod verdict;
 pub mod vms;
 
-/// The example of `README.md`, compiled and run as a test.
+/// The example in `README.md`, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

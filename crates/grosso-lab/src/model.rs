@@ -3,33 +3,34 @@
 use grosso::acknowledge::{Record, Summary};
 use grosso_wire::tcp;
 
-/// Ways in which a sender counts acknowledgments to grow its window.
+/// The sender's way of counting acknowledgments to increase its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// Each acknowledgment of new data counts as one segment, or a fraction of one (RFC 5681 section 3.1).
+    /// Each acknowledgment of new data counts as one segment or, in congestion avoidance, as a fraction of one (RFC
+    /// 5681 section 3.1).
     Packets,
-    /// The acknowledged bytes, at most `limit` segments per packet: appropriate byte counting (RFC 3465).
+    /// Acknowledged bytes count, up to `limit` segments per packet: appropriate byte counting (RFC 3465).
     Bytes {
-        /// L of RFC 3465 section 2.3, in segments.
+        /// The limit L from RFC 3465 section 2.3, in segments.
         limit: u32,
     },
 }
 
-/// The fields of one acknowledgment that the model reads.
+/// The fields of an acknowledgment that the model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgment {
     /// Acknowledgment number.
     pub number: u32,
     /// Window as sent, before scaling.
     pub window: u16,
-    /// Echo of the timestamp, in milliseconds of the sender's clock.
+    /// Timestamp echo in milliseconds of the sender's clock.
     pub echo: Option<u32>,
-    /// Whether ECE is set.
+    /// Whether the ECE flag is set.
     pub congestion_echo: bool,
     /// Whether the acknowledgment has payload.
     pub has_payload: bool,
-    /// Time of arrival.
+    /// Time of arrival in nanoseconds.
     pub arrived_ns: u64,
 }
 
@@ -46,50 +47,50 @@ impl From<&Record> for Acknowledgment {
     }
 }
 
-/// A sender that always has data to send: Reno with NewReno's recovery (RFC 5681, RFC 6582) and ECN (RFC 3168).
+/// A sender that always has data to send. It uses Reno with NewReno recovery (RFC 5681, RFC 6582) and ECN (RFC 3168).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     counting: Counting,
-    /// Payload bytes of a segment.
+    /// Number of payload bytes in a segment.
     segment: u64,
     /// The congestion window in bytes.
     pub congestion_window: u64,
-    /// The slow start threshold, in bytes.
+    /// The slow start threshold in bytes.
     pub slow_start_threshold: u64,
-    /// In congestion avoidance, the bytes acknowledged since the window last grew or, if packets are counted, the
-    /// remainder of less than a byte.
+    /// Used in congestion avoidance: the number of bytes acknowledged since the window last grew or, if packets are
+    /// counted, the fraction of a byte that is left over.
     counted: u64,
     /// Sequence number of the first unacknowledged byte.
     pub unacknowledged: u32,
-    /// Sequence number of the next byte to send, which is a retransmission after a timeout.
+    /// Sequence number of the next byte to send; after a timeout, this byte is a retransmission.
     pub next: u32,
-    /// Sequence number of the first byte that was never sent.
+    /// Sequence number of the first byte that has never been sent.
     highest: u32,
-    /// Number of bytes that the receiver can accept, which limits the data in flight; [`u64::MAX`] unless it is set.
+    /// Number of bytes that the receiver can accept, which limits the data in flight; [`u64::MAX`] by default.
     pub room: u64,
-    /// The last window, unscaled.
+    /// Window in the latest acknowledgment, unscaled.
     pub window: u16,
-    /// Number of consecutive duplicate acknowledgments.
+    /// Number of duplicate acknowledgments since the last acknowledgment of new data.
     pub duplicates: u32,
     /// Total number of duplicate acknowledgments.
     pub duplicates_total: u32,
-    /// Segments retransmitted, because of duplicates or partial acknowledgments.
+    /// Number of segments retransmitted because of duplicate or partial acknowledgments.
     pub retransmits: u32,
     /// Sequence number at which the current recovery ends.
     recovery: Option<u32>,
-    /// The sequence number up to which duplicates signal no loss, because a timeout followed them.
+    /// Sequence number up to which duplicates do not signal a loss, because they are the result of a timeout.
     timed_out_until: Option<u32>,
-    /// Acknowledgments with ECE.
+    /// Number of acknowledgments with ECE.
     pub congestion_echoes: u32,
-    /// The sequence number up to which further congestion echoes cause no further reduction.
+    /// Sequence number up to which further congestion echoes do not reduce the window again.
     reduced_until: Option<u32>,
-    /// Round-trip times in milliseconds, one per acknowledgment of new data.
+    /// Round-trip times in milliseconds, one for each acknowledgment of new data.
     pub round_trips_ms: Vec<u32>,
 }
 
 impl Sender {
-    /// Creates a sender in slow start, with ten segments (RFC 6928) of `segment` bytes, starting at sequence number
-    /// `first`.
+    /// Creates a sender in slow start with a window of ten segments (RFC 6928) of `segment` bytes each. `first` is the
+    /// first sequence number.
     #[must_use]
     pub fn new(counting: Counting, segment: u32, first: u32) -> Self {
         let segment = u64::from(segment.max(1));
@@ -117,12 +118,12 @@ impl Sender {
         sender
     }
 
-    /// Processes one acknowledgment.
+    /// Processes an acknowledgment.
     pub fn acknowledge(&mut self, packet: &Acknowledgment) {
         self.acknowledge_as(packet, 1);
     }
 
-    /// Processes one acknowledgment that replaces `packets` acknowledgments.
+    /// Processes an acknowledgment that replaces `packets` acknowledgments.
     pub(crate) fn acknowledge_as(&mut self, packet: &Acknowledgment, packets: u64) {
         self.congestion_echoes += u32::from(packet.congestion_echo);
         let acknowledged = distance(self.unacknowledged, packet.number);
@@ -147,8 +148,8 @@ impl Sender {
         self.send();
     }
 
-    /// Processes several acknowledgments that were merged into one and counted: they are handled as one acknowledgment
-    /// with the last number and the count of the merged ones (RFC 3465 section 2.3). If there is no count, call
+    /// Processes several acknowledgments that were merged into one with a count. They are handled as one acknowledgment
+    /// that has the last number and represents that many packets (RFC 3465 section 2.3). If there is no count, call
     /// [`Self::acknowledge`].
     pub fn acknowledge_merged(&mut self, summary: &Summary) {
         self.congestion_echoes += summary.congestion_echoes;
@@ -170,8 +171,8 @@ impl Sender {
         self.send();
     }
 
-    /// Handles the end of the retransmission timer: all unacknowledged data is retransmitted, in slow start from one
-    /// segment (RFC 5681 section 3.1).
+    /// Handles a retransmission timeout: all unacknowledged data is retransmitted, in slow start from one segment (RFC
+    /// 5681 section 3.1).
     pub fn time_out(&mut self) {
         self.slow_start_threshold = (self.flight() / 2).max(2 * self.segment);
         self.congestion_window = self.segment;
@@ -187,23 +188,23 @@ impl Sender {
         u64::from(self.next.wrapping_sub(self.unacknowledged))
     }
 
-    /// Returns whether the window grows with every acknowledgment instead of once per round trip.
+    /// Returns whether the window grows with every acknowledgment rather than once per round trip.
     #[must_use]
     pub fn is_in_slow_start(&self) -> bool {
         self.congestion_window < self.slow_start_threshold
     }
 
-    /// Counts bytes that `packets` packets acknowledge for the first time.
+    /// Processes new data: `bytes` bytes that `packets` packets acknowledge for the first time.
     fn advance(&mut self, number: u32, bytes: u64, packets: u64) {
         let is_used = self.congestion_window < 2 * self.flight();
         self.unacknowledged = number;
-        // After a timeout, segments that were queued for retransmission may have arrived.
+        // Segments that were to be retransmitted after a timeout may have arrived after all.
         if distance(self.next, number) > 0 {
             self.next = number;
         }
         self.duplicates = 0;
         match self.recovery {
-            // The next missing segment is retransmitted at once (RFC 6582 section 3.2 step 3).
+            // The next missing segment is retransmitted immediately (RFC 6582 section 3.2 step 3).
             Some(recovery) if distance(number, recovery) > 0 => {
                 self.retransmits += 1;
                 let deflated = self.congestion_window.saturating_sub(bytes) + self.segment;
@@ -213,7 +214,7 @@ impl Sender {
                 self.recovery = None;
                 self.congestion_window = self.slow_start_threshold;
             }
-            // A window that was less than half used proves nothing about the path (RFC 7661).
+            // If less than half of the window was used, its size proves nothing about the path (RFC 7661).
             None if is_used => self.grow(bytes, packets),
             None => {}
         }
@@ -226,7 +227,7 @@ impl Sender {
             }
             Counting::Packets => {
                 for _ in 0..packets {
-                    // A remainder of less than a byte is kept for the next acknowledgment.
+                    // Fractions of a byte are kept for the next acknowledgment.
                     self.counted += self.segment * self.segment;
                     let share = self.counted / self.congestion_window;
                     self.counted %= self.congestion_window;
@@ -248,11 +249,11 @@ impl Sender {
         }
     }
 
-    /// Counts one more duplicate; the third one signals a loss (RFC 5681 section 3.2).
+    /// Counts a duplicate acknowledgment; the third one signals a loss (RFC 5681 section 3.2).
     fn repeat(&mut self) {
         self.duplicates += 1;
         self.duplicates_total += 1;
-        // Duplicated segments cause duplicate acknowledgments as well (RFC 6582 section 4).
+        // Segments that arrive twice cause duplicate acknowledgments as well (RFC 6582 section 4).
         if self.timed_out_until.is_some_and(|until| distance(self.unacknowledged, until) > 0) {
             return;
         }
@@ -267,7 +268,7 @@ impl Sender {
         }
     }
 
-    /// Halves the window for a congestion echo, at most once a round trip (RFC 3168 section 6.1.2).
+    /// Halves the window because of a congestion echo, at most once per round trip (RFC 3168 section 6.1.2).
     fn reduce(&mut self) {
         let is_answered =
             self.reduced_until.is_some_and(|until| distance(self.unacknowledged, until) > 0);
@@ -279,8 +280,7 @@ impl Sender {
         self.reduced_until = Some(self.next);
     }
 
-    /// Sends everything that the windows allow. The sender goes back to data that it has already sent only after a
-    /// timeout.
+    /// Sends as much as the windows allow. Sends old data again only after a timeout.
     fn send(&mut self) {
         let window = self.congestion_window.min(self.room).min(FLIGHT_BYTES_MAX);
         let allowed = window.max(self.flight());
@@ -291,7 +291,7 @@ impl Sender {
     }
 }
 
-/// Returns the distance from one sequence number to another, in serial arithmetic (RFC 9293 section 3.4).
+/// Returns the distance from one sequence number to another in serial arithmetic (RFC 9293 section 3.4).
 pub(crate) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
@@ -323,7 +323,7 @@ mod tests {
         let mut sender = sender();
         sender.time_out();
         assert_eq!((sender.next, sender.slow_start_threshold), (SEGMENT, 5 * 1000));
-        // Only the first segment was lost: the data after it is acknowledged and not retransmitted.
+        // Only the first segment was lost: the data after it is acknowledged without being retransmitted.
         acknowledge(&mut sender, 10 * SEGMENT);
         assert_eq!((sender.unacknowledged, sender.flight()), (10 * SEGMENT, 3 * 1000));
         assert_eq!(sender.retransmits, 0);

@@ -1,6 +1,6 @@
 //! The hosts and the wire between them.
 //!
-//! Longer than 600 lines: a single file shows the order in which the hosts and the wire are set up and removed.
+//! Longer than 600 lines, so that one file shows the order in which the hosts and the wire are set up and removed.
 
 use core::fmt;
 use std::{
@@ -41,30 +41,30 @@ pub struct Hosts {
     sender: NetworkNamespace,
     receiver: NetworkNamespace,
     family: Family,
-    /// Minimum number of bytes per read: [`Layout::read_bytes_min`].
+    /// Minimum number of bytes per read; see [`Layout::read_bytes_min`].
     read_bytes_min: u16,
-    /// Maximum rate of each stream: [`Layout::offered_bits`].
+    /// Maximum rate of each stream; see [`Layout::offered_bits`].
     offered_bits: Option<u64>,
-    /// The namespaces of a wire between two data paths. They are kept here so that neither path loses the wire when the
-    /// other path ends.
+    /// Namespaces of a wire between two data paths. They are stored here so that the wire survives until both paths
+    /// have ended.
     between: Vec<NetworkNamespace>,
-    /// The kernel thread that reads the receiver's packets from its device, if the device has such a thread.
+    /// The kernel thread that reads the receiver's packets from its device, if there is one.
     poller: Option<Pid>,
 }
 
-/// Device through which the data path exchanges packets with a host.
+/// Kind of device through which the data path exchanges packets with a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
-    /// A TAP device, like the NIC of a virtual machine. Needs `/dev/net/tun`.
+    /// A TAP device, like a virtual machine's NIC. Needs `/dev/net/tun`.
     Tap,
-    /// A second veth pair with a packet socket at its far end; superframes cross it without being split. Needs no
-    /// device file, but costs one more copy.
+    /// A second veth pair with a packet socket at its far end; superframes pass through it without being split. Needs
+    /// no device file, but costs an additional copy.
     Veth,
 }
 
 impl Device {
-    /// Returns the device that may be used here: a TAP if one can be created. Call this after
+    /// Returns the kind of device to use on this system: TAP if a TAP device can be created. Call this after
     /// [`grosso_sys::userns::enter`].
     #[must_use]
     pub fn probe() -> Self {
@@ -81,23 +81,23 @@ impl fmt::Display for Device {
     }
 }
 
-/// The two ports of a data path that connects the hosts.
+/// The two ports of a data path between the hosts.
 #[derive(Debug)]
 pub struct Ends {
     /// End of the wire between the hosts.
     pub wire: LivePort,
-    /// Device of the host for which Grosso acts as the NIC: the file of a TAP or a TUN, or the packet socket at the far
-    /// end of a veth pair.
+    /// Device of the host for which Grosso acts as the NIC: the file of a TAP or TUN device, or the packet socket at
+    /// the far end of a veth pair.
     pub device: LivePort,
 }
 
 impl Hosts {
-    /// Creates two hosts, and the ports for a data path between them that replaces the receiver's NIC. The receiver's
-    /// kernel sends superframes if `superframes` is set.
+    /// Creates two hosts, and the ports of a data path between them that replaces the receiver's NIC. If `superframes`
+    /// is set, the receiver's kernel sends superframes.
     ///
     /// # Errors
-    /// Fails with `EPERM` without the privileges of [`grosso_sys::userns::enter`], or if the kernel has no veth, TUN or
-    /// packet sockets.
+    /// Fails with `EPERM` without the privileges that [`grosso_sys::userns::enter`] grants. Also fails if the kernel
+    /// has no veth devices, TUN devices or packet sockets.
     pub fn receiving(
         layout: &Layout,
         device: Device,
@@ -108,8 +108,8 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates the same hosts as [`Hosts::receiving`], but `open` opens the port at the end of the wire. It gets the
-    /// name of the interface and the options of the packet socket that would otherwise be opened there.
+    /// Creates the same hosts as [`Hosts::receiving`], but `open` opens the port at the end of the wire. Its arguments
+    /// are the name of the interface and the options of the packet socket that would otherwise be opened there.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`], or if `open` fails.
@@ -134,8 +134,8 @@ impl Hosts {
         Ok((hosts, wire, device))
     }
 
-    /// Creates two hosts, and the ports for a data path between them that replaces the sender's NIC. The sender's
-    /// kernel sends superframes if `superframes` is set; the wire accepts none.
+    /// Creates two hosts, and the ports of a data path between them that replaces the sender's NIC. If `superframes` is
+    /// set, the sender's kernel sends superframes; the wire does not accept any.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`].
@@ -144,7 +144,7 @@ impl Hosts {
         let options = packet_options(layout);
         let add = || {
             add_wire(&hosts.receiver, RECEIVER, (ENGINE, mtu.sender))?;
-            // A veth device coalesces received packets only if the sending end does no segmentation itself.
+            // A veth device coalesces received packets only if the sending end does not segment.
             segment_in_the_kernel(ENGINE)
         };
         let wire = open_wire(add, &options, open_packet)?;
@@ -164,9 +164,9 @@ impl Hosts {
         Ok((hosts, Ends { wire, device }))
     }
 
-    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of both data paths, the
-    /// sender's first. The wire between the two paths has its own MTU. The hosts know each other's Ethernet address, so
-    /// the wire carries only the measured traffic.
+    /// Creates two hosts, each with a data path in place of its NIC, and returns the ports of both data paths, the
+    /// sender's first. The wire between the two paths has its own MTU. The hosts are configured with each other's
+    /// Ethernet address, so only the measured traffic crosses the wire.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`].
@@ -174,9 +174,9 @@ impl Hosts {
         Self::apart_by(layout, (device, false), wire_mtu, open_packet)
     }
 
-    /// Creates the same hosts as [`Hosts::apart`], but `open` opens the ports at the ends of the wire. It gets the name
-    /// of the interface and the options of the packet socket that would otherwise be opened there. The hosts send
-    /// superframes if `superframes` is set.
+    /// Creates the same hosts as [`Hosts::apart`], but `open` opens the ports at the ends of the wire. Its arguments
+    /// are the name of the interface and the options of the packet socket that would otherwise be opened there. If
+    /// `superframes` is set, the hosts send superframes.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`], or if `open` fails.
@@ -209,8 +209,8 @@ impl Hosts {
     }
 
     /// Creates a receiver whose NIC is replaced by a data path. Returns the receiver, the data path's port, and the
-    /// Ethernet address of the receiver's device. The receiver expects the sender's address at [`STATION`], and its
-    /// kernel sends no superframes.
+    /// Ethernet address of the receiver's device. The receiver reaches the sender at the Ethernet address [`STATION`],
+    /// and its kernel sends no superframes.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`].
@@ -228,12 +228,12 @@ impl Hosts {
         Ok((hosts, port, address))
     }
 
-    /// Creates two hosts with only a wire between them; the receiver's kernel coalesces if `gro` is set.
+    /// Creates two hosts with only a wire between them. If `gro` is set, the receiver's kernel coalesces.
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`].
     pub fn joined(layout: &Layout, gro: bool) -> io::Result<Self> {
-        // No thread forwards packets between these hosts, so nothing pauses the traffic, and a missing packet is really
+        // No thread forwards packets between these hosts, so nothing delays the traffic, and a missing packet is really
         // lost.
         let layout = &Layout { patient: false, ..*layout };
         let (hosts, mtu) = (Self::new(layout)?, layout.mtu);
@@ -270,8 +270,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Makes the sender's kernel process arriving packets on one CPU. Otherwise it would process an acknowledgment on
-    /// the CPU that sent it, and that CPU would be charged for the time. Needs root; returns whether it succeeded.
+    /// Makes the sender's kernel process arriving packets on one CPU. Otherwise, acknowledgments would be processed on
+    /// the CPU that sent them, and the time would be charged to that CPU. Needs root. Returns whether it succeeded.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -286,8 +286,8 @@ impl Hosts {
         })
     }
 
-    /// Lets the receiver's kernel coalesce packets from the wire, as a NIC's driver would: in batches, on a separate
-    /// thread on one CPU. Needs root; returns whether it succeeded. If not, the receiver gets packets one by one.
+    /// Makes the receiver's kernel coalesce packets from the wire as with a NIC's driver: in batches, on a separate
+    /// thread on one CPU. Needs root. Returns whether it succeeded. If not, the receiver gets packets one by one.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -316,8 +316,8 @@ impl Hosts {
         self.poller
     }
 
-    /// Opens connections from the sender to the receiver, with this congestion control at both ends; returns the
-    /// sender's sockets first.
+    /// Opens connections from the sender to the receiver, both with this congestion control. Returns the sender's
+    /// sockets first.
     ///
     /// # Errors
     /// Fails if the kernel lacks the congestion control, or if packets do not reach the other host.
@@ -344,7 +344,7 @@ impl Hosts {
         Ok(sides)
     }
 
-    /// Configures how a stream is read and how long it may stall.
+    /// Configures how a stream is read, and how long it may stall.
     ///
     /// # Errors
     /// Fails if the socket fails.
@@ -356,7 +356,7 @@ impl Hosts {
         stream.set_write_timeout(Some(STALLED))
     }
 
-    /// Opens a socket of the receiver that listens for connections.
+    /// Opens a listening socket on the receiver.
     ///
     /// # Errors
     /// Fails if the socket fails.
@@ -364,22 +364,21 @@ impl Hosts {
         self.receiver.run(|| TcpListener::bind((self.receiver_address(), 0)))?
     }
 
-    /// Opens a socket of the sender and one of the receiver, connected to each other; returns the sender's first.
+    /// Opens two connected sockets, one on the sender and one on the receiver, and returns the sender's first.
     ///
     /// # Errors
     /// Fails if a socket fails.
     pub fn datagram_sockets(&self) -> io::Result<[UdpSocket; 2]> {
         let far = self.receiver.run(|| UdpSocket::bind((self.receiver_address(), 0)))??;
         let near = self.sender.run(|| UdpSocket::bind((self.sender_address(), 0)))??;
-        // The kernel doubles the requested size. The request is the default size, which is the most that an
-        // unprivileged process may request.
+        // The kernel doubles the requested size. An unprivileged process may request at most the default size.
         set_socket_recv_buffer_size(&far, DATAGRAM_BUFFER_BYTES)?;
         near.connect(far.local_addr()?)?;
         far.connect(near.local_addr()?)?;
         Ok([near, far])
     }
 
-    /// Returns the network namespaces of the sender and the receiver, to run commands in.
+    /// Returns the network namespaces of the sender and the receiver, for running commands in them.
     #[must_use]
     pub fn networks(&self) -> [&NetworkNamespace; 2] {
         [&self.sender, &self.receiver]
@@ -397,7 +396,7 @@ impl Hosts {
         RECEIVER_ADDRESSES[usize::from(self.family == Family::V6)]
     }
 
-    /// Reads TCP's counters on both hosts, the sender's first.
+    /// Reads the TCP counters of both hosts, the sender's first.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -405,7 +404,7 @@ impl Hosts {
         Ok([self.sender.run(TcpCounters::read)??, self.receiver.run(TcpCounters::read)??])
     }
 
-    /// Configures the sender's TCP so that it tolerates pauses: see [`Layout::patient`].
+    /// Configures the sender's TCP so that it tolerates pauses; see [`Layout::patient`].
     fn be_patient(&self) -> io::Result<()> {
         self.sender.run(|| {
             kernel::write("/proc/sys/net/ipv4/tcp_early_retrans", "0")?;
@@ -435,8 +434,8 @@ impl Hosts {
         tell(&self.receiver, far.0, self.sender_address(), near.1)
     }
 
-    /// Configures the sender with its segmentation off: packets of the MTU cross the wire, as behind a NIC without
-    /// segmentation offload.
+    /// Configures the sender without segmentation offload, so that packets that fit the MTU cross the wire, as with a
+    /// NIC that lacks this offload.
     fn set_up_sender(&self, layout: &Layout) -> io::Result<()> {
         self.sender.run(|| {
             segment_in_the_kernel(SENDER)?;
@@ -452,14 +451,14 @@ impl Hosts {
     }
 }
 
-/// Configures the calling thread's namespace as a host whose TCP sockets have buffers of `tcp_buffer_bytes`.
+/// Configures the calling thread's namespace as a host whose TCP sockets have buffers of `tcp_buffer_bytes` bytes.
 ///
-/// Buffers have their full size from the start: otherwise the figures would depend on how the kernel adapts the buffers
-/// to the reader's speed.
+/// Buffers have their full size from the start. Otherwise, the figures would depend on how the kernel adapts the
+/// buffers to the reader's speed.
 ///
-/// Connections start with Reno, which every kernel has. A connection that starts with a pacing congestion control, for
-/// example BBR as the system's default, keeps pacing after a change. It would then spread the data of a window over its
-/// round-trip time.
+/// Connections start with Reno, which every kernel has. A connection that starts with a congestion control that paces,
+/// for example because BBR is the system's default, still paces after a change. It would then spread the data in a
+/// window over the round-trip time.
 pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     let sizes = format!("{} {tcp_buffer_bytes} {tcp_buffer_bytes}", tcp_buffer_bytes.min(4 << 10));
     for (setting, value) in
@@ -467,18 +466,18 @@ pub(crate) fn set_up_host(tcp_buffer_bytes: usize) -> io::Result<()> {
     {
         kernel::write(format!("/proc/sys/net/ipv4/{setting}"), value)?;
     }
-    // Packets from a host to itself use its loopback device.
+    // A host sends packets to itself through its loopback device.
     Control::new()?.set_up(&name("lo")?, true)
 }
 
-/// Returns the thread with the greatest number in its name. It is the newest, because the kernel numbers the pollers of
-/// all namespaces consecutively; those of a deleted namespace may still run for a while.
+/// Returns the thread with the highest number in its name. It is the newest one, because the kernel numbers the pollers
+/// in all namespaces consecutively; pollers in a deleted namespace may still run for a while.
 fn youngest(threads: Vec<(Pid, String)>) -> Option<Pid> {
     let number = |name: &str| name.rsplit('-').next()?.parse::<u32>().ok();
     threads.into_iter().max_by_key(|(_, name)| number(name)).map(|(thread, _)| thread)
 }
 
-/// Opens the engine's end of a wire in its own namespace, which lives as long as the port.
+/// Opens the engine's end of a wire in a new namespace, which exists as long as the port.
 fn open_wire<W: Send>(
     add: impl FnOnce() -> io::Result<()> + Send,
     options: &PacketOptions,
@@ -491,7 +490,7 @@ fn open_wire<W: Send>(
     })?
 }
 
-/// Creates a network namespace for the engine's end of a wire. Its kernel sends no IPv6 packets of its own.
+/// Creates a network namespace for the engine's end of a wire, in which the kernel sends no IPv6 packets by itself.
 pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     let network = NetworkNamespace::new()?;
     network.run(|| {
@@ -501,12 +500,13 @@ pub(crate) fn engine_network() -> io::Result<NetworkNamespace> {
     Ok(network)
 }
 
-/// Opens an interface through packet sockets.
+/// Opens packet sockets on an interface.
 pub(crate) fn open_packet(interface: &str, options: &PacketOptions) -> io::Result<LivePort> {
     PacketPort::open(interface, options).map(LivePort::Packet)
 }
 
-/// Creates a host's device, which passes superframes if `superframes` is set, and opens the data path's side of it.
+/// Creates a host's device, and opens the data path's side of it. If `superframes` is set, the device passes
+/// superframes.
 fn open_device(
     host: &NetworkNamespace,
     (device, mtu): (&str, u16),
@@ -527,8 +527,8 @@ fn open_device(
                 }
                 host.run(|| segment_in_the_kernel(device))?
             };
-            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed,
-            // and bypassing it saves its locks.
+            // Every frame reaches the host's stack within the call that sends it, so no queueing discipline is needed.
+            // Bypassing it avoids its locks.
             let mut options = PacketOptions::default();
             options.qdisc_bypass = true;
             open_wire(add, &options, open_packet)
@@ -536,20 +536,21 @@ fn open_device(
     }
 }
 
-/// Makes the kernel segment superframes before a device sees them.
+/// Makes the kernel segment superframes before they reach a device.
 pub(crate) fn segment_in_the_kernel(device: &str) -> io::Result<()> {
     let (control, device) = (Control::new()?, name(device)?);
     SEGMENTATION.iter().try_for_each(|feature| set_feature(&control, &device, feature, false))
 }
 
-/// Creates a wire from a host to the calling thread's namespace.
+/// Creates a wire between a host and the calling thread's namespace.
 fn add_wire(host: &NetworkNamespace, near: &str, far: (&str, u16)) -> io::Result<()> {
     let near_end = LinkChange::new().namespace(host.as_fd());
     let far_end = LinkChange::new().mtu(far.1.into());
     Netlink::new()?.add_veth((&name(far.0)?, far_end), (&name(near)?, near_end))
 }
 
-/// Configures MTU and addresses (IPv4 first) of a device in the calling thread's namespace, and brings it up.
+/// Configures the MTU and the addresses (IPv4 first) of a device in the calling thread's namespace, and brings the
+/// device up.
 pub(crate) fn set_up(
     interface: &str,
     addresses: [IpAddr; 2],
@@ -559,7 +560,7 @@ pub(crate) fn set_up(
     let (netlink, control, device) = (Netlink::new()?, Control::new()?, name(interface)?);
     control.set_mtu(&device, mtu)?;
     if family == Family::V6 {
-        // The lab assigns the addresses, and there are no routers to solicit.
+        // The lab assigns the addresses, and there are no routers.
         let settings = [("accept_dad", "0"), ("router_solicitations", "0"), ("disable_ipv6", "0")];
         for (setting, value) in settings {
             kernel::write(format!("/proc/sys/net/ipv6/conf/{interface}/{setting}"), value)?;
@@ -571,7 +572,7 @@ pub(crate) fn set_up(
     if family == Family::V6 { netlink.add_address(index, addresses[1], 64) } else { Ok(()) }
 }
 
-/// Stops a namespace from sending IPv6 packets of its own accord, if the kernel has IPv6.
+/// Prevents a namespace from sending IPv6 packets by itself, if the kernel has IPv6.
 pub(crate) fn silence_ipv6(interfaces: &str) -> io::Result<()> {
     let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
     match kernel::write(path, "1") {
@@ -584,11 +585,11 @@ fn name(name: &str) -> io::Result<InterfaceName> {
     InterfaceName::new(name)
 }
 
-/// Features of a NIC without segmentation offload.
+/// Features that remain in a NIC without segmentation offload.
 const CHECKSUMS: Features = Features::CHECKSUM_GENERIC;
 /// Time without data after which a stream counts as stalled.
 pub const STALLED: Duration = Duration::from_secs(10);
-/// Names of the sender's device, of the device at the engine's end of a wire, and of the receiver's device.
+/// Names of the sender's device, the device at the engine's end of a wire, and the receiver's device.
 const SENDER: &str = "s0";
 const ENGINE: &str = "e0";
 const RECEIVER: &str = "r0";
@@ -602,7 +603,7 @@ pub const RECEIVER_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 93, 0, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2)),
 ];
-/// The Ethernet address of a simulated sender that is not a host.
+/// Ethernet address of a simulated sender that is not a real host.
 pub const STATION: [u8; 6] = [0x02, 0, 0, 0x93, 0, 1];
 /// Features that make a sending host build superframes.
 const SEGMENTATION: [&str; 4] = [
@@ -611,7 +612,7 @@ const SEGMENTATION: [&str; 4] = [
     "tx-tcp-ecn-segmentation",
     "tx-udp-segmentation",
 ];
-/// The usual maximum size of a receive buffer (`net.core.rmem_max`).
+/// The usual maximum size of a receive buffer in bytes (`net.core.rmem_max`).
 const DATAGRAM_BUFFER_BYTES: usize = 212_992;
-/// Twice the usual minimum timeout of TCP, in microseconds.
+/// Twice TCP's usual minimum timeout, in microseconds.
 const TIMEOUT_US: &str = "400000";

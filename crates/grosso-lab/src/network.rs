@@ -1,4 +1,4 @@
-//! Two hosts for the user's own commands, with Grosso between them and a wire that may be impaired.
+//! Two hosts on which users run their own commands, with Grosso between them and a wire that may be impaired.
 
 use std::{
     io,
@@ -29,22 +29,22 @@ use crate::{
 /// Configuration of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
-    /// The MTU in bytes, counted from the IP header.
+    /// The MTU in bytes, from the IP header on.
     pub mtu: u16,
-    /// Impairment of the wire. It applies to both directions, each with its own random numbers.
+    /// Impairment of the wire in both directions, each with its own random numbers.
     pub impairment: Option<Impairment>,
-    /// Time for which trains to b may be held; `None` merges nothing.
+    /// Maximum hold time of trains to b; `None` if nothing is merged.
     pub coalesce: Option<Duration>,
     /// Device through which Grosso exchanges packets with b.
     pub device: Device,
-    /// The CPUs of the built-in sender, of the data path and of the receiver, if they were chosen.
+    /// The CPUs of the built-in sender, the data path and the receiver, if the user chose them.
     pub processors: Option<[usize; 3]>,
 }
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The host whose packets Grosso receives from a wire.
+    /// The host from which Grosso receives packets over a wire.
     A,
     /// Host for which Grosso acts as the NIC.
     B,
@@ -61,7 +61,7 @@ pub struct Network {
     running: JoinHandle<(Result<(), PortError>, Summary)>,
 }
 
-/// Counters of a network for each direction.
+/// Counters of a network in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {
@@ -71,25 +71,25 @@ pub struct Summary {
     pub b_to_a: Passed,
 }
 
-/// Counters of the frames in one direction.
+/// Counters for the frames in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Frames received from the wire, or from b's stack.
+    /// Number of frames received from the wire, or from b's stack.
     pub rx_frames: u64,
-    /// Bytes of the received frames.
+    /// Total length of the received frames in bytes.
     pub rx_bytes: u64,
-    /// Forwarded frames; each frame to b contains a train of packets.
+    /// Number of forwarded frames; each frame to b contains a train of packets.
     pub tx_frames: u64,
-    /// Packets lost at random.
+    /// Number of packets lost at random.
     pub lost: u64,
-    /// Packets lost because the wire was full.
+    /// Number of packets lost because the wire's queue was full.
     pub overflowed: u64,
-    /// Packets that overtook others.
+    /// Number of packets that overtook others.
     pub reordered: u64,
-    /// Packets that were delivered twice.
+    /// Number of packets that were delivered twice.
     pub duplicated: u64,
-    /// Packets in which a bit was flipped.
+    /// Number of packets in which a bit was flipped.
     pub corrupted: u64,
 }
 
@@ -123,9 +123,9 @@ impl Network {
         Ok(Self { hosts, options, layout, handle, path, running })
     }
 
-    /// Starts a command on a host. The command is killed when the calling thread ends. The environment of the command
-    /// contains the addresses of both hosts, `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of
-    /// its host, `GROSSO_HOST`.
+    /// Starts a command on a host. The command is killed when the calling thread ends. Its environment contains the
+    /// addresses of both hosts as `GROSSO_A` and `GROSSO_B` (with the suffix `6` for IPv6), and the name of its host as
+    /// `GROSSO_HOST`.
     ///
     /// # Errors
     /// Fails if the program does not exist.
@@ -142,7 +142,8 @@ impl Network {
         network.host(die_with_parent(command))?.spawn()
     }
 
-    /// Waits until a newly started server on a host listens. Gives up if the server ends or takes too long to start.
+    /// Waits until a newly started server on a host is listening. Gives up if the server ends or takes too long to
+    /// start.
     ///
     /// # Errors
     /// Fails if `/proc` is not mounted.
@@ -159,7 +160,7 @@ impl Network {
         Ok(())
     }
 
-    /// Sends as much as possible over one connection from a to b, for a given time.
+    /// Sends as much data as possible over one connection from a to b, for a given time.
     ///
     /// # Errors
     /// Fails for the same reasons as [`crate::trial::measure`].
@@ -189,7 +190,7 @@ impl Network {
     /// Stops the data path and returns its counters.
     ///
     /// # Errors
-    /// Fails if one of its ports failed.
+    /// Fails if one of the data path's ports failed.
     pub fn stop(self) -> Result<Summary, PortError> {
         self.handle.stop();
         let (result, summary) =
@@ -200,7 +201,7 @@ impl Network {
 
 type Running = JoinHandle<(Result<(), PortError>, Summary)>;
 
-/// Runs a data path on a new thread, which announces its thread id.
+/// Runs a data path on a new thread, which reports its thread ID.
 fn spawn(
     left: Impair<LivePort>,
     right: Impair<LivePort>,
@@ -244,7 +245,7 @@ impl Summary {
 
 /// Returns whether the calling thread's namespace has a listening TCP socket or a waiting UDP socket.
 fn has_listener() -> io::Result<bool> {
-    // The fourth column is the state: 0A is a listening TCP socket, 07 an unconnected UDP socket.
+    // The fourth column is the state: 0A is a listening TCP socket, and 07 an unconnected UDP socket.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     for (table, state) in tables {
         let text = match kernel::read(format!("/proc/thread-self/net/{table}")) {
@@ -258,11 +259,11 @@ fn has_listener() -> io::Result<bool> {
     Ok(false)
 }
 
-/// The seed of the flow table.
+/// Seed of the flow table.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Size of TCP's buffers in bytes: enough for several milliseconds of delay.
+/// Size of TCP buffers in bytes: enough for a delay of several milliseconds.
 const TCP_BUFFER_BYTES: usize = 4 << 20;
-/// Number of bytes in flight: more than a wire with delay holds by default (10 000 packets).
+/// Maximum number of bytes in flight: more than a wire with a delay holds by default (10,000 packets).
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Maximum time that a server may take to start.
 const LISTENS: Duration = Duration::from_secs(2);

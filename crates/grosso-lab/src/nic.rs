@@ -1,5 +1,5 @@
-//! Model of a NIC with its own receive buffers. Every packet is copied into a buffer. A real NIC does this by DMA, or
-//! its driver receives directly into the packet buffers of the stack.
+//! A model of a NIC with its own receive buffers. Every packet is copied into a buffer; a real NIC does this by DMA, or
+//! its driver receives directly into the stack's packet buffers.
 
 use grosso::Frame;
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
@@ -7,19 +7,20 @@ use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::PortCounter};
 /// A port that receives into its own buffers, possibly few.
 ///
 /// A buffer is in use from the arrival of its packet until it is [recycled](Port::recycle). A packet that arrives while
-/// all buffers are in use is dropped and counted, like `rx_no_buffer_count` and `rx_out_of_buffer` of `ethtool -S`.
+/// all buffers are in use is dropped and counted, as `rx_no_buffer_count` and `rx_out_of_buffer` in `ethtool -S` do.
 #[derive(Debug)]
 pub struct Nic<P: Port> {
     port: P,
-    /// Maximum number of buffers in use at once.
+    /// Maximum number of buffers that may be in use at the same time.
     buffers_max: usize,
     in_use: usize,
     in_use_max: usize,
-    /// Packets for which no buffer was free.
+    /// Number of packets that were dropped because no buffer was free.
     dropped: u64,
-    /// Buffers that were returned and can be used again: at most as many as were ever in use at once.
+    /// Returned buffers that can be reused. There are never more of them than the maximum number of buffers in use at
+    /// the same time.
     spare: Vec<Vec<u8>>,
-    /// Buffers of the inner port whose packets were copied, until they can be returned to it.
+    /// The inner port's buffers whose packets have been copied, until they can be returned to that port.
     copied: Vec<PortBuffer>,
 }
 
@@ -49,7 +50,7 @@ impl<P: Port> Nic<P> {
         self.dropped
     }
 
-    /// Returns the maximum number of buffers in use at once.
+    /// Returns the maximum number of buffers that have been in use at the same time.
     #[must_use]
     pub fn in_use_max(&self) -> usize {
         self.in_use_max
@@ -59,7 +60,7 @@ impl<P: Port> Nic<P> {
 impl<P: Port> Port for Nic<P> {
     delegate_port!(port: link, device, transmit, flush, deadline, descriptors, path_mtu, is_finished);
 
-    /// Receives at most `max` packets from the wire, and hands out those for which it has buffers.
+    /// Receives at most `max` packets from the wire, and passes on those for which there are free buffers.
     fn receive(
         &mut self,
         now_ns: u64,
@@ -99,7 +100,7 @@ impl<P: Port> Port for Nic<P> {
     }
 }
 
-/// The NIC's own counter.
+/// The NIC's counter of dropped packets.
 const NO_BUFFER: PortCounter = PortCounter {
     name: "rx_no_buffer",
     is_loss: true,
@@ -134,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Receives at most `max` packets and returns those that the NIC delivers.
+    /// Receives at most `max` packets from the NIC, and returns those that it delivers.
     fn receive(nic: &mut Nic<MemoryPort>, max: usize) -> Vec<PortBuffer> {
         let mut received = Vec::new();
         let count = nic.receive(0, max, &mut |frame| received.push(frame.buffer)).unwrap();

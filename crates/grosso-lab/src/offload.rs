@@ -1,5 +1,5 @@
-//! Experiments that measure with and without coalescing or superframes: tables R1 and R5, other traffic, and other
-//! paths.
+//! Experiments that compare measurements with and without coalescing or superframes: tables R1 and R5, other traffic,
+//! and other paths.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -31,26 +31,26 @@ pub use findings::{Compared, OffloadFindings, OffloadGroup, OffloadRow};
 /// Parameters of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OffloadParameters {
-    /// The congestion control of TCP. A congestion control that paces, for example BBR, hides the effect of offloads.
+    /// TCP congestion control. One that paces, for example BBR, hides the effect of offloads.
     pub congestion: String,
-    /// Maximum time for which a train may be held.
+    /// Maximum hold time of a train.
     #[serde(rename = "hold_us", serialize_with = "microseconds")]
     #[schemars(with = "f64")]
     pub hold: Duration,
     /// Whether the sender sends from a file without copying (`sendfile`).
     #[serde(skip)]
     pub sendfile: bool,
-    /// Whether packets cross the wire with complete checksums, for the receiver to verify.
+    /// Whether packets cross the wire with complete checksums, which the receiver must verify.
     pub full_checksums: bool,
-    /// Whether TCP's segments have timestamps.
+    /// Whether TCP segments have timestamps.
     #[serde(skip_serializing_if = "is_set")]
     pub timestamps: bool,
-    /// Maximum size of a TCP socket's buffer in bytes, if not the default.
+    /// Maximum size of a TCP socket buffer in bytes, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<usize>,
-    /// Generator of the traffic.
+    /// Program that generates the traffic.
     pub tool: Tool,
-    /// Rate of the wire in bits per second, in experiments whose wire is slower than the machine.
+    /// Rate of the wire in bits per second, for experiments in which the wire is slower than the machine.
     #[serde(skip)]
     pub wire_bits: u64,
 }
@@ -80,7 +80,7 @@ fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
     serializer.serialize_f64(time.as_secs_f64() * 1e6)
 }
 
-/// An experiment with coalescing or superframes on and off.
+/// An experiment that turns coalescing or superframes on and off.
 #[derive(Clone, Debug)]
 pub struct Offload {
     name: &'static str,
@@ -88,13 +88,13 @@ pub struct Offload {
     nic_of: &'static str,
     plan: Plan<OffloadParameters>,
     groups: Vec<RowGroup>,
-    /// Payload size of the packets for a consumer in memory, if such a consumer is measured too.
+    /// Payload size of the packets for consumers in memory; `None` if they are not measured.
     consumer: Option<u16>,
     judge: Judge,
     notes: &'static [&'static str],
 }
 
-/// A function that decides which claims the results support.
+/// Function that decides which claims the results support.
 type Judge = fn(&[OffloadGroup], Option<&Consumer>) -> Vec<Verdict>;
 
 /// Settings that are compared with each other.
@@ -105,14 +105,14 @@ struct RowGroup {
     comparisons: Vec<Comparison>,
 }
 
-/// A setting, and the name of the property that distinguishes it from the other settings of its group.
+/// A setting, named after the property that distinguishes it from the other settings in its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     name: String,
     setting: Setting,
 }
 
-/// The names of two rows to compare.
+/// Two rows to compare, by name.
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     name: &'static str,
@@ -221,7 +221,7 @@ impl Experiment for Offload {
     }
 }
 
-/// Returns a note on how many packets shared a receive page in each row, if packets arrived in pages.
+/// Returns a note on how many packets each row received per page, if packets were received into pages.
 fn in_pages(findings: &OffloadFindings) -> Option<String> {
     let group = findings.groups.first()?;
     let in_pages = |row: &OffloadRow| {
@@ -249,7 +249,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns made-up results: ten gigabits with coalescing, less without.
+    /// Returns made-up results: 10 Gb/s with coalescing, and less without it.
     pub(super) fn report() -> Report<OffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -282,7 +282,7 @@ mod tests {
         (experiment, vec![series])
     }
 
-    /// Returns the verdicts of an experiment whose rows have these figures in gigabytes per CPU-second.
+    /// Returns an experiment's verdicts if its rows have these figures in gigabytes per CPU-second.
     fn judged(
         experiment: &Offload,
         gigabytes: impl Fn(&RowGroup, &Row) -> f64,
@@ -294,7 +294,7 @@ mod tests {
         })
     }
 
-    /// Returns the verdicts of an experiment with these runs. No two runs of a row should be equal.
+    /// Returns an experiment's verdicts on these runs. No two runs in a row should be equal.
     pub(super) fn judged_runs(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -303,7 +303,7 @@ mod tests {
         verdicts.map(|verdict| (verdict.claim.into(), verdict.answer.to_string())).collect()
     }
 
-    /// Returns the report of an experiment with these runs.
+    /// Returns an experiment's report on these runs.
     pub(super) fn report_of(
         experiment: &Offload,
         run: impl Fn(&RowGroup, &Row, u64) -> Measured,
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_headline_is_the_comparison_and_not_the_order_of_the_rows() {
-        // In these experiments, row 0 is measured without coalescing or without repair.
+        // In these experiments, the first row is measured without coalescing or without repair.
         for experiment in [Offload::rtt(Plan::default()), Offload::reorder(Plan::default())] {
             let experiment = experiment.unwrap();
             let [over, under] = [

@@ -1,4 +1,4 @@
-//! Pages of experiments: their style, and the charts that all pages share.
+//! Pages of experiments: their style, and the charts that all of them use.
 
 use grosso_report::page::bars::Middle;
 pub(crate) use grosso_report::page::{
@@ -14,12 +14,12 @@ impl From<Spread> for Middle {
     }
 }
 
-/// A column of a chart: a bar for each row of type `R`.
+/// A column of a chart, with a bar for each row of type `R`.
 pub(crate) struct BarColumn<R> {
     heading: &'static str,
-    /// Returns the value that is drawn to scale. The greatest value gets the longest bar.
+    /// Returns the value to draw. All bars have the same scale, and the greatest value gets the longest bar.
     value: fn(&R) -> f64,
-    /// Returns the bar of a row.
+    /// Returns the bar for a row.
     of: fn(&R) -> Bar,
 }
 
@@ -33,7 +33,7 @@ impl<R> BarColumn<R> {
     }
 }
 
-/// Draws a chart for each title and its rows. All charts have the same scale, and `name` returns the name of a row.
+/// Draws one chart for each title and its rows. All charts have the same scale. `name` returns the name of a row.
 pub(crate) fn charts<'a, R: 'a>(
     columns: &[BarColumn<R>; 2],
     name: impl Fn(&R) -> String,
@@ -52,8 +52,8 @@ pub(crate) fn charts<'a, R: 'a>(
     groups.iter().map(chart).collect()
 }
 
-/// Checks that a page needs no other file except targets of links, that every tag is closed, and that a browser, if one
-/// is installed, displays everything.
+/// Checks that a page refers to no other files except through links, that every tag is closed, and that the browser, if
+/// one is installed, displays everything.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_shown(page: &str) {

@@ -1,8 +1,8 @@
 //! Receive pages that hold several packets, like those of the NIC in table R1.
 //!
-//! A page is a block of a packet socket's ring. Packets stay in their page while they are merged and sent; the page
-//! returns to the kernel when its last packet is released, as the driver of 2007 freed a page. Other ports use slots of
-//! one packet, because a single held packet occupies a whole page.
+//! A page is a block in a packet socket's ring. Packets stay in their page while they are merged and sent. When its
+//! last packet is released, the page returns to the kernel, just as the driver of 2007 freed its pages. Other ports use
+//! a slot for each packet, because a single held packet keeps a whole page occupied.
 
 use std::{
     io,
@@ -26,26 +26,26 @@ use grosso_wire::{
 
 use crate::netns::Layout;
 
-/// The wire port of a data path that acts as the receiver's NIC, with one of two kinds of receive buffers.
+/// Wire port of a data path that acts as the receiver's NIC, with one of two kinds of receive buffers.
 #[derive(Debug)]
 pub(crate) enum NicWire {
-    /// Buffers of one packet.
+    /// Buffers for one packet each.
     Slots(LivePort),
-    /// Pages of several packets.
+    /// Pages for several packets each.
     Pages(PagePort),
 }
 
-/// Counts of a ring.
+/// Counters of a receive ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingCounts {
-    /// Packets for which the ring had no room; zero for a TAP, which has no ring.
+    /// Number of packets that did not fit into the ring; zero for a TAP device, which has no ring.
     pub(crate) drops: u64,
-    /// Average number of packets in a page, if the port has pages.
+    /// Mean number of packets per page, if the port has pages.
     pub(crate) packets_per_page: Option<f64>,
 }
 
 impl NicWire {
-    /// Opens an interface with the receive buffers of the layout.
+    /// Opens an interface with the receive buffers that the layout specifies.
     pub(crate) fn open(name: &str, options: &PacketOptions, layout: &Layout) -> io::Result<Self> {
         match layout.page_bytes {
             Some(bytes) => PagePort::open(name, options, layout, bytes).map(Self::Pages),
@@ -53,7 +53,7 @@ impl NicWire {
         }
     }
 
-    /// Returns the counts of the ring since it was opened.
+    /// Returns the counters of the ring since it was opened.
     pub(crate) fn counts(&mut self) -> io::Result<RingCounts> {
         match self {
             Self::Slots(port) => port_counts(port),
@@ -62,13 +62,13 @@ impl NicWire {
     }
 }
 
-/// Returns the counts of the ring of a port without pages.
+/// Returns the counters of a port whose ring has no pages.
 pub(crate) fn port_counts(port: &mut LivePort) -> io::Result<RingCounts> {
     let drops = port.stats()?.events(LiveEvent::ReceiveRingFull);
     Ok(RingCounts { drops, packets_per_page: None })
 }
 
-/// Calls a method of the port with either kind of buffer.
+/// Calls a method of the port, whichever kind of buffer it has.
 macro_rules! with {
     ($wire:expr, $port:ident => $call:expr) => {
         match $wire {
@@ -83,13 +83,13 @@ impl Port for NicWire {
     delegate_port!(with!: path_mtu, counters, is_finished);
 }
 
-/// A port on an interface that receives into pages, and sends as a [`PacketPort`] does.
+/// A port that receives into pages, and sends like a [`PacketPort`].
 #[derive(Debug)]
 pub(crate) struct PagePort {
     ring: BlockRing,
     sender: PacketPort,
-    /// Packets that were dropped because their virtio header is invalid or announces a superframe, or because they are
-    /// longer than a page.
+    /// Number of packets that were dropped because their virtio header was invalid or described a superframe, or
+    /// because they were longer than a page.
     refused: u64,
 }
 
@@ -139,7 +139,7 @@ impl Port for PagePort {
         Ok(received)
     }
 
-    /// Drops the buffer, which returns the page if it holds no other packet.
+    /// Drops the buffer, which returns the page to the kernel if it holds no other packets.
     fn recycle(&mut self, _: PortBuffer) {}
 
     fn counters(&mut self, each: &mut dyn FnMut(PortCounter, u64)) {
@@ -155,7 +155,7 @@ impl Port for PagePort {
     }
 }
 
-/// Returns a packet, which stays in its page, with the metadata from its virtio header. The wire carries no
+/// Returns a packet, which stays in its page, with the metadata from its virtio header. The wire never delivers
 /// superframes.
 fn frame(packet: BlockPacket) -> Option<Frame<PortBuffer>> {
     let (header, _) =

@@ -1,11 +1,11 @@
-//! Profiler that measures how a data path's thread divides its time between the parts of its work.
+//! A profiler that measures how a data path's thread divides its time among the parts of its work.
 //!
-//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. When one part
-//! ends and another begins, the thread reads a fast clock, which also runs while the thread is off the CPU. Once per
-//! iteration of the data path's loop, the thread reads its CPU clock, which stops while it is off the CPU. If the parts
-//! add up to more than the CPU clock, the excess is subtracted from the time in which the thread may have been off the
-//! CPU: first from its waiting, then from its longest pieces of work. The time for reading the clocks is subtracted
-//! too.
+//! The thread is always in exactly one [`Part`] of its work, so the parts add up to everything it does. At each
+//! transition between parts, the thread reads a fast clock, which also runs while the thread is off the CPU. Once per
+//! iteration of the data path's loop, the thread reads its CPU clock, which stops while the thread is off the CPU. If
+//! the parts add up to more time than the CPU clock shows, the excess is subtracted from the parts in which the thread
+//! was most likely off the CPU: first from the waiting time, then from the longest pieces of work. The time for reading
+//! the clocks is subtracted as well.
 
 use std::{
     cell::RefCell,
@@ -20,35 +20,35 @@ use grosso::{Frame, Meta};
 use grosso_io::{Port, PortBuffer, PortError, delegate_port, port::Transmitted};
 use grosso_sys::{calls, scheduling::own_cpu_time};
 
-/// Parts of a data path thread's work.
+/// A part of the work of a data path's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Part {
-    /// The loop around everything else.
+    /// The loop that runs the other parts.
     Loop,
     /// Waiting for frames.
     Wait,
-    /// The engine for frames from the wire: verification and coalescing.
+    /// The engine's work on frames from the wire: verification and coalescing.
     FromWire,
-    /// The engine for frames from the host: segmentation.
+    /// The engine's work on frames from the host: segmentation.
     FromHost,
-    /// Checksums of blocks of more than 64 bytes, wherever they are computed.
+    /// Checksums over more than 64 bytes, no matter which part computes them.
     Checksums,
-    /// The port of the wire while it receives, without its system calls.
+    /// Receive work in the wire's port, excluding system calls.
     WireReceive,
-    /// The port of the wire while it sends, without its system calls.
+    /// Send work in the wire's port, excluding system calls.
     WireSend,
-    /// The port of the host while it receives, without its system calls.
+    /// Receive work in the host's port, excluding system calls.
     HostReceive,
-    /// The port of the host while it sends, without its system calls.
+    /// Send work in the host's port, excluding system calls.
     HostSend,
-    /// Receiving system calls of the wire's port.
+    /// Receive system calls made by the wire's port.
     WireReceiveCall,
-    /// Sending system calls of the wire's port.
+    /// Send system calls made by the wire's port.
     WireSendCall,
-    /// Receiving system calls of the host's port.
+    /// Receive system calls made by the host's port.
     HostReceiveCall,
-    /// Sending system calls of the host's port.
+    /// Send system calls made by the host's port.
     HostSendCall,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Part {
 const PARTS: usize = Part::HostSendCall as usize + 1;
 
 impl Part {
-    /// Returns the part for a system call made during `self`.
+    /// Returns the part to which a system call during `self` belongs.
     const fn call(self) -> Self {
         match self {
             Self::Loop => Self::Wait,
@@ -69,10 +69,10 @@ impl Part {
     }
 }
 
-/// Side of the data path on which a port is.
+/// Side of the data path where a port is located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The wire, or the port in its place. An iteration of the path's loop begins when it polls the wire.
+    /// The wire, or a port that takes its place. An iteration of the path's loop begins when the path polls this port.
     Wire,
     /// The host.
     Host,
@@ -87,13 +87,13 @@ impl Side {
         if matches!(self, Self::Wire) { Part::WireSend } else { Part::HostSend }
     }
 
-    /// Returns the engine part that handles frames received from this direction.
+    /// Returns the part for the engine's work on frames received from this side.
     const fn engine(self) -> Part {
         if matches!(self, Self::Wire) { Part::FromWire } else { Part::FromHost }
     }
 }
 
-/// A thread's clocks, readable by other threads. Only the thread itself adds to them.
+/// Clocks of a thread. Only the thread itself advances them, but other threads can read them.
 #[derive(Debug, Default)]
 pub(crate) struct Profiler {
     parts_ns: [AtomicU64; PARTS],
@@ -101,7 +101,7 @@ pub(crate) struct Profiler {
     total_ns: AtomicU64,
 }
 
-/// Time that a thread spent in each part of its work, and the number of times that each part began.
+/// Time that a thread has spent in each part of its work, and how often each part began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spent {
     parts_ns: [u64; PARTS],
@@ -110,14 +110,14 @@ pub(crate) struct Spent {
 }
 
 impl Profiler {
-    /// Installs these clocks for the calling thread, until the thread ends.
+    /// Installs these clocks in the calling thread until the thread ends.
     pub(crate) fn enter(self: Arc<Self>) {
         let watch = Watch::new(self);
         WATCH.with_borrow_mut(|own| *own = Some(watch));
         calls::observe(Some(|call| within(Part::call, call)));
     }
 
-    /// Returns the time spent up to the end of the previous iteration.
+    /// Returns the time spent up to the end of the last completed iteration.
     pub(crate) fn spent(&self) -> Spent {
         let read = |clocks: &[AtomicU64; PARTS]| {
             core::array::from_fn(|part| clocks[part].load(Ordering::Relaxed))
@@ -131,7 +131,7 @@ impl Profiler {
 }
 
 impl Spent {
-    /// Returns the time added since an earlier reading.
+    /// Returns the time spent since an earlier reading.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let added = |new: &[u64; PARTS], old: &[u64; PARTS]| {
             core::array::from_fn(|part| new[part].saturating_sub(old[part]))
@@ -143,49 +143,49 @@ impl Spent {
         }
     }
 
-    /// Returns the time of a part, in nanoseconds.
+    /// Returns the time spent in a part, in nanoseconds.
     pub(crate) fn part_ns(&self, part: Part) -> u64 {
         self.parts_ns[part as usize]
     }
 
-    /// Returns the total time of several parts, in seconds.
+    /// Returns the total time spent in several parts, in seconds.
     pub(crate) fn seconds(&self, parts: &[Part]) -> f64 {
         parts.iter().map(|part| self.part_ns(*part)).sum::<u64>() as f64 * 1e-9
     }
 
-    /// Returns the number of times that a part began; for system calls, the number of calls.
+    /// Returns how often a part began; for system calls, this is the number of calls.
     pub(crate) fn begun(&self, part: Part) -> u64 {
         self.begun[part as usize]
     }
 
-    /// Returns the time that the thread ran on a CPU, in nanoseconds, without the time for reading clocks. This is at
-    /// least the sum of all parts.
+    /// Returns the time that the thread spent on a CPU, in nanoseconds, not counting the time for reading clocks. The
+    /// parts never add up to more.
     pub(crate) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
-    /// Returns the time on a CPU that no part accounts for, in nanoseconds.
+    /// Returns the time on a CPU that is not attributed to any part, in nanoseconds.
     pub(crate) fn unexplained_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.parts_ns.iter().sum())
     }
 }
 
-/// The state of a thread's clocks.
+/// State of the clocks in their thread.
 #[derive(Debug)]
 struct Watch {
     profiler: Arc<Profiler>,
-    /// Overhead of reading the fast clock, in nanoseconds, which counts towards the preceding piece of work.
+    /// Time for reading the fast clock in nanoseconds, which is part of the measured time of the preceding work.
     look_ns: u64,
-    /// Overhead of reading the thread's CPU clock, in nanoseconds.
+    /// Time for reading the thread's CPU clock in nanoseconds.
     own_look_ns: u64,
     part: Part,
     since: Instant,
     turn: Iteration,
-    /// Value of the thread's CPU clock when the iteration began; `None` before the first iteration.
+    /// Reading of the thread's CPU clock when the iteration began; `None` before the first iteration.
     own_ns: Option<u64>,
 }
 
-/// Work since the iteration began.
+/// Work done since the iteration began.
 #[derive(Debug, Default)]
 struct Iteration {
     parts_ns: [u64; PARTS],
@@ -219,7 +219,7 @@ impl Watch {
         watch
     }
 
-    /// Switches to another part and returns the one that ends.
+    /// Switches to another part, and returns the part that ends.
     fn switch(&mut self, to: Part) -> Part {
         let now = Instant::now();
         let took_ns = u64::try_from((now - self.since).as_nanos()).unwrap_or(u64::MAX);
@@ -231,7 +231,7 @@ impl Watch {
         from
     }
 
-    /// Ends an iteration of the path's loop and begins the next.
+    /// Ends an iteration of the path's loop, and begins the next one.
     fn next_iteration(&mut self) {
         self.switch(Part::Loop);
         let now_ns = thread_cpu_ns();
@@ -245,7 +245,7 @@ impl Watch {
 }
 
 impl Iteration {
-    /// Adds the iteration to the clocks. During the iteration, the thread was on a CPU for `total_ns`.
+    /// Adds the iteration, in which the thread spent `total_ns` on a CPU, to the clocks.
     fn publish(mut self, profiler: &Profiler, total_ns: u64) {
         self.give_up_beyond(total_ns);
         let each = profiler.parts_ns.iter().zip(self.parts_ns);
@@ -253,7 +253,7 @@ impl Iteration {
         add(&profiler.total_ns, total_ns);
     }
 
-    /// Subtracts the excess of the parts over `total_ns`, because the thread was off the CPU for that long.
+    /// Subtracts what the parts exceed `total_ns` by, because the thread was off the CPU for that time.
     fn give_up_beyond(&mut self, total_ns: u64) {
         let mut beyond_ns = self.parts_ns.iter().sum::<u64>().saturating_sub(total_ns);
         let wait = &mut self.parts_ns[Part::Wait as usize];
@@ -271,7 +271,7 @@ impl Iteration {
     }
 }
 
-/// Adds without a lock: only the thread itself writes.
+/// Adds without a lock, because only the thread itself writes.
 fn add(clock: &AtomicU64, new: u64) {
     clock.store(clock.load(Ordering::Relaxed) + new, Ordering::Relaxed);
 }
@@ -291,19 +291,19 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Calls `change` with the calling thread's clocks, if it has any.
+/// Calls `change` with the clocks of the calling thread, if it has any.
 fn with_watch<T>(change: impl FnOnce(&mut Watch) -> T) -> Option<T> {
     WATCH.with_borrow_mut(|own| own.as_mut().map(change))
 }
 
-/// Runs `work` as another part, then returns to the previous part.
+/// Runs `work` as a different part, and then returns to the previous part.
 fn within(part: impl FnOnce(Part) -> Part, work: &mut dyn FnMut()) {
     let before = with_watch(|watch| watch.switch(part(watch.part)));
     work();
     before.map(|before| with_watch(|watch| watch.switch(before)));
 }
 
-/// Guard. While it exists, the threads' clocks also measure the time of checksums.
+/// Guard that makes the threads' clocks also measure the time for checksums while it exists.
 #[derive(Debug)]
 pub(crate) struct Observing;
 
@@ -320,12 +320,12 @@ impl Drop for Observing {
     }
 }
 
-/// A port wrapper that reads the clocks of the path thread when the port starts and finishes its work.
+/// A port wrapper that reads the path thread's clocks when the port starts and finishes its work.
 #[derive(Debug)]
 pub(crate) struct Timed<P: Port> {
     port: P,
     side: Side,
-    /// Frames received for the engine but not yet passed to it.
+    /// Frames that have been received for the engine but not passed to it yet.
     received: Vec<Frame<PortBuffer>>,
 }
 
@@ -368,7 +368,7 @@ impl<P: Port> Port for Timed<P> {
         transmitted
     }
 
-    /// Flushes the port and ends the iteration for this direction, because flushing is its last step.
+    /// Flushes the port, and then switches to the loop, because flushing is the last step in this direction.
     fn flush(&mut self) -> Result<Transmitted, PortError> {
         with_watch(|watch| watch.switch(self.side.send()));
         let flushed = self.port.flush();
@@ -377,7 +377,7 @@ impl<P: Port> Port for Timed<P> {
     }
 }
 
-/// Number of readings whose median is taken as the overhead of one.
+/// Number of readings whose median is taken as the time of one reading.
 const LOOKS: usize = 1000;
 
 #[cfg(test)]
@@ -406,12 +406,13 @@ mod tests {
         let spent = profiler.spent();
         assert_eq!([spent.part_ns(Part::Wait), spent.part_ns(Part::HostSendCall)], [50, 900]);
         assert_eq!((spent.total_ns(), spent.unexplained_ns()), (1000, 0));
-        // The thread was off the CPU for longer than it waited: the rest is subtracted from the longest piece of work.
+        // The thread was off the CPU for longer than it waited, so the remainder is subtracted from the longest piece
+        // of work.
         turn(&long).publish(&profiler, 500);
         let more = profiler.spent().since(&spent);
         assert_eq!([more.part_ns(Part::Wait), more.part_ns(Part::HostSendCall)], [0, 450]);
         assert_eq!((more.total_ns(), more.unexplained_ns()), (500, 0));
-        // Unaccounted time is reported and belongs to no part.
+        // Time that is not accounted for is reported and does not count toward any part.
         let before = profiler.spent();
         turn(&[(Part::Loop, 10)]).publish(&profiler, 100);
         assert_eq!(profiler.spent().since(&before).unexplained_ns(), 90);
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(profiler.spent().unexplained_ns(), 90);
     }
 
-    /// Sums a block, which takes a few microseconds.
+    /// Computes the sum of a block, which takes a few microseconds.
     fn sum(block: &[u8]) {
         black_box(grosso_checksum::Sum::of(black_box(block)));
     }

@@ -1,5 +1,5 @@
-//! Runs one trace through every profile, and reports how many packets each profile merges, how many of them
-//! irreversibly, and how long this takes.
+//! Runs a trace through every profile. The result shows how many packets each profile merges, how many of these merges
+//! are irreversible, and how long this takes.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,15 +14,15 @@ use crate::{
     table::{self, Column},
 };
 
-/// Results of all profiles on the trace.
+/// Results of all profiles for the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Results {
-    /// Packets of the trace.
+    /// Number of packets in the trace.
     pub packets: usize,
-    /// Packets of the trace without payload.
+    /// Number of packets without payload in the trace.
     pub acknowledgments: usize,
-    /// A row for each profile.
+    /// One row for each profile.
     pub rows: Vec<ProfileRow>,
 }
 
@@ -30,19 +30,20 @@ pub struct Results {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ProfileRow {
-    /// The profile.
+    /// Name of the profile.
     pub profile: String,
-    /// Frames delivered.
+    /// Number of delivered frames.
     pub frames: usize,
-    /// Superframes among the delivered frames.
+    /// Number of superframes among the delivered frames.
     pub superframes: usize,
-    /// The median number of packets in a frame with data.
+    /// Median number of packets per frame with data.
     pub segments_p50: u32,
-    /// The 99th percentile of the number of packets in a frame with data.
+    /// 99th percentile of the number of packets per frame with data.
     pub segments_p99: u32,
-    /// Frames without payload that were delivered.
+    /// Number of delivered frames without payload.
     pub acknowledgments: usize,
-    /// Packets in superframes that do not record where to split them: the original packets cannot be restored.
+    /// Number of packets in superframes that do not record where to split them, so that the original packets cannot be
+    /// restored.
     pub melted: usize,
     /// Nanoseconds per packet, in the fastest of several runs.
     pub ns_per_packet: f64,
@@ -106,19 +107,19 @@ impl ProfileRow {
     }
 }
 
-/// Counters of the delivered frames.
+/// Counters for delivered frames.
 #[derive(Debug, Default)]
 struct Seen {
     frames: usize,
     superframes: usize,
     acknowledgments: usize,
     melted: usize,
-    /// Packets of each frame with data.
+    /// Number of packets in each frame with data.
     segments: Vec<u32>,
 }
 
 impl Seen {
-    /// Runs the trace through a profile.
+    /// Runs the trace through a profile, and counts the delivered frames.
     fn take(&mut self, profile: &Profile, trace: &[Arc<Vec<u8>>]) {
         let options = CoalesceOptions::new(LinkType::Ethernet, 1);
         let mut coalescer = PortCoalescer::new(options.profile(profile.clone()).ports(Ports::NONE));
@@ -160,16 +161,16 @@ struct Connection {
     acknowledgment: u32,
 }
 
-/// Kinds of traffic on a connection.
+/// Kind of traffic on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Data packets of full size.
+    /// Full-size data packets.
     Bulk,
-    /// Packets of a sender with a small MTU.
+    /// Data packets from a sender with a small MTU.
     Small,
     /// Data packets that also acknowledge data.
     Both,
-    /// Acknowledgments of data from this host, one per two packets.
+    /// Acknowledgments of data that this host sent, one for every two packets.
     Acknowledging,
 }
 
@@ -201,8 +202,8 @@ impl Connection {
         packet
     }
 
-    /// Returns an Ethernet frame with IPv6, TCP and a timestamp in milliseconds, whose checksum the device is assumed
-    /// to have verified.
+    /// Returns an Ethernet frame with IPv6, TCP and a timestamp in milliseconds. Its checksum is not computed, because
+    /// the device is assumed to have verified it.
     fn packet(
         &self,
         flow: usize,
@@ -212,7 +213,7 @@ impl Connection {
         pushes: bool,
     ) -> Vec<u8> {
         let mut bytes = vec![2; 12];
-        // The traffic class contains ECT(0) or CE.
+        // The traffic class contains either ECT(0) or CE.
         let class = if is_marked { 0x30 } else { 0x20 };
         bytes.extend([0x86, 0xdd, 0x60, class, 0, 0]);
         bytes.extend((32 + payload).to_be_bytes());
@@ -230,7 +231,7 @@ impl Connection {
     }
 }
 
-/// Returns bursts of packets from the connections, in an order that depends on the seed.
+/// Returns bursts of packets from all connections, in an order that the seed determines.
 fn trace() -> Vec<Vec<u8>> {
     let mut dice = fastrand::Rng::with_seed(SEED);
     let mut connections: Vec<_> = (0..FLOWS).map(Connection::new).collect();
@@ -250,15 +251,15 @@ fn trace() -> Vec<Vec<u8>> {
 const PACKETS: usize = 40_000;
 /// Number of connections in the trace.
 const FLOWS: usize = 24;
-/// The seed of the trace and its order.
+/// Seed of the trace.
 const SEED: u64 = 5;
-/// Time from one packet to the next, in nanoseconds; the same as for packets of full size at 10 Gb/s.
+/// Time between two packets in nanoseconds, which corresponds to full-size packets at 10 Gb/s.
 const GAP_NS: u64 = 1200;
-/// Number of packets in a poll, the same as in NAPI.
+/// Number of packets per poll, as in NAPI.
 const POLL_PACKETS: usize = 64;
-/// Length of the headers: Ethernet, IPv6, and TCP with a timestamp.
+/// Total length of the Ethernet header, the IPv6 header, and the TCP header with a timestamp.
 const HEADER_BYTES: usize = 14 + 40 + 32;
-/// Number of runs; the fastest counts.
+/// Number of runs; only the fastest counts.
 const RUNS: usize = 5;
 const COLUMNS: [Column<ProfileRow>; 8] = [
     Column::left(&["profile"], 16, |row| row.profile.clone()),

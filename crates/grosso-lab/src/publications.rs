@@ -1,10 +1,10 @@
-//! Text for pages: the publications whose claims the lab judges, and the date and the build of the page.
+//! Text for pages: the publications whose claims the lab judges, and the date and build of the page.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::page::escape;
 
-/// Addresses of the publications. R5 has none.
+/// Web addresses of the publications; R5 has none.
 const ORIGINALS: [(&str, &str); 4] = [
     ("R1", "https://lore.kernel.org/netdev/?q=%22Generic+Large+Receive+Offload+for+TCP+traffic%22"),
     ("R2", "https://git.kernel.org/torvalds/c/891584f4"),
@@ -12,7 +12,7 @@ const ORIGINALS: [(&str, &str); 4] = [
     ("R4", "https://lore.kernel.org/netdev/1414882683-25484-1-git-send-email-therbert@google.com/"),
 ];
 
-/// The publications, each with its experiment and subject.
+/// The publications, each with its experiment and its subject.
 const PAGES: [(&str, &str, &str); 5] = [
     ("R1", "lro", "LRO on a 10 Gb/s NIC"),
     ("R2", "fragments", "fragments inside IPsec"),
@@ -21,7 +21,7 @@ const PAGES: [(&str, &str, &str); 5] = [
     ("R5", "gso", "TSO and GSO"),
 ];
 
-/// Returns a line for each publication with the command that repeats its measurements, and its page.
+/// Returns a line for each publication, with the command that repeats its measurements and with the page for them.
 pub(crate) fn pages() -> String {
     let line = |(name, experiment, subject): (&str, &str, &str)| {
         let command = format!("grosso lab {experiment}");
@@ -33,7 +33,7 @@ pub(crate) fn pages() -> String {
     )
 }
 
-/// Returns the publications as a list in HTML.
+/// Returns an HTML list of the publications.
 pub(crate) fn page_list() -> String {
     let item = |(name, experiment, subject): (&str, &str, &str)| {
         format!(
@@ -46,12 +46,12 @@ pub(crate) fn page_list() -> String {
     format!("<h2>Publications</h2>\n<ul>{}</ul>\n", PAGES.map(item).concat())
 }
 
-/// Returns the default name of an experiment's page.
+/// Returns the default file name of an experiment's page.
 fn file(experiment: &str) -> String {
     format!("grosso-lab-{experiment}.html")
 }
 
-/// Returns the name of a source as HTML, with a link to the original if it has an address.
+/// Returns a source's name as HTML, with a link to the original if it has an address.
 pub(crate) fn linked(source: &str) -> String {
     let address = |(name, _): &&(&str, &str)| source.starts_with(name);
     match ORIGINALS.iter().find(address) {
@@ -62,14 +62,14 @@ pub(crate) fn linked(source: &str) -> String {
     }
 }
 
-/// Returns the date in UTC and the build, as text.
+/// Returns a text with the date in UTC and the build.
 pub(crate) fn provenance(commit: &str) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
     format!("{}, Grosso {version}, commit {commit}", date(since.as_secs() / 86_400))
 }
 
-/// Returns the date of a day after 1970-01-01.
+/// Returns the date that is `day` days after 1970-01-01.
 fn date(day: u64) -> String {
     let (mut year, mut left) = (1970, day);
     loop {

@@ -1,4 +1,4 @@
-//! Results of an experiment: as JSON, as a table of at most 80 columns, and as a page.
+//! Results of an experiment: as JSON, as a table of at most 80 columns, and as an HTML page.
 
 use core::fmt;
 use std::{io, time::Duration};
@@ -17,30 +17,30 @@ use crate::{
     verdict::{Answer, Verdict},
 };
 
-/// The figures of an experiment, and their presentation.
+/// The figures of an experiment and how they are presented.
 pub trait Findings: Serialize + JsonSchema {
-    /// Parameters of the experiment, in addition to the ones that every experiment has.
+    /// Parameters specific to the experiment.
     type Parameters: Serialize + JsonSchema;
 
-    /// Explanation of the charts, as HTML.
+    /// Explanation of the charts in HTML.
     const LEGEND: &'static str;
     /// Settings to try for each observation; empty if the figures already name them.
     const KNOBS: &'static [Knob];
 
-    /// Returns the description of the measurement: the lines at the head of the table.
+    /// Returns the description of the measurement, which is printed above the table.
     fn heading(&self, environment: &Environment<Self::Parameters>) -> String;
 
-    /// Appends the tables.
+    /// Appends the tables to `text`.
     fn write(&self, text: &mut String);
 
-    /// Returns the most important result, in a sentence.
+    /// Returns a sentence with the most important result.
     fn headline(&self) -> String;
 
-    /// Returns the charts, as SVG.
+    /// Returns the charts as SVG.
     fn charts(&self) -> String;
 
-    /// Returns the published ratios next to the ratios of this machine; if empty, the report uses the ratios of the
-    /// verdicts.
+    /// Returns the published ratios next to the ratios from this machine. If the result is empty, the report uses the
+    /// ratios in the verdicts.
     fn beside(&self) -> Vec<BesideRow> {
         Vec::new()
     }
@@ -50,18 +50,18 @@ pub trait Findings: Serialize + JsonSchema {
         true
     }
 
-    /// Returns the conditions that distort the figures of this measurement.
+    /// Returns remarks on the conditions that distort the figures of this measurement.
     fn remarks(&self, _environment: &Environment<Self::Parameters>) -> Vec<&'static str> {
         Vec::new()
     }
 }
 
-/// Settings of devices and of paths for readers whose machine shows the same effect as the experiment.
+/// Settings of devices and paths to try if a machine shows the same effect as the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knob {
-    /// The observation.
+    /// The observation that suggests these settings.
     pub seen: &'static str,
-    /// Commands, or arguments of a path, that may help; each applies independently of the others.
+    /// Commands, or arguments of a path, that may help. Each one can be applied without the others.
     pub turn: &'static [&'static str],
 }
 
@@ -71,14 +71,14 @@ pub struct Knob {
 #[schemars(bound = "")]
 #[non_exhaustive]
 pub struct Report<F: Findings> {
-    /// The experiment's name; empty for the experiment that `grosso lab` runs without a name.
+    /// The experiment's name; empty for the experiment that `grosso lab` runs by default.
     pub experiment: &'static str,
     /// Conditions of the measurement, needed to compare the figures with others.
     pub environment: Environment<F::Parameters>,
     /// The figures.
     #[serde(flatten)]
     pub findings: F,
-    /// Settings without figures, because a trial failed in every attempt.
+    /// Settings without figures, because every attempt at a trial failed.
     pub failed: Vec<FailedRow>,
     /// Claims, and whether they hold.
     pub verdicts: Vec<Verdict>,
@@ -86,12 +86,12 @@ pub struct Report<F: Findings> {
     pub notes: Vec<String>,
 }
 
-/// A row without figures.
+/// A row for a setting without figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FailedRow {
-    /// The setting.
+    /// Name of the setting.
     pub setting: String,
-    /// The error of the trial: the call, the host, and the reason.
+    /// The error of the trial, with the call, the host and the reason.
     pub error: String,
 }
 
@@ -105,29 +105,29 @@ impl fmt::Display for FailedRow {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Environment<P> {
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// The CPU's name, as reported by the CPU.
+    /// Model name that the CPU reports.
     pub processor: String,
-    /// The number of CPUs that the lab may use.
+    /// Number of CPUs that the lab may use.
     pub processors: usize,
-    /// Number of measurements of each setting.
+    /// Number of measurements per setting.
     pub runs: usize,
     /// Duration of each measurement.
     pub seconds: f64,
-    /// Device through which the data paths passed packets to a host; `None` if there were none.
+    /// Device through which the data paths exchanged packets with a host; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
-    /// The CPUs of sender, data path and receiver, if they were chosen.
+    /// The CPUs of sender, data path and receiver, if the user chose them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
-    /// Parameters of this experiment.
+    /// Parameters specific to this experiment.
     #[serde(flatten)]
     pub parameters: P,
 }
 
 impl<F: Findings> Report<F> {
-    /// Formats the results as text, with settings to try.
+    /// Formats the results as text, including settings to try.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = self.figures();
@@ -150,7 +150,7 @@ impl<F: Findings> Report<F> {
         F::KNOBS.iter().filter(|knob| self.findings.is_seen(knob.seen)).collect()
     }
 
-    /// Returns the arguments of the command after `grosso`.
+    /// Returns the command's arguments after `grosso`.
     fn command(&self) -> String {
         ["lab", self.experiment].join(" ").trim_end().to_owned()
     }
@@ -171,12 +171,12 @@ impl<F: Findings> Report<F> {
             text += &format!("{verdict}\n");
         }
         text += &self.notes.join("\n");
-        // A missing figure leaves the width of its column unchanged.
+        // The replacement for a missing figure has the same width, so that the columns stay aligned.
         text.replace("NaN", "  -").replace("(---)", "     ")
             + "\nFor the publications R1 to R5, see docs/sources.md.\n"
     }
 
-    /// Returns the published ratios next to the ratios of this machine.
+    /// Returns the published ratios next to the ratios from this machine.
     #[must_use]
     pub fn beside(&self) -> Vec<BesideRow> {
         let rows = self.findings.beside();
@@ -212,7 +212,7 @@ impl<F: Findings> Report<F> {
         document(&format!("grosso {}", self.command()), &style, &body)
     }
 
-    /// Returns the conditions that distort the figures of this measurement.
+    /// Returns remarks on the conditions that distort the figures of this measurement.
     #[must_use]
     pub fn remarks(&self) -> Vec<&'static str> {
         self.findings.remarks(&self.environment)
@@ -238,25 +238,25 @@ impl<P> Environment<P> {
         })
     }
 
-    /// Returns the device through which the data paths passed packets to a host.
+    /// Formats the device through which the data paths exchanged packets with a host.
     pub(crate) fn through(&self) -> String {
         self.device.map_or_else(String::new, |device| device.to_string())
     }
 
-    /// Returns the last lines of a heading; `what` is the statistic that the table shows.
+    /// Returns the last lines of a heading. `what` is the statistic that the table shows.
     pub(crate) fn lines(&self, what: &str) -> String {
         let Self { kernel, runs, seconds, .. } = self;
         let s = if *runs == 1 { "" } else { "s" };
         format!("Linux {kernel}\n{what} of {runs} run{s} of {seconds} s")
     }
 
-    /// Returns the last lines of the heading above a table. The table shows medians, each with its minimum and maximum.
+    /// Returns the last lines of the heading above a table that shows medians with their minimum and maximum.
     pub(crate) fn spread_lines(&self) -> String {
         self.lines("median (min-max)")
     }
 }
 
-/// Wraps a paragraph to lines of at most [`LINE`] columns; all but the first are indented.
+/// Wraps a paragraph to lines of at most [`LINE`] columns. All lines except the first are indented.
 fn wrapped(paragraph: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in paragraph.split_whitespace() {
@@ -279,7 +279,7 @@ fn wrapped(paragraph: &str) -> String {
 /// Maximum width of a line of text.
 const LINE: usize = 80;
 
-/// Returns the page's section of settings to try.
+/// Returns the page's section with settings to try.
 fn knobs(knobs: &[&Knob]) -> String {
     if knobs.is_empty() {
         return String::new();
@@ -293,8 +293,8 @@ fn knobs(knobs: &[&Knob]) -> String {
     format!("<h2>Settings to try, on DEV or on a Grosso path</h2>\n<dl>\n{entries}</dl>\n")
 }
 
-/// Returns the page's section with the published figures, the figures of this machine, and their ratios, as a chart and
-/// as a table.
+/// Returns the page's section with the published figures, the figures from this machine and their ratios, as a chart
+/// and a table.
 fn compared(verdicts: &[Verdict]) -> String {
     let (mut lines, mut bars) = (String::new(), Vec::new());
     for (number, verdict) in (1..).zip(verdicts) {
@@ -344,7 +344,7 @@ fn compared(verdicts: &[Verdict]) -> String {
     )
 }
 
-/// Shortens a claim to the width of a chart.
+/// Shortens a claim so that it fits next to a chart.
 fn shortened(claim: &str) -> String {
     match claim.char_indices().nth(NAME) {
         Some((end, _)) => format!("{}...", claim[..end].trim_end()),
@@ -352,10 +352,10 @@ fn shortened(claim: &str) -> String {
     }
 }
 
-/// Number of characters of a row's name in a chart.
+/// Maximum number of characters in a row's name in a chart.
 const NAME: usize = 44;
 
-/// Formats an answer, in its color.
+/// Formats an answer in its color.
 fn answered(answer: Answer) -> String {
     let class = match answer {
         Answer::Reproduced => "yes",
@@ -365,7 +365,7 @@ fn answered(answer: Answer) -> String {
     format!("<b class=\"{class}\">{answer}</b>")
 }
 
-/// Formats a verdict as an item of a numbered list.
+/// Formats a verdict as an item in a numbered list.
 fn item((number, verdict): (usize, &Verdict)) -> String {
     let (claim, reasons) = (escape(&verdict.claim), escape(&verdict.reasons()));
     let answer = answered(verdict.answer);

@@ -1,4 +1,4 @@
-//! Runs a data path on a scoped thread.
+//! A data path that runs on a scoped thread.
 
 use std::{
     io,
@@ -15,8 +15,8 @@ use rustix::process::Pid;
 
 use crate::trial::{TrialError, gone};
 
-/// A data path on a thread. Dropping the value stops the path, because a scope waits for its threads even after an
-/// error.
+/// A data path that runs on a thread. Dropping this value stops the path, because otherwise its scope would wait for
+/// the thread forever after an error.
 pub(crate) struct Running<'scope, T> {
     handle: Handle,
     number: Pid,
@@ -24,8 +24,8 @@ pub(crate) struct Running<'scope, T> {
 }
 
 impl<'scope, T: Send + 'scope> Running<'scope, T> {
-    /// Starts a data path between two ports. Its thread calls `first` before the path runs, and `last` with the left
-    /// port afterwards.
+    /// Starts a data path between two ports. The path's thread calls `first` before the path runs and `last`, with the
+    /// left port, afterward.
     ///
     /// # Errors
     /// Fails for the same reasons as [`DataPath::new`], or if `first` fails.
@@ -64,7 +64,7 @@ impl<T> Running<'_, T> {
         ended.map_err(TrialError::Path)
     }
 
-    /// Returns the handle of the path, to query and stop it.
+    /// Returns a handle for querying and stopping the path.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }

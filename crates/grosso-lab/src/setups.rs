@@ -1,9 +1,9 @@
-//! Drawings of the setup of each publication, and of the setup in which the lab repeats its experiment.
+//! Drawings of the setup in each publication, and of the setup in which the lab repeats the experiment.
 
 use grosso_report::page::setup::{SetupDrawing, Station, StationLink};
 
-/// Returns the page's section with the setups of an experiment, as published and here; empty if it repeats no
-/// publication.
+/// Returns the page's section with an experiment's setups, as published and as in the lab; empty if the experiment does
+/// not repeat a publication.
 pub(crate) fn section(experiment: &str) -> String {
     let Some((_, published, here)) = SETUPS.iter().find(|(name, ..)| *name == experiment) else {
         return String::new();
@@ -45,7 +45,7 @@ const fn varied<'a>(
 
 const RECEIVER: Station<'_> = fixed("Receiver", &["the kernel's TCP in a network namespace"], None);
 
-/// Experiments, each with the setup of the publication and the one here.
+/// Experiments, each with the setup in the publication and the setup in the lab.
 const SETUPS: [(&str, SetupDrawing<'_>, SetupDrawing<'_>); 5] = [
     (
         "lro",

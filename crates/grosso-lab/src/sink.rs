@@ -1,4 +1,4 @@
-//! Peer of a measured stream. It listens for connections, and receives or sends a stream on each.
+//! The peer of a measured stream. It listens for connections, and receives or sends a stream on each.
 
 use std::{
     io::{self, Read, Write},
@@ -11,13 +11,13 @@ mod call;
 
 pub use self::call::{Call, Called, Direction};
 
-/// Request that a caller sends as the first byte of a connection.
+/// Request of a client: the first byte that it sends on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Request {
-    /// Receive a stream to its end, and answer with the number of its bytes.
+    /// Receive a stream until it ends, and answer with the number of bytes.
     Take = b'T',
-    /// Receive a stream up to the first byte that differs from the expected one.
+    /// Receive a stream up to the first byte that is not the expected one.
     Compare = b'C',
     /// Send a stream until the connection ends.
     Give = b'G',
@@ -29,8 +29,8 @@ impl Request {
     }
 }
 
-/// Serves one connection after the other until the listener fails. `served` receives the number of bytes of each
-/// connection, or its error.
+/// Serves connections one after another until the listener fails. Calls `served` with the number of bytes on each
+/// connection, or with the connection's error.
 ///
 /// # Errors
 /// Fails if the listener fails.
@@ -63,7 +63,7 @@ fn serve_one(mut connection: TcpStream, content: &Content) -> io::Result<u64> {
     ended.map(|()| taken)
 }
 
-/// Sends a stream while `goes_on` returns true, or until an error. Returns the number of bytes.
+/// Sends a stream until `goes_on` returns false or an error occurs. Returns the number of bytes.
 fn give(
     mut connection: &TcpStream,
     content: &Content,
@@ -80,8 +80,8 @@ fn give(
     (given, connection.shutdown(Shutdown::Write))
 }
 
-/// Receives a stream to its end, or while `goes_on` returns true for the number of bytes so far. Returns the number of
-/// bytes before the end or before the first error; a byte that differs from the expected one is an error.
+/// Receives a stream until it ends, or until `goes_on`, called with the number of bytes so far, returns false. Returns
+/// the number of bytes before the end or the first error; a byte that is not the expected one is an error.
 fn take(
     mut connection: &TcpStream,
     expected: Option<&Content>,
@@ -108,7 +108,7 @@ fn content() -> io::Result<Content> {
     Content::new(SEED)
 }
 
-/// Size of the buffer of one receive call, in bytes.
+/// Buffer size of one receive call in bytes.
 const TAKEN_BYTES: usize = 256 << 10;
-/// The seed of the content, the same at both ends.
+/// Seed of the content, which is the same at both ends.
 const SEED: u64 = 0x7369_6e6b;

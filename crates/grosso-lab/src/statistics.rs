@@ -1,8 +1,8 @@
-//! Computes statistics of repeated measurements, and formats numbers for tables.
+//! Statistics of repeated measurements, and number formats for tables.
 
 use std::time::Duration;
 
-/// Median, minimum and maximum of several measurements; without any measurement, all fields are NaN, and the JSON omits
+/// Median, minimum and maximum of several measurements. Without measurements, all fields are NaN, and the JSON omits
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Spread {
@@ -15,7 +15,7 @@ pub struct Spread {
     /// The maximum.
     #[serde(skip_serializing_if = "is_absent")]
     pub max: f64,
-    /// The measurements in ascending order, or an evenly spaced sample of them.
+    /// The measurements in ascending order, or evenly spaced samples of them.
     #[serde(skip)]
     sample: Sample,
 }
@@ -32,8 +32,8 @@ impl Spread {
     const ABSENT: Self =
         Self { median: f64::NAN, min: f64::NAN, max: f64::NAN, sample: Sample::NONE };
 
-    /// Returns the spread of measurements. Values that are not finite are ignored, for example the cost per gigabyte if
-    /// no byte arrived.
+    /// Returns the spread of some measurements. Ignores values that are not finite, for example the cost per gigabyte
+    /// if no data arrived.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -58,7 +58,7 @@ impl Spread {
         format!("{} {}", format(self.median), self.range(format))
     }
 
-    /// Returns the measurements in ascending order; some are omitted if there are too many.
+    /// Returns the measurements in ascending order. If there are too many, some are omitted.
     pub(crate) fn values(&self) -> &[f64] {
         &self.sample.values[..self.sample.len]
     }
@@ -71,25 +71,25 @@ impl Sample {
         let len = sorted.len().min(SAMPLE_MAX);
         let mut values = [0.0; SAMPLE_MAX];
         for (i, value) in values.iter_mut().take(len).enumerate() {
-            // The sample has the middle value of each of `len` equal parts.
+            // The sample consists of the middle values of `len` equal parts.
             *value = sorted[(2 * i + 1) * sorted.len() / (2 * len)];
         }
         Self { values, len }
     }
 }
 
-/// Returns whether a figure is missing. The argument is a reference because Serde passes one.
+/// Returns whether a figure is missing. Takes a reference, because Serde passes one.
 #[expect(clippy::trivially_copy_pass_by_ref)]
 fn is_absent(figure: &f64) -> bool {
     !figure.is_finite()
 }
 
-/// Returns the ratio of two figures; `None` if it is not a number.
+/// Returns the ratio of two figures; `None` if the ratio is not a number.
 pub(crate) fn ratio(over: f64, under: f64) -> Option<f64> {
     Some(over / under).filter(|ratio| ratio.is_finite())
 }
 
-/// Percentiles of the duration of requests, in microseconds.
+/// Percentiles of request latency in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Latency {
@@ -104,12 +104,12 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Returns the percentiles of these requests; `None` if there are none.
+    /// Returns the percentiles for these request durations; `None` if there are none.
     #[must_use]
     pub fn of(took: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut took: Vec<Duration> = took.into_iter().collect();
         took.sort_unstable();
-        // The nearest rank: the smallest value that the given percentage of requests does not exceed.
+        // The nearest rank: the smallest value that at least this percentage of requests do not exceed.
         let at = |percent: usize| {
             let rank = (took.len() * percent).div_ceil(100).checked_sub(1)?;
             Some(took.get(rank)?.as_secs_f64() * 1e6)
@@ -118,7 +118,7 @@ impl Latency {
     }
 }
 
-/// Formats a number with three digits, or a dash if there is no number.
+/// Formats a number with three digits; returns a dash if the number is not finite.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -126,17 +126,17 @@ pub(crate) fn digits(value: f64) -> String {
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
-/// Formats a number without digits after the point.
+/// Formats a number without decimals.
 pub(crate) fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// Formats a number with three decimals, for example seconds per gigabyte.
+/// Formats a number with three decimals; used for seconds per gigabyte.
 pub(crate) fn thousandths(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// Formats a number in at most five characters.
+/// Formats a number with at most five characters.
 pub(crate) fn thousands(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".into(),
@@ -147,7 +147,7 @@ pub(crate) fn thousands(value: f64) -> String {
     }
 }
 
-/// Number of measurements that a spread keeps: more than most experiments take.
+/// Maximum number of measurements that a spread keeps: more than most experiments take.
 const SAMPLE_MAX: usize = 31;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! Tables of text, described by their columns.
+//! Text tables that are described by their columns.
 
 /// A column of a table with rows of type `R`.
 ///
-/// The heading and the lines are padded to the same widths, so a heading stays above its figures.
+/// The heading and the rows are padded to the same widths, so that each heading stays above its figures.
 pub(crate) struct Column<R> {
-    /// Lines of the heading, from the top. Missing lines are left empty. A line that is wider than the column starts at
-    /// the left edge of the column and continues above the following columns.
+    /// Lines of the heading, from top to bottom. Missing lines are left empty. A line that is wider than the column
+    /// starts at the column's left edge and extends over the following columns.
     title: &'static [&'static str],
     /// Width in characters, including the space that separates columns.
     width: usize,
     is_left: bool,
-    /// Returns the text for a row.
+    /// Returns the cell's text for a row.
     of: fn(&R) -> String,
 }
 
 impl<R> Column<R> {
-    /// Creates a column whose texts are aligned to the left.
+    /// Creates a column whose texts are left-aligned.
     pub(crate) const fn left(
         title: &'static [&'static str],
         width: usize,
@@ -24,7 +24,7 @@ impl<R> Column<R> {
         Self { title, width, is_left: true, of }
     }
 
-    /// Creates a column whose texts are aligned to the right.
+    /// Creates a column whose texts are right-aligned.
     pub(crate) const fn right(
         title: &'static [&'static str],
         width: usize,
@@ -40,7 +40,7 @@ impl<R> Column<R> {
     }
 }
 
-/// Appends a table: its heading, and a line for each row.
+/// Appends a table: the heading, and a line for each row.
 pub(crate) fn write<'a, R: 'a>(
     columns: &[Column<R>],
     rows: impl IntoIterator<Item = &'a R>,
@@ -69,7 +69,7 @@ pub(crate) fn write_heading<R>(columns: &[Column<R>], text: &mut String) {
     }
 }
 
-/// Appends a row as one line. A cell that is as wide as its column moves the following cells to the right.
+/// Appends a row as one line. A cell as wide as its column shifts the following cells to the right.
 pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     let mut line = String::new();
     for column in columns {
@@ -83,8 +83,8 @@ pub(crate) fn write_line<R>(columns: &[Column<R>], row: &R, text: &mut String) {
     text.push('\n');
 }
 
-/// Returns the text of a report of made-up figures. Checks that it fits a terminal, and that its tables equal the ones
-/// in `tests/tables`.
+/// Returns a report on made-up figures as text. Checks that it fits a terminal, and that its tables are the same as
+/// those in `tests/tables`.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_kept<F: crate::report::Findings>(
@@ -99,7 +99,7 @@ pub(crate) fn assert_kept<F: crate::report::Findings>(
     text
 }
 
-/// Checks that a text equals the one in `tests/tables`.
+/// Checks that a text is the same as the one in `tests/tables`.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn assert_text_kept(name: &str, text: &str) {

@@ -1,4 +1,4 @@
-//! Traffic between the sockets of the hosts, with the names that netperf uses.
+//! Traffic between the hosts' sockets. The kinds of traffic have the names that netperf uses.
 
 use core::fmt;
 use std::{
@@ -27,24 +27,24 @@ pub use self::paced::Pace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {
-    /// TCP connections from the sender to the receiver, as fast as possible, from a buffer (`write`).
+    /// TCP connections from the sender to the receiver, with data sent from a buffer as fast as possible (`write`).
     TcpStream,
-    /// TCP connections from the sender to the receiver, from a file in memory (`sendfile`).
+    /// TCP connections from the sender to the receiver, with data sent from a file in memory (`sendfile`).
     TcpSendfile,
-    /// The opposite direction: the receiver sends, through the data path that acts as its NIC.
+    /// TCP connections in the opposite direction: the receiver sends through the data path that acts as its NIC.
     TcpMaerts,
-    /// One byte in each direction over TCP, one request at a time.
+    /// TCP requests and responses of one byte, one request at a time.
     TcpRequests,
-    /// Datagrams that fill the sender's MTU, sent as fast as the receiver reads them.
+    /// UDP datagrams that fill the sender's MTU, sent as fast as the receiver reads them.
     UdpStream,
-    /// The datagrams of [`Self::UdpStream`], many per call (`UDP_SEGMENT`).
+    /// The same datagrams as in [`Self::UdpStream`], but many per call (`UDP_SEGMENT`).
     UdpSegments,
-    /// One byte in each direction over UDP.
+    /// UDP requests and responses of one byte, one request at a time.
     UdpRequests,
 }
 
 impl fmt::Display for Traffic {
-    /// Writes netperf's name of the traffic.
+    /// Writes netperf's name for the traffic.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::TcpStream => "TCP_STREAM",
@@ -59,7 +59,7 @@ impl fmt::Display for Traffic {
 }
 
 impl Traffic {
-    /// Returns whether the traffic uses TCP, and so has a congestion control.
+    /// Returns whether the traffic uses TCP, and therefore has a congestion control.
     #[must_use]
     pub fn is_tcp(self) -> bool {
         !matches!(self, Self::UdpStream | Self::UdpSegments | Self::UdpRequests)
@@ -72,16 +72,16 @@ impl Traffic {
     }
 }
 
-/// State that the threads of a trial share while their traffic runs.
+/// State that the threads of a trial share while their traffic flows.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Whether the threads should stop.
     pub stop: AtomicBool,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: AtomicU64,
-    /// Datagrams that arrived, requests that were answered, or calls that read a stream.
+    /// Number of datagrams that arrived, requests that were answered, or calls that read from a stream.
     pub units: AtomicU64,
-    /// Datagrams that were lost, and requests that were lost or whose response was lost.
+    /// Number of datagrams that were lost, or of requests that were lost or whose response was lost.
     pub lost: AtomicU64,
 }
 
@@ -95,7 +95,7 @@ impl Progress {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes and units that have arrived so far. Both numbers are from the same moment, except that each
+    /// Returns the numbers of bytes and units that have arrived so far. The numbers belong together, except that each
     /// thread may have added the bytes of one unit that it has not counted yet.
     pub fn arrivals(&self) -> (u64, u64) {
         loop {
@@ -108,8 +108,8 @@ impl Progress {
     }
 }
 
-/// Content of streams: the bytes of a file in memory, repeated. The content repeats only after the whole file, so lost,
-/// duplicated or swapped bytes do not compare equal.
+/// Content of streams: the bytes of a file in memory, over and over. Nothing repeats within the file, so lost,
+/// duplicated or swapped bytes are detected.
 #[derive(Debug)]
 pub struct Content {
     file: File,
@@ -120,7 +120,7 @@ impl Content {
     /// Generates content from a seed.
     ///
     /// # Errors
-    /// Fails if there is no memory for a file.
+    /// Fails if there is not enough memory for a file.
     pub fn new(seed: u64) -> io::Result<Self> {
         let mut bytes = vec![0; CONTENT_BYTES];
         fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -129,8 +129,8 @@ impl Content {
         Ok(Self { file, bytes })
     }
 
-    /// Returns the bytes of the stream from this position on: up to the end of the file, and at most as many as one
-    /// call sends.
+    /// Returns the bytes of the stream from this position to the end of the file, but at most as many as one call
+    /// sends.
     pub(crate) fn from(&self, place: u64) -> &[u8] {
         let start = (place % CONTENT_BYTES as u64) as usize;
         &self.bytes[start..CONTENT_BYTES.min(start + SEND_BYTES)]
@@ -151,9 +151,9 @@ impl Content {
     }
 }
 
-/// The length of the file that streams repeat: odd, so that no segment size divides it.
+/// Length of the file that streams repeat. It is odd, so that no segment size divides it.
 const CONTENT_BYTES: usize = (1 << 20) - 3;
-/// Number of bytes in one send call. Each call ends with PSH, and therefore with a short packet, which ends a train.
+/// Number of bytes per send call. The last packet of each call has PSH and is short, so it ends a train.
 const SEND_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

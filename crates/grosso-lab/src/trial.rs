@@ -1,4 +1,4 @@
-//! One measurement, with its own hosts, threads on chosen CPUs, and counters read before and after.
+//! One measurement on its own hosts, with threads on chosen CPUs, and with counters read before and afterward.
 
 use std::{
     ffi::CStr,
@@ -38,53 +38,53 @@ mod userspace;
 pub struct Setting {
     /// Traffic between the hosts.
     pub traffic: Traffic,
-    /// Number of concurrent connections; one, except for [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
+    /// Number of concurrent connections; must be one except with [`Traffic::TcpStream`] and [`Traffic::TcpRequests`].
     pub connections: usize,
-    /// Generator of the traffic.
+    /// Program that generates the traffic.
     pub tool: Tool,
     /// The hosts and the wire.
     pub layout: Layout,
-    /// Carrier of the packets.
+    /// The carrier that forwards the packets between the hosts.
     pub carrier: Carrier,
-    /// Impairment of packets to a receiver for which Grosso acts as the NIC. The packets are copied out of their
-    /// receive buffers first, because a wire with a long delay would occupy too many of these buffers.
+    /// Impairment of packets to the receiver, if Grosso acts as the receiver's NIC. The packets are first copied out of
+    /// their receive buffers, because a wire with a long delay would occupy too many of these buffers.
     pub impairment: Option<Impairment>,
-    /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If this impairment
-    /// loses packets, the receiver's kernel sends no superframes, so that the loss affects single packets.
+    /// Impairment of packets in the opposite direction, if packets to the receiver are impaired. If it loses packets,
+    /// the receiver's kernel sends no superframes, so that single packets are lost.
     pub back: Option<Impairment>,
     /// Device through which the data path exchanges packets with a host.
     pub device: Device,
-    /// The CPUs of the sender's thread, of the data path and of the receiver's thread.
+    /// The CPUs of the sender's thread, the data path and the receiver's thread.
     pub processors: [usize; 3],
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
-    /// Duration or size of the measurement.
+    /// Duration or amount of data of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the byte sent, which costs the receiver time.
+    /// Whether every received byte is compared with the byte that was sent, which costs the receiver time.
     pub compare: bool,
 }
 
-/// Generators of traffic.
+/// A generator of traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
     /// The lab's own threads.
     #[default]
     BuiltIn,
-    /// `iperf3`, a process on each host.
+    /// `iperf3`, with a process on each host.
     Iperf3,
 }
 
-/// Carriers of packets between the hosts.
+/// A way to forward packets between the hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Grosso's data path, in place of the receiver's NIC and its driver.
     Grosso {
-        /// Profile for merging packets to the receiver; `None` merges nothing.
+        /// Profile for merging packets to the receiver; `None` to merge nothing.
         profile: Option<Box<Profile>>,
         /// Whether each packet is copied out of its receive buffer first.
         copy: bool,
-        /// Whether the receiver's acknowledgment of a train is expanded to one for each packet.
+        /// Whether the receiver's acknowledgment of a train is expanded to one acknowledgment for each packet.
         expand: bool,
     },
     /// Grosso's data path, in place of the sender's NIC and its driver.
@@ -92,14 +92,14 @@ pub enum Carrier {
         /// Whether the sender's kernel sends superframes, which the data path segments.
         superframes: bool,
     },
-    /// Grosso's data path between a host and a [sender in userspace](crate::userspace), which replaces the sending
-    /// kernel. The data path acts as the receiver's NIC or, for [`Traffic::TcpMaerts`], as the sender's.
+    /// Grosso's data path between a host and a [sender in userspace](crate::userspace) that replaces the sending
+    /// kernel. The data path acts as the receiver's NIC or, with [`Traffic::TcpMaerts`], as the sender's NIC.
     Userspace {
         /// Profile for merging packets, as in [`Carrier::Grosso`].
         profile: Option<Box<Profile>>,
         /// Whether acknowledgments of trains are expanded, as in [`Carrier::Grosso`].
         expand: bool,
-        /// The sender's way of counting acknowledgments.
+        /// The way in which the sender counts acknowledgments.
         counting: Counting,
     },
     /// The kernel alone, with only a wire between the hosts.
@@ -110,7 +110,8 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Returns Grosso's data path with the default profile, which holds trains for `hold`; `None` merges nothing.
+    /// Returns Grosso's data path with the default profile, except that trains are held for `hold`; `None` merges
+    /// nothing.
     #[must_use]
     pub fn grosso(hold: Option<Duration>, copy: bool) -> Self {
         let profile = hold.map(|hold| {
@@ -123,15 +124,15 @@ impl Carrier {
 }
 
 impl Setting {
-    /// Returns whether the receiver's kernel sends superframes, if Grosso acts as the receiver's NIC.
+    /// Returns whether the receiver's kernel sends superframes when Grosso acts as the receiver's NIC.
     fn superframes(&self) -> bool {
         self.back.as_ref().is_none_or(|back| back.loss <= 0.0)
     }
 
-    /// Returns whether a stall distorted a measurement: its wire loses nothing, but nothing arrived, or its one
-    /// connection waited for a retransmission timeout of at least 200 ms. Either the thread of the data path was not
-    /// scheduled for that long, or a full backlog dropped the last packets of a window. In the second case, no later
-    /// packet revealed the loss to the sender.
+    /// Returns whether a stall distorted the measurement of a stream: the wire loses nothing, but nothing arrived, or
+    /// the only connection waited for a retransmission timeout of at least 200 ms. Either the data path's thread was
+    /// not scheduled for that long, or a full backlog dropped the last packets in a window, so that no later packet
+    /// revealed the loss to the sender.
     #[must_use]
     pub fn stalled(&self, measured: &Measured) -> bool {
         let loses = |wire: &Option<Impairment>| wire.as_ref().is_some_and(|wire| wire.loss > 0.0);
@@ -141,7 +142,7 @@ impl Setting {
         is_stream && is_lossless && (waited || measured.bytes == 0)
     }
 
-    /// Returns the time for which a train may be held; `None` if Grosso merges nothing.
+    /// Returns the maximum hold time of a train; `None` if Grosso merges nothing.
     #[must_use]
     pub fn hold(&self) -> Option<Duration> {
         match &self.carrier {
@@ -156,14 +157,14 @@ impl Setting {
 /// Condition that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A time, after a warm-up that is not measured.
+    /// A time, which begins after a warm-up.
     Time {
         /// Duration of the warm-up.
         warm_up: Duration,
         /// Duration of the measurement.
         measured: Duration,
     },
-    /// The arrival of this many bytes.
+    /// A number of bytes that must arrive.
     Bytes(u64),
 }
 
@@ -173,70 +174,70 @@ pub enum Extent {
 pub struct Measured {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Calls that read a stream, datagrams that arrived, or requests that were answered.
+    /// Number of calls that read from a stream, datagrams that arrived, or requests that were answered.
     pub units: u64,
     /// CPU time.
     pub cpu_seconds: CpuSeconds,
-    /// Average number of wire packets per frame that the receiver got or, if the data path acts as the sender's NIC,
-    /// that the sender's kernel sent.
+    /// Mean number of wire packets per frame that the receiver got. If the data path acts as the sender's NIC, it is
+    /// the number per frame that the sender's kernel sent.
     pub segments_per_train: Option<f64>,
-    /// Segments in the direction opposite to the bytes: in a stream, acknowledgments.
+    /// Number of segments in the direction opposite to the data, which are acknowledgments if the traffic is a stream.
     pub acknowledgements: u64,
-    /// Frames that the data path delivered in the direction opposite to the bytes: the acknowledgments that reached the
-    /// sending host.
+    /// Number of frames that the data path delivered in the direction opposite to the data: acknowledgments that
+    /// reached the sending host.
     pub acknowledgements_passed: Option<u64>,
     /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
-    /// Segments with a wrong checksum.
+    /// Number of segments with a wrong checksum.
     pub checksum_errors: u64,
     /// Number of retransmission timeouts during the whole connection.
     pub timeouts: u64,
-    /// Number of round trips of data that a [sender in userspace](crate::userspace) counted.
+    /// Number of round trips of data, as counted by a [sender in userspace](crate::userspace).
     pub round_trips: Option<u64>,
-    /// Number of earlier measurements that [stalled](Setting::stalled) and were repeated.
+    /// Number of earlier measurements that were repeated because they [stalled](Setting::stalled).
     pub repeated: u64,
-    /// Datagrams or requests that were lost.
+    /// Number of datagrams or requests that were lost.
     pub lost: u64,
-    /// Packets for which the data path's ring had no room.
+    /// Number of packets that did not fit into the data path's ring.
     pub ring_drops: u64,
-    /// Average number of packets in a receive page, since the ring was opened; absent if the data path received each
-    /// packet into its own buffer.
+    /// Mean number of packets per receive page since the ring was opened; absent if the data path received each packet
+    /// into a separate buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_page: Option<f64>,
-    /// Whether the sender's CPU handled acknowledgments, if there are two CPUs. This needs root. Otherwise the sender's
-    /// packets leave from both CPUs, are reordered, and are retransmitted needlessly.
+    /// Whether the sender's CPU processed acknowledgments, if there are two CPUs. This needs root. Otherwise, the
+    /// sender's packets leave from both CPUs, are reordered, and are retransmitted needlessly.
     pub acknowledgements_steered: Option<bool>,
-    /// Whether the receiver's kernel coalesced packets from the wire, if the data path acts as the sender's NIC. The
-    /// packets must arrive in batches, which needs root.
+    /// Whether the receiver's kernel coalesced packets from the wire, if the data path acts as the sender's NIC. This
+    /// needs root, because the packets must arrive in batches.
     pub receiver_coalesced: Option<bool>,
     /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
 }
 
-/// Reasons why a measurement failed.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrialError {
-    /// An error of the hosts or their sockets.
+    /// Error of the hosts or their sockets.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A call failed.
     #[error("{host}: {call}: {error}")]
     Call {
-        /// The call, if known.
+        /// Name of the call, if known.
         call: &'static str,
-        /// The host.
+        /// Name of the host.
         host: &'static str,
-        /// The error.
+        /// The system error.
         error: io::Error,
     },
-    /// No setting has figures, because a trial of each setting failed; contains the first failure.
+    /// No setting has figures, because trials of all settings failed. Contains the first error.
     #[error("all settings failed; first error: {0}")]
     NoFigures(String),
-    /// An error of the data path.
+    /// Error of the data path.
     #[error("the data path failed: {0}")]
     Path(#[from] PortError),
     /// iperf3 is missing, or failed.
@@ -245,9 +246,9 @@ pub enum TrialError {
     /// Part of a stream did not arrive.
     #[error("{sent} bytes were sent, but {received} arrived")]
     Lost {
-        /// Bytes sent.
+        /// Number of bytes sent.
         sent: u64,
-        /// Bytes received.
+        /// Number of bytes received.
         received: u64,
     },
     /// The measurement was interrupted.
@@ -256,12 +257,12 @@ pub enum TrialError {
 }
 
 impl TrialError {
-    /// Creates the error of a call on a host.
+    /// Returns a function that creates the error for a call on a host.
     pub(crate) fn call(host: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Call { call, host, error }
     }
 
-    /// Returns the error of the operating system, if there is one.
+    /// Returns the operating system's error, if there is one.
     pub(crate) fn io(&self) -> Option<&io::Error> {
         match self {
             Self::Io(error) | Self::Call { error, .. } => Some(error),
@@ -277,22 +278,22 @@ impl Measured {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the percentage of a CPU that the receiver's host used: its thread, the data path that acts as its NIC,
-    /// and the kernel's packet threads.
+    /// Returns the percentage of a CPU used by the receiver's host: its thread, the data path that acts as its NIC, and
+    /// the kernel threads that process packets.
     #[must_use]
     pub fn receiver_cpu_percent(&self) -> f64 {
         let CpuSeconds { path, receiver, kernel, .. } = self.cpu_seconds;
         (path + receiver + kernel) / self.seconds * 100.0
     }
 
-    /// Returns the number of gigabits per CPU-second of all threads.
+    /// Returns the gigabits per CPU-second over all threads.
     #[must_use]
     pub fn gigabits_a_cpu_second(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu_seconds.total()
     }
 }
 
-/// Measures on new hosts that are removed afterwards. A stalled measurement is repeated a few times.
+/// Measures on new hosts that are removed afterward. Repeats a stalled measurement a few times.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stops or is damaged, or if the measurement is interrupted.
@@ -302,7 +303,7 @@ pub fn measure(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured, 
     Ok(Measured { repeated, ..measured })
 }
 
-/// Repeats a measurement that stalls, at most a few times. Returns the last one and the number of measurements that
+/// Repeats a measurement a few times if it stalls. Returns the last measurement, and the number of measurements that
 /// stalled.
 pub(crate) fn repeat_stalled<M>(
     mut once: impl FnMut() -> Result<M, TrialError>,
@@ -318,8 +319,7 @@ pub(crate) fn repeat_stalled<M>(
     }
 }
 
-/// Returns a note on stalled measurements that were repeated, if any; `kept` is the number of measurements that were
-/// kept.
+/// Returns a note if any stalled measurements were repeated; `kept` is the number of measurements that were kept.
 pub(crate) fn stalls(repeated: u64, kept: usize) -> Option<String> {
     (repeated > 0).then(|| {
         format!(
@@ -364,7 +364,7 @@ fn measure_once(setting: &Setting, interrupted: &AtomicBool) -> Result<Measured,
     }
 }
 
-/// Returns the options of a path that merges packets from its left port with `profile`, if there is one.
+/// Returns the options for a path that merges packets from its left port with `profile`, if it is set.
 fn path_options(profile: Option<&Profile>, expand: bool) -> RunOptions {
     let mut options = RunOptions::new(SEED);
     options.left_to_right.coalesce = profile.is_some();
@@ -396,7 +396,7 @@ fn observe(
     observed.map(|(measured, _)| measured)
 }
 
-/// Measures the traffic through a running data path; `thread` is its thread id.
+/// Measures the traffic through a running data path whose thread ID is `thread`.
 pub(crate) fn observe_path(
     setting: &Setting,
     hosts: &Hosts,
@@ -407,8 +407,7 @@ pub(crate) fn observe_path(
     observe(setting, hosts, Some(ObservedPath { handle, thread }), interrupted)
 }
 
-/// Measures the traffic between hosts over any carrier, together with the readings of `gauge` at the start and at the
-/// end.
+/// Measures the traffic between hosts over any carrier. Also returns what `gauge` returned at the start and the end.
 pub(crate) fn observe_gauged<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -419,7 +418,7 @@ pub(crate) fn observe_gauged<Gauged>(
 }
 
 impl Trial<'_> {
-    /// Measures a receiver whose packets stay in their receive buffers, are copied, or pass an impaired wire.
+    /// Measures a receiver whose packets stay in their receive buffers, are copied, or cross an impaired wire.
     fn received(
         &self,
         wire: NicWire,
@@ -447,8 +446,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Measures the traffic of a data path from its left port to its right port; `counts` returns the left port's
-    /// counts.
+    /// Measures the traffic through a data path from its left to its right port. `counts` returns the counters of the
+    /// left port's ring.
     fn through<L: Port + Send, R: Port + Send>(
         &self,
         left: L,
@@ -472,15 +471,15 @@ impl Trial<'_> {
     }
 }
 
-/// Binds the calling thread to a CPU and gives it the name of its role in the trial, which `top -H` shows. Returns its
-/// thread id.
+/// Binds the calling thread to a CPU, and names it after its role in the trial, so that `top -H` shows the role.
+/// Returns the thread ID.
 pub(crate) fn settle(name: &CStr, processor: usize) -> io::Result<Pid> {
     pin(None, processor)?;
     set_name(name)?;
     Ok(own_thread())
 }
 
-/// Runs a data path on a separate thread of a CPU while it is observed, and also returns its left port.
+/// Runs a data path on its own thread and CPU while it is observed, and also returns the path's left port.
 fn while_running<L: Port + Send, R: Port + Send>(
     path: DataPath<L, R>,
     processor: usize,
@@ -504,13 +503,13 @@ fn while_running<L: Port + Send, R: Port + Send>(
     })
 }
 
-/// Thread names of the sender's and the receiver's data path, if each host has one.
+/// Names of the threads of the sender's and the receiver's data path, if each host has one.
 pub(crate) const PATHS: [&CStr; 2] = [c"path a", c"path b"];
-/// Maximum number of repetitions of a stalled measurement.
+/// Maximum number of times that a stalled measurement is repeated.
 const REPEATS_MAX: u64 = 3;
-/// The longest MTU, in bytes, at which a receiver can still coalesce packets into longer frames.
+/// Longest MTU in bytes at which a receiver can still merge packets into longer frames.
 const COALESCED_MTU_MAX: u16 = 9000;
-/// The seed of the content and of the flow table, which is the same in all trials.
+/// Seed of the content and the flow table, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]
@@ -534,7 +533,8 @@ mod tests {
         }
     }
 
-    /// Returns the kept measurement and the number of measurements, if the measurements have these timeouts.
+    /// Returns the measurement that is kept, and the number of measurements, if these are the timeouts of successive
+    /// measurements.
     fn kept(setting: &Setting, timeouts: &[u64]) -> (Measured, usize) {
         let mut made = 0;
         let once = || {

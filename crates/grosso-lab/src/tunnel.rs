@@ -1,4 +1,4 @@
-//! The tunnels that experiments measure, and the endpoints of a tunnel.
+//! The tunnels that experiments measure, and their endpoints.
 
 use core::fmt;
 use std::{io, net::IpAddr};
@@ -15,40 +15,40 @@ use serde::Serialize;
 
 use crate::netns::{Family, Layout, Mtu, underlay_addresses};
 
-/// A kind of tunnel.
+/// Kind of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tunnel {
-    /// IP packets in GRE in GUE.
+    /// GRE in GUE, with IP packets inside.
     GreGue,
-    /// IPv4 packets in GUE.
+    /// GUE with IPv4 packets inside.
     IpipGue,
-    /// IPv6 packets in GUE, over IPv4.
+    /// GUE over IPv4, with IPv6 packets inside.
     SitGue,
-    /// Ethernet frames in VXLAN.
+    /// VXLAN with Ethernet frames inside.
     Vxlan,
-    /// Ethernet frames in Geneve.
+    /// Geneve with Ethernet frames inside.
     Geneve,
 }
 
 impl Tunnel {
-    /// All kinds, in the order of the table.
+    /// All tunnels, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::GreGue, Self::IpipGue, Self::SitGue, Self::Vxlan, Self::Geneve];
 
-    /// Returns whether the tunnel carries Ethernet frames instead of IP packets.
+    /// Returns whether the tunnel carries Ethernet frames rather than IP packets.
     #[must_use]
     pub const fn is_ethernet(self) -> bool {
         matches!(self, Self::Vxlan | Self::Geneve)
     }
 
-    /// Returns whether the tunnel's headers have room for remote checksum offload.
+    /// Returns whether the tunnel's headers support remote checksum offload.
     #[must_use]
     pub const fn has_remote_checksum(self) -> bool {
         !matches!(self, Self::Geneve)
     }
 
-    /// Returns one endpoint of the tunnel, with an outer UDP checksum, which remote checksum offload needs.
+    /// Returns one endpoint of the tunnel. It uses outer UDP checksums, which remote checksum offload needs.
     #[must_use]
     pub fn endpoint(self, [local, remote]: [IpAddr; 2], remote_checksum: bool) -> Endpoint {
         let udp = Udp {
@@ -110,7 +110,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// Returns the layout for `streams` streams, whose packets still fit the wire after encapsulation.
+/// Returns the layout for `streams` streams whose packets fit the wire even after encapsulation.
 pub(crate) fn layout(
     (tunnel, outer): (Tunnel, Family),
     remote_checksum: bool,
@@ -129,9 +129,9 @@ pub(crate) fn layout(
     Layout { tcp_buffer_bytes: each, ..layout }
 }
 
-/// Opens one endpoint of a tunnel in this namespace (0 is host a's), over sockets with or without offloads. `around`
-/// wraps the sockets below the tunnel. With `completes`, the endpoint completes checksums that the peer left to the
-/// receiver.
+/// Opens one endpoint of a tunnel in this namespace, over sockets with or without offloads. Side 0 is host a's.
+/// `around` wraps the sockets below the tunnel. If `completes` is set, the endpoint completes the checksums that the
+/// peer left to the receiver.
 pub(crate) fn open_end<P: Port>(
     (network, side): (&NetworkNamespace, usize),
     (tunnel, outer): (Tunnel, Family),
@@ -146,7 +146,7 @@ pub(crate) fn open_end<P: Port>(
     }
     let mut options = UdpOptions::of(&endpoint).ok_or(io::ErrorKind::InvalidInput)?;
     (options.segmentation, options.coalescing) = (offloads, offloads);
-    // Only measured packets are sent.
+    // Nothing but the measured packets may be sent.
     options.probes = false;
     let socket = network.run(|| UdpPort::open(&options))??;
     let mut options = TunnelOptions::new(endpoint, SEED);
@@ -154,15 +154,16 @@ pub(crate) fn open_end<P: Port>(
     TunnelStage::new(around(socket), options)
 }
 
-/// Source ports of flows: the dynamic range (RFC 6335).
+/// Source ports for flows: the dynamic port range (RFC 6335).
 const SOURCE_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
-/// Number of bytes that all streams together may have in flight. The sockets of a tunnel have buffers for them.
+/// Number of bytes that all streams together may have in flight, which determines the size of the tunnel's socket
+/// buffers.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 /// Minimum number of bytes that each stream may have in flight: one superframe.
 const STREAM_BYTES_MIN: usize = 64 << 10;
 /// The MTU of the wire.
 pub(crate) const WIRE_MTU: u16 = 1500;
-/// The seed of source ports, which is the same in all trials.
+/// Seed of the source ports, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
 
 #[cfg(test)]

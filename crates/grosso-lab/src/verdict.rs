@@ -1,4 +1,4 @@
-//! Compares measured figures with the claims of a publication, and reaches a verdict on each claim.
+//! Verdicts on the claims of a publication, based on measured figures.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::statistics::{Spread, digits};
 
-/// A claim that an experiment tests, and the answer.
+/// A claim that an experiment tests, and the answer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -17,20 +17,20 @@ pub struct Verdict {
     /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
-    /// Figure that decided the verdict, and the figures that it was computed from.
+    /// The figure that decided the answer, and the figures from which it was computed.
     pub measured: String,
-    /// The published figure, if the publication has one for this claim.
+    /// The published figure, if there is one for this claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<BesidePublished>,
     /// Whether the claim is about every row of its kind.
     #[serde(skip)]
     pub(crate) needs_every_row: bool,
-    /// Evidence and its unit; `None` without figures.
+    /// The evidence and its unit; `None` if there are no figures.
     #[serde(skip)]
     judged: Option<(Evidence, Unit)>,
 }
 
-/// An answer to a claim.
+/// Answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Answer {
@@ -41,14 +41,14 @@ pub enum Answer {
         /// The cause, if it is known.
         cause: &'static str,
     },
-    /// The noise does not allow an answer: another set of measurements might give a different answer.
+    /// Because of noise, no answer is possible: another set of measurements might lead to a different one.
     Undecided {
-        /// Measures that might decide the claim.
+        /// Steps that might decide the claim.
         needed: &'static str,
     },
     /// This machine cannot show whether the claim holds.
     CannotBeShownHere {
-        /// Measures that would show whether the claim holds.
+        /// Steps that would show whether the claim holds.
         needed: &'static str,
     },
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Answer {
 pub struct Published {
     /// The ratio.
     pub ratio: f64,
-    /// Publication and year, with the equipment if it matters: for example `R4, in 2014`.
+    /// Publication and year, and the equipment if it matters; for example `R4, in 2014`.
     pub source: &'static str,
 }
 
@@ -80,34 +80,35 @@ impl Published {
     }
 }
 
-/// A published figure next to the figure that was measured here.
+/// A published figure, and the figure measured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BesidePublished {
     /// The published figure.
     #[serde(flatten)]
     pub published: Published,
-    /// Figure that was measured here.
+    /// The figure measured on this machine.
     pub here: f64,
-    /// Effect measured here, relative to the published one; `None` if the claim was not reproduced.
+    /// Strength of the effect on this machine, relative to the published effect; `None` if the claim was not
+    /// reproduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
 
-/// Strength of an effect, relative to the published one.
+/// Strength of an effect relative to the published effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Weaker than published.
     WeakerThan,
-    /// As strong as published, within 20 %.
+    /// As strong as published, to within 20 %.
     As,
     /// Stronger than published.
     StrongerThan,
 }
 
 impl Effect {
-    /// Compares a figure with the published one; `bound` is the value of the figure without an effect.
+    /// Compares a figure with the published one. `bound` tells whether higher or lower values mean a stronger effect.
     fn of(here: f64, published: f64, bound: Bound) -> Self {
         let times = match bound {
             Bound::AtLeast(_) | Bound::Within(_) => here / published,
@@ -131,14 +132,14 @@ impl fmt::Display for Effect {
     }
 }
 
-/// A bound on a figure or on a ratio of two figures.
+/// A bound on a figure or on the ratio of two figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
     /// At least this value.
     AtLeast(f64),
     /// Less than this value.
     Under(f64),
-    /// Equal within a tolerance: the ratio in either direction is at least this value.
+    /// Equal within a tolerance: the ratio, in either direction, is at least this value.
     Within(f64),
 }
 
@@ -151,8 +152,7 @@ impl Bound {
         }
     }
 
-    /// Returns the margin by which a figure satisfies the bound. The smaller the margin, the weaker the support for the
-    /// claim.
+    /// Returns the margin by which a figure satisfies the bound. A smaller margin means weaker support for the claim.
     fn margin(self, figure: f64) -> f64 {
         match self {
             Self::AtLeast(bound) => figure / bound,
@@ -162,16 +162,16 @@ impl Bound {
     }
 }
 
-/// Unit of a judged figure.
+/// Unit of the figure in a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// A ratio, shown as a multiple: `2.00 times`.
     Times,
-    /// A ratio, in percent.
+    /// A ratio, shown in percent.
     Percent,
-    /// The difference of a ratio from one, in percent.
+    /// The difference between a ratio and one, shown in percent.
     Change,
-    /// A figure in the given unit.
+    /// A figure in this unit.
     Of(&'static str),
 }
 
@@ -194,25 +194,25 @@ impl Unit {
     }
 }
 
-/// Evidence that the figures give for or against a claim. A verdict shows the figure that decided it.
+/// Evidence for or against a claim. A verdict shows the figure that decided it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evidence {
     figure: f64,
     bound: Bound,
-    /// Whether the difference cannot be distinguished from noise by any test.
+    /// Whether no test can distinguish the difference from noise.
     within_noise: bool,
     /// Whether there are any figures.
     is_known: bool,
 }
 
 impl Evidence {
-    /// Creates evidence from a count that does not vary, because it does not depend on time.
+    /// Creates evidence from an exact count, which does not depend on time and therefore never varies.
     pub(crate) const fn exact(figure: f64, bound: Bound) -> Self {
         Self { figure, bound, within_noise: false, is_known: true }
     }
 
-    /// Creates evidence on the ratio of two medians from repeated measurements. The Mann-Whitney test compares the
-    /// first series with the second series multiplied by the bound.
+    /// Creates evidence on the ratio of two medians of repeated measurements. The Mann-Whitney test compares the first
+    /// series with the second one multiplied by the bound.
     pub(crate) fn ratio(over: &Spread, under: &Spread, bound: Bound) -> Self {
         let figure = over.median / under.median;
         let scaled =
@@ -230,13 +230,13 @@ impl Evidence {
         Self { figure, bound, within_noise: chance > CHANCE_MAX || figure.is_nan(), is_known }
     }
 
-    /// Creates evidence from the maximum of repeated measurements. A pause of the machine may lengthen any measurement,
-    /// so the maximum counts as noise unless enough of the other measurements agree with it (sign test).
+    /// Creates evidence on the maximum of repeated measurements. A pause of the machine may lengthen any measurement,
+    /// so the maximum counts as noise unless enough of the measurements agree with it (sign test).
     pub(crate) fn greatest(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.max, bound)
     }
 
-    /// Creates evidence on one median from repeated measurements, using the sign test.
+    /// Creates evidence on the median of repeated measurements, using the sign test.
     pub(crate) fn median(figure: &Spread, bound: Bound) -> Self {
         Self::of_signs(figure, figure.median, bound)
     }
@@ -249,25 +249,26 @@ impl Evidence {
     }
 
     /// Returns the same evidence, except that a contradiction counts as noise unless the figure exceeds a reference
-    /// that consists only of noise.
+    /// that is nothing but noise.
     pub(crate) fn unless_as_great(self, figure: &Spread, reference: &Spread) -> Self {
         let is_contradiction = !self.bound.holds(self.figure);
         let is_as_great = chance_of_above(figure.values(), reference.values()) > CHANCE_MAX;
         Self { within_noise: self.within_noise || is_contradiction && is_as_great, ..self }
     }
 
-    /// Returns whether noise explains the difference.
+    /// Returns whether noise can explain the difference.
     pub(crate) const fn is_noise(&self) -> bool {
         self.within_noise
     }
 
-    /// Combines the evidence of several measurements. All measurements must support the claim, because noise must not
-    /// decide it. The figure is the one that supports the claim least. Returns `None` without measurements.
+    /// Combines the evidence from several measurements. All of them must support the claim, because noise must not
+    /// decide it. The resulting figure is the one that supports the claim least. Returns `None` if there are no
+    /// measurements.
     pub(crate) fn all(each: impl IntoIterator<Item = Self>) -> Option<Self> {
         Self::all_of(each.into_iter().map(|one| (one, ()))).map(|(one, ())| one)
     }
 
-    /// Combines evidence as [`Self::all`] does, and also returns the name of the figure that decides.
+    /// Combines evidence like [`Self::all`], and also returns the name of the deciding figure.
     pub(crate) fn all_of<T>(each: impl IntoIterator<Item = (Self, T)>) -> Option<(Self, T)> {
         let (mut worst, mut is_known, mut doubtful) = (None::<(Self, T)>, true, false);
         for (one, name) in each {
@@ -285,14 +286,14 @@ impl Evidence {
         })
     }
 
-    /// Returns the rank of the evidence by how strongly it contradicts the claim; contradictions that are not noise
-    /// rank first.
+    /// Returns a key that sorts evidence by how strongly it contradicts the claim. Contradictions that are not noise
+    /// come first.
     fn rank(&self) -> (bool, f64) {
         let is_contradiction = !self.bound.holds(self.figure) && !self.within_noise;
         (!is_contradiction, self.bound.margin(self.figure))
     }
 
-    /// Returns the verdict on a claim; `cause` is the explanation if the claim is contradicted.
+    /// Returns the verdict on a claim. `cause` is the explanation to show if the figures contradict the claim.
     pub(crate) fn verdict(
         self,
         claim: impl Into<Cow<'static, str>>,
@@ -317,7 +318,7 @@ impl Evidence {
 }
 
 impl Verdict {
-    /// Returns the verdict that this machine cannot test a claim. `needed` names what such a test requires.
+    /// Returns the verdict that this machine cannot test a claim. `needed` says what such a test would need.
     pub(crate) const fn not_here(claim: &'static str, needed: &'static str) -> Self {
         let answer = Answer::CannotBeShownHere { needed };
         let claim = Cow::Borrowed(claim);
@@ -325,13 +326,14 @@ impl Verdict {
         Self { claim, answer, measured, published: None, needs_every_row: false, judged: None }
     }
 
-    /// Marks the claim as one about every row, and returns the verdict. If a trial fails, the remaining rows cannot
+    /// Returns the verdict, marked as one on a claim about every row. If a trial fails, the remaining rows cannot
     /// support such a claim.
     pub(crate) fn for_every_row(self) -> Self {
         Self { needs_every_row: true, ..self }
     }
 
-    /// Returns the verdict as undecided, because the figures do not meet the condition `needed` of the claim.
+    /// Returns the verdict as undecided, because the figures do not satisfy a precondition of the claim. `needed`
+    /// describes that condition.
     pub(crate) fn undecided(self, needed: &'static str) -> Self {
         match self.holds() || self.is_contradicted() {
             true => Self { answer: Answer::Undecided { needed }, ..self },
@@ -339,7 +341,7 @@ impl Verdict {
         }
     }
 
-    /// Adds details: the figures from which the judged figure was computed, or its setting.
+    /// Adds details: the figures from which the verdict's figure was computed, or the setting.
     pub(crate) fn with(mut self, detail: impl fmt::Display) -> Self {
         if self.judged.is_some() {
             self.measured = format!("{} ({detail})", self.measured);
@@ -347,7 +349,7 @@ impl Verdict {
         self
     }
 
-    /// Adds the published figure of the same kind.
+    /// Adds the published figure that corresponds to the verdict's figure.
     pub(crate) fn beside(mut self, published: impl Into<Option<Published>>) -> Self {
         self.published = published.into().zip(self.judged).map(|(published, (evidence, _))| {
             let Evidence { figure: here, bound, .. } = evidence;
@@ -357,7 +359,7 @@ impl Verdict {
         self
     }
 
-    /// Returns the verdict after a trial failed in every attempt.
+    /// Returns the verdict to give if every attempt at a trial failed.
     pub(crate) fn without_a_row(self) -> Self {
         match (self.needs_every_row, &self.answer) {
             (false, _) | (_, Answer::CannotBeShownHere { .. }) => self,
@@ -380,14 +382,15 @@ impl Verdict {
         matches!(self.answer, Answer::NotReproduced { .. })
     }
 
-    /// Returns the published figure and the one here in the unit of the claim, and whether they are ratios.
+    /// Returns the published figure and the one from this machine in the unit of the claim, and whether they are
+    /// ratios.
     pub(crate) fn comparison(&self) -> Option<([String; 2], bool)> {
         let (beside, (_, unit)) = self.published.zip(self.judged)?;
         let figures = [beside.published.ratio, beside.here].map(|figure| unit.format(figure));
         Some((figures, !matches!(unit, Unit::Of(_))))
     }
 
-    /// Returns the figures, the published figure next to them, and the reason for the answer.
+    /// Returns the figures, the corresponding published figure, and the reason for the answer.
     pub(crate) fn reasons(&self) -> String {
         let mut reasons = vec![self.measured.clone()];
         if let (Some(beside), Some((_, unit))) = (self.published, self.judged) {
@@ -408,7 +411,7 @@ impl Verdict {
     }
 }
 
-/// Formats a line for the claim, and lines of at most 80 columns for the reasons.
+/// Formats a line for the claim, followed by the reasons in lines of at most 80 columns.
 impl fmt::Display for Verdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:<ANSWER$}{}", self.answer, self.claim)?;
@@ -427,8 +430,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Returns the probability that the ranks of two series without a real difference are at least as far apart as those of
-/// `above` and `below` (exact one-sided Mann-Whitney test). A tie counts half, rounded against the claim.
+/// Returns the probability that two series that do not really differ have ranks at least as far apart as those of
+/// `above` and `below` (exact one-sided Mann-Whitney test). A tie counts as half a win, rounded against the claim.
 fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     let (n, m) = (above.len(), below.len());
     let wins = above.iter().map(|one| {
@@ -437,16 +440,16 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
         won as f64 + tied as f64 / 2.0
     });
     let wins = wins.sum::<f64>().floor() as usize;
-    // ways[i][u] is the number of orders of i elements of the first kind and j of the second with u wins. There is one
-    // row per j.
+    // ways[i][u] is the number of orders of i elements from the first series and j from the second with u wins. There
+    // is one row per j.
     let mut ways = vec![vec![0.0; n * m + 1]; n + 1];
     for row in &mut ways {
         row[0] = 1.0;
     }
     for j in 1..=m {
         for i in 1..=n {
-            // The greatest value is either of the first kind, and exceeds all j values of the second kind, or it is of
-            // the second kind.
+            // The greatest value is either from the first series, and exceeds all j values from the second, or it is
+            // from the second series.
             let (fewer, this) = ways.split_at_mut(i);
             for wins in (0..=i * j).rev() {
                 let first = wins.checked_sub(j).map_or(0.0, |wins| fewer[i - 1][wins]);
@@ -458,7 +461,7 @@ fn chance_of_above(above: &[f64], below: &[f64]) -> f64 {
     ways[n][wins..].iter().sum::<f64>() / all
 }
 
-/// Returns the probability that at least `agree` of `of` coin tosses show the same side.
+/// Returns the probability that at least `agree` out of `of` coin tosses show the same side.
 fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
     // Each binomial coefficient is computed from the previous one.
     let mut coefficient = 0.5_f64.powi(i32::try_from(of).unwrap_or(i32::MAX));
@@ -474,19 +477,19 @@ fn chance_of_agreeing(agree: usize, of: usize) -> f64 {
 
 /// Data that would decide a claim about every row.
 const EVERY_ROW: &str = "figures for every setting; a trial of at least one setting failed";
-/// Evidence that is missing if no trial produced a figure.
+/// Data that is missing if no trial produced a figure.
 const FIGURES: &str = "figures for the settings of this claim; all of their trials failed";
-/// Measures that may decide a claim despite noise.
+/// Steps that may decide a claim despite the noise.
 const QUIET: &str =
     "more or longer runs, or a less busy machine, because noise may explain the difference";
-/// Maximum ratio at which two effects count as equal.
+/// Maximum ratio for two effects to count as equally strong.
 const SAME: f64 = 1.2;
-/// Maximum probability that chance explains a difference, for a difference that counts as real. Three runs against
-/// three can reach this probability. The margin allows for rounding in the sum.
+/// Maximum probability that a difference is due to chance, for the difference to count as real. With three runs on each
+/// side, this probability can be reached. The margin is for rounding errors in the sum.
 const CHANCE_MAX: f64 = 0.05 + 1e-9;
-/// Width of an answer, in columns.
+/// Width of an answer in columns.
 const ANSWER: usize = 22;
-/// Width of a line, in columns.
+/// Width of a line in columns.
 const LINE: usize = 80;
 
 #[cfg(test)]

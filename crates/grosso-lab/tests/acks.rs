@@ -1,4 +1,4 @@
-//! Tests that batched or merged acknowledgments have the same effect on a sender as the original packets (P15).
+//! Tests that batched or merged acknowledgments affect a sender in the same way as the original packets (P15).
 #![cfg(target_os = "linux")]
 
 use grosso::{
@@ -16,16 +16,16 @@ use proptest::{collection::vec, prelude::*};
 const SEGMENT: u32 = 1448;
 const NEAR: [u8; 4] = [10, 0, 0, 1];
 const FAR: [u8; 4] = [10, 0, 0, 9];
-/// The sender's first sequence number, close to wrapping around.
+/// The sender's first sequence number, which soon wraps around.
 const FIRST: u32 = 0xffff_e000;
 
-/// One packet from the receiver, as generated.
+/// A generated packet from the receiver.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     acknowledgment: Acknowledgment,
-    /// Whether the acknowledgment has SACK blocks, which records do not contain.
+    /// Whether the acknowledgment has SACK blocks, which are missing in records.
     is_selective: bool,
-    /// Whether the device recorded the arrival time of the acknowledgment.
+    /// Whether the device recorded when the acknowledgment arrived.
     is_stamped: bool,
     /// Whether the poll ends after this acknowledgment.
     ends_poll: bool,
@@ -50,7 +50,7 @@ fn news() -> impl Strategy<Value = News> {
     ]
 }
 
-/// Returns the packets that a receiver sends to a sender that counts acknowledgments in this way.
+/// Returns the packets that a receiver sends. `counting` is the sender's way of counting acknowledgments.
 fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) -> Vec<Sent> {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut last = Acknowledgment { number: FIRST, window: 500, ..Acknowledgment::default() };
@@ -77,7 +77,7 @@ fn acknowledgments(steps: &[(News, bool, bool, bool, u64)], counting: Counting) 
     sent
 }
 
-/// Returns the frame of the packet; its identification is its position in the sequence.
+/// Returns the packet's frame. The identification is the packet's position in the sequence.
 fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     let Acknowledgment { number, window, echo, congestion_echo, has_payload, .. } =
         sent.acknowledgment;
@@ -99,14 +99,14 @@ fn packet(sent: &Sent, place: usize) -> Vec<u8> {
     packet.tcp(build).payload_len(if has_payload { 100 } else { 0 }).build()
 }
 
-/// A sender that receives packets through a coalescer. It reads the acknowledgments of a vector from its records, and
-/// looks up other packets by their position.
+/// A sender that receives packets through a coalescer. It reads an acknowledgment vector's acknowledgments from the
+/// records, and identifies all other packets by their positions.
 struct Behind<'a> {
     sender: Sender,
     sent: &'a [Sent],
     /// Number of packets that arrived as part of an acknowledgment vector.
     collected: usize,
-    /// Positions of the kept packets, from their identifications.
+    /// Positions of the packets that were delivered individually, read from their identifications.
     places: Vec<usize>,
     merged: Vec<Summary>,
 }
@@ -136,7 +136,7 @@ impl Sink<Vec<u8>> for Behind<'_> {
     }
 }
 
-/// Returns the state of a sender after it received the packets through a coalescer with this profile.
+/// Returns the state of a sender that has received the packets through a coalescer with this profile.
 fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
     let sender = Sender::new(counting, SEGMENT, FIRST);
     let mut behind = Behind { sender, sent, collected: 0, places: Vec::new(), merged: Vec::new() };
@@ -147,7 +147,7 @@ fn behind(profile: Profile, sent: &[Sent], counting: Counting) -> Behind<'_> {
         let arrived_ns = one.acknowledgment.arrived_ns;
         let timestamp_ns = one.is_stamped.then_some(arrived_ns);
         let meta = Meta { timestamp_ns, ..Meta::default() };
-        // A packet with a device timestamp is pushed to the coalescer later than it arrived.
+        // A packet with a device timestamp reaches the coalescer later than it arrived.
         let now_ns = if one.is_stamped { arrived_ns + 12_345_678 } else { arrived_ns };
         coalescer.push(Frame { buffer: packet(one, place), meta }, now_ns, &mut behind);
         if one.ends_poll {
@@ -165,8 +165,7 @@ fn vector() -> Profile {
     profile
 }
 
-/// Returns FreeBSD's rules for single packets, because the rules for batches would assume that the packets arrived
-/// together.
+/// Returns FreeBSD's rules for single packets. Its rules for batches assume that the packets arrived together.
 fn freebsd() -> Profile {
     let mut profile = Profile::freebsd();
     profile.batch = Batch::AsItCame;
@@ -177,7 +176,7 @@ fn counting() -> impl Strategy<Value = Counting> {
     prop_oneof![Just(Counting::Packets), (1..3_u32).prop_map(|limit| Counting::Bytes { limit }),]
 }
 
-/// Returns a strategy that is true for one in `one_in` packets on average.
+/// Returns a strategy that yields true for one in `one_in` packets on average.
 fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     (0..one_in).prop_map(|chance| chance == 0)
 }
@@ -244,19 +243,19 @@ proptest! {
     }
 }
 
-/// Units in which a receiver gets data, and the treatment of its acknowledgments.
+/// The units in which a receiver gets data, and the treatment of the acknowledgments that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
-    /// Packets; every second one is acknowledged.
+    /// Packets, of which every second one is acknowledged.
     Packets,
-    /// Trains; each is acknowledged once.
+    /// Trains, each of which is acknowledged once.
     Trains,
-    /// Trains; their acknowledgments are expanded.
+    /// Trains, whose acknowledgments are expanded.
     Expanded,
 }
 
-/// Returns the number of round trips until a sender that counts in this way has 860 segments in flight (10 Gb/s with a
-/// round-trip time of one millisecond), and the maximum number of acknowledgments in one round trip.
+/// Returns how many round trips it takes until a sender that counts in this way has 860 segments in flight (10 Gb/s
+/// with a round-trip time of one millisecond), and the maximum number of acknowledgments per round trip.
 fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
     let mut sender = Sender::new(counting, SEGMENT, FIRST);
     let mut expander = Expander::new(LinkType::Ethernet, Ports::NONE, 1);
@@ -264,7 +263,7 @@ fn slow_start(counting: Counting, receiver: Receiver) -> (u32, usize) {
         Coalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
     let (mut round_trips, mut most) = (0, 0);
     while sender.congestion_window < 860 * u64::from(SEGMENT) {
-        // Sequence numbers at which the deliveries end.
+        // Sequence numbers at the ends of the deliveries.
         let mut ends = Vec::new();
         let mut sink = |delivery: Delivery<'_, Vec<u8>>| {
             expander.note(&delivery);
@@ -313,11 +312,11 @@ fn p15_expansion_gives_a_sender_that_counts_packets_what_stretch_acknowledgments
         let [packets, trains, expanded] = [Receiver::Packets, Receiver::Trains, Receiver::Expanded]
             .map(|receiver| slow_start(counting, receiver));
         assert!(trains.0 > 4 * packets.0, "{counting:?}: {trains:?} {packets:?}");
-        // The first acknowledgment of a connection is not expanded, which costs one round trip.
+        // The first acknowledgment on a connection is not expanded, which costs one round trip.
         assert!(expanded.0 <= packets.0 + 1, "{counting:?}: {expanded:?} {packets:?}");
         assert!(expanded.1 <= packets.1 + 1 && expanded.1 > 10 * trains.1, "{expanded:?}");
     }
-    // A sender that counts bytes without a limit gains nothing from expansion.
+    // Expansion does not help a sender that counts bytes without a limit.
     let unlimited = Counting::Bytes { limit: u32::MAX };
     assert_eq!(
         slow_start(unlimited, Receiver::Trains).0,
@@ -334,7 +333,7 @@ fn p15_a_summary_agrees_with_its_records() {
     let sent: Vec<_> = acknowledgments(&steps, counting)
         .into_iter()
         .map(|mut one| {
-            // FreeBSD's rules do not merge packets with a congestion mark.
+            // FreeBSD's rules never merge packets with a congestion mark.
             one.acknowledgment.congestion_echo = false;
             one
         })

@@ -1,4 +1,4 @@
-//! An allocator that counts allocations per thread, and therefore per test. A program declares it in its root file:
+//! An allocator that counts allocations per thread, and therefore per test. A program declares it in its crate root:
 //!
 //! ```
 //! use grosso_rig::allocator::{Counting, allocations, live_bytes};
@@ -17,7 +17,7 @@ use std::{
     cell::Cell,
 };
 
-/// The system's allocator, with counters of each thread's allocations.
+/// The system allocator with per-thread counters.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -26,24 +26,25 @@ thread_local! {
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-// SAFETY: every method passes its arguments to the system's allocator and returns its result. The counters are plain
+// SAFETY: every method passes its arguments to the system allocator and returns its result. The counters are plain
 // cells without a destructor and never allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
-        // SAFETY: the caller fulfills the contract of `GlobalAlloc::alloc`, which the system's allocator shares.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::alloc`, which is also the contract of the system
+        // allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
-        // SAFETY: the pointer comes from `alloc` above, that is, from the system's allocator, with this layout.
+        // SAFETY: the pointer comes from `alloc` above, and therefore from the system allocator, with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
-        // SAFETY: the pointer comes from `alloc` above, that is, from the system's allocator, with this layout.
+        // SAFETY: the pointer comes from `alloc` above, and therefore from the system allocator, with this layout.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

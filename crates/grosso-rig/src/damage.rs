@@ -1,4 +1,4 @@
-//! Strategies for proptest that generate almost valid frames with possibly wrong metadata.
+//! Strategies for `proptest` that generate almost valid frames and metadata that may be wrong.
 
 use grosso::checksum::Checksum;
 use grosso_testkit::{
@@ -9,7 +9,7 @@ use grosso_testkit::{
 use grosso_wire::LinkType;
 use proptest::prelude::*;
 
-/// Generates a frame of any stack, with up to three of its first bytes changed, and possibly truncated.
+/// Generates a frame over any header stack, with up to three changed bytes near its start, and possibly truncated.
 pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     (any::<u64>(), changes, 0_usize..200, prop::option::of(any::<prop::sample::Index>())).prop_map(
@@ -30,7 +30,7 @@ pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Generates a link type that a frame may have.
+/// Generates a link type.
 pub fn links() -> impl Strategy<Value = LinkType> {
     prop_oneof![
         Just(LinkType::Ethernet),
@@ -43,7 +43,7 @@ pub fn links() -> impl Strategy<Value = LinkType> {
     ]
 }
 
-/// Returns a checksum state of this kind. Only a partial checksum uses `start` and `offset`.
+/// Returns a checksum state that `kind` selects. Only a partial checksum uses `start` and `offset`.
 #[must_use]
 pub fn checksum(kind: u8, start: u16, offset: u16) -> Checksum {
     match kind % 4 {

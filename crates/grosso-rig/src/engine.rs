@@ -1,4 +1,4 @@
-//! Runs the engine in tests: takes frames, and returns the frames that the engine delivers.
+//! A wrapper that runs the engine in tests: it takes frames and records what the engine delivers.
 
 use grosso::{
     CoalesceOptions, Coalescer, Delivery, Frame, Meta, Profile, Sink, Verdict,
@@ -13,13 +13,13 @@ use grosso_testkit::{
 };
 use grosso_wire::{CookieLen, LinkType, Ports, Pseudowire};
 
-/// Assigned tunnel ports, plus the FOU port (with IPv4) and the L2TPv3 session format of the test kit.
+/// The assigned tunnel ports, plus the test kit's FOU port (with IPv4) and L2TPv3 session format.
 pub const PORTS: Ports = Ports::ASSIGNED.with_fou(FOU_PORT, 4).with_l2tp(Some(L2TP));
 
 /// The format of the test kit's L2TPv3 sessions.
 const L2TP: Pseudowire = Pseudowire { cookie: CookieLen::Four, has_sublayer: true };
 
-/// A copy of one delivered frame.
+/// A copy of a delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Out {
     /// The bytes of the frame.
@@ -30,18 +30,18 @@ pub struct Out {
     pub packets: u32,
     /// Whether packets were merged.
     pub joined: bool,
-    /// Reason for the delivery.
+    /// Reason why the frame was delivered.
     pub closed: Close,
 }
 
-/// A coalescer that keeps its deliveries.
+/// A coalescer that records its deliveries.
 pub struct Engine {
     coalescer: Coalescer<Vec<u8>>,
     /// All deliveries so far, in order.
     pub delivered: Vec<Out>,
-    /// The verdict on each pushed frame.
+    /// The verdicts on the pushed frames, in order.
     pub verdicts: Vec<Verdict>,
-    /// The returned buffers, in order.
+    /// The buffers that the engine has returned, in order.
     pub buffers: Vec<Vec<u8>>,
 }
 
@@ -95,17 +95,17 @@ impl Engine {
         self.step(|coalescer, sink| coalescer.poll_end_full(now_ns, sink));
     }
 
-    /// Delivers the trains whose hold time has expired.
+    /// Delivers the trains whose hold times have expired.
     pub fn expire(&mut self, now_ns: u64) {
         self.step(|coalescer, sink| coalescer.expire(now_ns, sink));
     }
 
-    /// Delivers everything held.
+    /// Delivers all held packets.
     pub fn finish(&mut self) {
         self.step(|coalescer, sink| coalescer.finish(sink));
     }
 
-    /// Runs `step` on the coalescer, and keeps the deliveries.
+    /// Runs `step` on the coalescer, and records the deliveries.
     fn step<T>(
         &mut self,
         act: impl FnOnce(&mut Coalescer<Vec<u8>>, &mut dyn Sink<Vec<u8>>) -> T,
@@ -114,9 +114,9 @@ impl Engine {
         act(coalescer, &mut |delivery: Delivery<'_, _>| keep(delivery, delivered, buffers))
     }
 
-    /// Returns all deliveries after these checks: no packet and no buffer was lost, every superframe equals the one
-    /// that the literal oracle forms from its packets, and segmentation restores exactly the pushed frames, in the
-    /// order of each flow.
+    /// Returns all deliveries after these checks: no packet or buffer was lost; every superframe equals the one that
+    /// the oracle forms from the same packets; and segmentation restores exactly the pushed frames, in order within
+    /// each flow.
     ///
     /// # Panics
     /// Panics if any of these checks fails.
@@ -160,13 +160,13 @@ fn keep(delivery: Delivery<'_, Vec<u8>>, delivered: &mut Vec<Out>, buffers: &mut
     buffers.extend(delivery.into_parts().map(|part: Part<_>| part.buffer));
 }
 
-/// Sends one poll of frames through the `linux` profile.
+/// Sends frames through the `linux` profile in one poll.
 #[must_use]
 pub fn coalesce(frames: &[Vec<u8>]) -> Vec<Out> {
     coalesce_with(Profile::linux(), frames)
 }
 
-/// Sends one poll of frames through a profile, [checked](Engine::checked).
+/// Sends frames through a profile in one poll, and returns the [checked](Engine::checked) deliveries.
 #[must_use]
 pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     let mut engine = Engine::new(profile);
@@ -177,7 +177,8 @@ pub fn coalesce_with(profile: Profile, frames: &[Vec<u8>]) -> Vec<Out> {
     engine.checked(frames)
 }
 
-/// Segments one delivered frame, and compares a superframe with the oracle's merge of its packets.
+/// Segments one delivered frame. If it is a superframe, checks that it equals the one that the oracle forms from the
+/// segments.
 fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     let packets = segment(out);
     assert_eq!(packets.len(), out.packets as usize);
@@ -193,13 +194,13 @@ fn checked_packets(out: &Out) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Segments one frame; a frame that is not a superframe is returned unchanged.
+/// Segments a superframe; returns any other frame unchanged.
 #[must_use]
 pub fn segment(out: &Out) -> Vec<Vec<u8>> {
     segment_for(out, LinkType::Ethernet, Outgoing::default())
 }
 
-/// Segments one frame for a device; a frame that is not a superframe is returned unchanged.
+/// Segments a superframe for a device; returns any other frame unchanged.
 #[must_use]
 pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>> {
     match cut(&[&out.bytes], &out.meta, link, outgoing) {
@@ -209,8 +210,8 @@ pub fn segment_for(out: &Out, link: LinkType, outgoing: Outgoing) -> Vec<Vec<u8>
     }
 }
 
-/// Segments the frame that consists of `slices`, both with copied and with scattered payload, and checks that the
-/// packets are the same.
+/// Segments the frame that consists of `slices` twice, with copied and with scattered payload, and checks that both
+/// produce the same packets.
 ///
 /// # Errors
 /// Fails with the engine's reason for refusing to segment the frame.
@@ -241,7 +242,7 @@ pub fn cut(
     Ok(packets)
 }
 
-/// Returns the payload bytes of each delivered frame after `header_len` bytes of headers.
+/// Returns the payload length of each delivered frame, whose headers are `header_len` bytes long.
 #[must_use]
 pub fn payloads(delivered: &[Out], header_len: usize) -> Vec<usize> {
     delivered.iter().map(|out| out.bytes.len() - header_len).collect()

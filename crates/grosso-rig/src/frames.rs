@@ -1,4 +1,4 @@
-//! The packets of the conformance tests: one connection in which a test changes one field at a time.
+//! Packets for the conformance tests: one connection in which a test changes one field at a time.
 
 use grosso_testkit::{
     Packet,
@@ -9,7 +9,7 @@ use grosso_testkit::{
 
 use crate::engine::{Out, coalesce};
 
-/// Headers before TCP in the kernel's own coalescing test (cases K1 to K35).
+/// Headers before TCP in the kernel's own GRO test (cases K1 to K35).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Ethernet and IPv4.
@@ -30,16 +30,16 @@ impl Path {
     /// Every path.
     pub const ALL: [Self; 6] =
         [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6, Self::PppoeIpv4, Self::PppoeIpv6];
-    /// The paths that every case uses. Only the data cases also use PPPoE.
+    /// The paths that every case uses. Only the cases about data also use PPPoE.
     pub const IP: [Self; 4] = [Self::Ipv4, Self::Ipv6, Self::Ipip, Self::Ip6ip6];
-    /// The paths whose innermost network is IPv4.
+    /// The paths whose innermost IP header is IPv4.
     pub const OVER_IPV4: [Self; 2] = [Self::Ipv4, Self::Ipip];
-    /// The paths whose innermost network is IPv6.
+    /// The paths whose innermost IP header is IPv6.
     pub const OVER_IPV6: [Self; 2] = [Self::Ipv6, Self::Ip6ip6];
-    /// One path for each version.
+    /// The path without tunnels for each IP version.
     pub const PLAIN: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
-    /// Returns the length of the IP headers and the TCP header without options.
+    /// Returns the total length of the IP headers and a TCP header without options.
     #[must_use]
     pub fn ip_and_tcp_len(self) -> usize {
         20 + match self {
@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Returns TCP segments of these lengths, in sequence; `edit` changes each segment, and gets its index.
+    /// Returns consecutive TCP segments of these lengths, each changed by `edit`, which receives the segment's index.
     pub fn train(
         self,
         lengths: &[usize],
@@ -58,7 +58,7 @@ impl Path {
         self.sequence(Transport::Tcp, lengths, edit)
     }
 
-    /// Returns UDP datagrams of these lengths; `edit` changes each datagram, and gets its index.
+    /// Returns UDP datagrams of these lengths, each changed by `edit`, which receives the datagram's index.
     pub fn datagrams(
         self,
         lengths: &[usize],
@@ -97,7 +97,7 @@ type Edit<T> = Box<dyn FnOnce(T) -> T>;
 pub struct Segment {
     path: Path,
     transport: Transport,
-    /// Payload bytes that precede the packet in the connection.
+    /// Number of payload bytes before the packet in the connection.
     before: u32,
     len: usize,
     ethernet: Edit<Ethernet>,
@@ -147,11 +147,11 @@ impl Segment {
     edits! {
         /// Changes the Ethernet header.
         ethernet: Ethernet;
-        /// Adds headers between Ethernet and IP.
+        /// Adds headers between the Ethernet and the IP header.
         link: Packet;
         /// Changes the PPPoE header.
         pppoe: Pppoe;
-        /// Changes the outer IPv4 header of IP in IP.
+        /// Changes the outer IPv4 header of an IP-in-IP packet.
         outer_ipv4: Ipv4;
         /// Changes the innermost IPv4 header.
         ipv4: Ipv4;
@@ -163,17 +163,17 @@ impl Segment {
         tcp: Tcp;
         /// Changes the UDP header.
         udp: Udp;
-        /// Changes the finished packet, for example its padding or its length.
+        /// Changes the finished packet, for example its padding or length.
         frame: Packet;
     }
 
-    /// Sets TTL or hop limit of the innermost IP header.
+    /// Sets the TTL or hop limit of the innermost IP header.
     #[must_use]
     pub fn ttl(self, ttl: u8) -> Self {
         self.ipv4(move |ip| ip.ttl(ttl)).ipv6(move |ip| ip.hop_limit(ttl))
     }
 
-    /// Sets type of service or traffic class of the innermost IP header.
+    /// Sets the type of service or traffic class of the innermost IP header.
     #[must_use]
     pub fn tos(self, tos: u8) -> Self {
         self.ipv4(move |ip| ip.tos(tos)).ipv6(move |ip| ip.traffic_class(tos))
@@ -213,13 +213,13 @@ pub fn at(
     move |index, segment| if index == target { change(segment) } else { segment }
 }
 
-/// Returns the segment unchanged, for use as `edit`.
+/// Returns the segment unchanged; for use as `edit`.
 #[must_use]
 pub fn plain(_index: usize, segment: Segment) -> Segment {
     segment
 }
 
-/// Returns the payload bytes of each delivered frame, in the kernel's notation: `{300, 200}` is `[300, 200]`.
+/// Returns the payload length of each delivered frame: what the kernel's tests write as `{300, 200}` is `[300, 200]`.
 #[must_use]
 pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
     delivered
@@ -231,7 +231,7 @@ pub fn payload_lengths(delivered: &[Out]) -> Vec<usize> {
         .collect()
 }
 
-/// Asserts the payload lengths delivered when these frames form one poll.
+/// Sends these frames in one poll, and asserts the payload lengths of the delivered frames.
 ///
 /// # Panics
 /// Panics if the lengths differ.
@@ -240,7 +240,7 @@ pub fn assert_payloads(frames: &[Vec<u8>], expected: &[usize]) {
     assert_eq!(payload_lengths(&coalesce(frames)), expected);
 }
 
-/// Asserts that each of these frames is delivered unmerged, unchanged and in order, when they form one poll.
+/// Sends these frames in one poll, and asserts that they are delivered unmerged, unchanged and in order.
 ///
 /// # Panics
 /// Panics if frames were merged, changed or reordered.

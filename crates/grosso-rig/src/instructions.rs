@@ -1,19 +1,17 @@
-//! Counts the instructions that a test executes, with valgrind. Other programs on the same host do not affect the
-//! number.
+//! Instruction counts for tests, measured with valgrind. Other programs on the same host do not affect them.
 //!
-//! For each case, a test starts itself once under valgrind; the process started that way runs only that case
-//! ([`case`]). Only the instructions of its function named `measured` are counted.
+//! For each case, a test starts itself under valgrind, and the new process runs only that case ([`case`]). Only the
+//! instructions of its function named `measured` are counted.
 
 use std::{env, process::Command};
 
-/// Returns the case whose instructions are being counted, if this process is a counting run.
+/// Returns the number of the case if this process was started to count instructions.
 #[must_use]
 pub fn case() -> Option<usize> {
     env::var(CASE).ok().map(|case| case.parse().expect("a number"))
 }
 
-/// Returns the number of instructions in a case of the calling test; `test` is the test's name, qualified with its
-/// module.
+/// Returns how many instructions a case of the calling test executes; `test` is the test's name including its module.
 ///
 /// # Errors
 /// Fails if valgrind is not installed.
@@ -38,5 +36,5 @@ pub fn count(test: &str, case: usize) -> Result<f64, String> {
     Ok(count)
 }
 
-/// The environment variable that names the case.
+/// Environment variable with the number of the case.
 const CASE: &str = "GROSSO_COUNTED_CASE";

@@ -3,7 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`allocator`] | an allocator that counts |
+//! | [`allocator`] | an allocator that counts allocations |
 //! | [`damage`] | almost valid frames, for property tests |
 //! | [`engine`] | the engine as a function from frames to frames, with checks of its output |
 //! | [`fragments`] | IP fragments, the reassembler as a function, and an oracle for it |

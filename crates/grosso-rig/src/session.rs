@@ -1,4 +1,4 @@
-//! Runs the engine with numbered buffers and a clock that the test sets.
+//! A wrapper that runs the engine with numbered buffers and a clock that the test sets.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use grosso_wire::LinkType;
 
 use crate::engine::{PORTS, cut};
 
-/// A buffer with its number.
+/// A buffer and its number.
 #[derive(Debug)]
 pub struct Numbered {
     pub(crate) number: usize,
@@ -63,7 +63,7 @@ pub struct Left {
     pub packets: u32,
     /// Whether packets were merged.
     pub joined: bool,
-    /// Reason for the delivery.
+    /// Reason why the frame was delivered.
     pub closed: Close,
     /// Numbers of the frame's buffers, in order.
     pub numbers: Vec<usize>,
@@ -75,11 +75,11 @@ pub struct Left {
 pub struct Session {
     coalescer: Coalescer<Numbered>,
     link: LinkType,
-    /// The pushed frames; a buffer's number is its index here.
+    /// The pushed frames; the number of a buffer is its index in this list.
     pub pushed: Vec<Pushed>,
     /// Delivered frames.
     pub left: Vec<Left>,
-    /// Numbers of the buffers that the engine holds.
+    /// Numbers of the buffers that the engine currently holds.
     pub held: BTreeSet<usize>,
     /// Current time of the engine.
     pub now_ns: u64,
@@ -104,7 +104,7 @@ impl Session {
     /// Pushes a frame.
     ///
     /// # Panics
-    /// Panics if buffers or counters are wrong. So do all other methods that change the session.
+    /// Panics if buffers or counters are wrong, like all methods that change the session.
     pub fn push(&mut self, bytes: &[u8], meta: Meta) -> Verdict {
         let number = self.pushed.len();
         let buffer = Numbered { number, bytes: bytes.to_vec() };
@@ -129,19 +129,19 @@ impl Session {
         self.account();
     }
 
-    /// Delivers the trains whose hold time has expired.
+    /// Delivers the trains whose hold times have expired.
     pub fn expire(&mut self) {
         self.step(|coalescer, now_ns, sink| coalescer.expire(now_ns, sink));
         self.account();
     }
 
-    /// Delivers everything held.
+    /// Delivers all held packets.
     pub fn finish(&mut self) {
         self.step(|coalescer, _, sink| coalescer.finish(sink));
         self.account();
     }
 
-    /// Runs `step` on the coalescer at the current time, and keeps the deliveries.
+    /// Runs `step` on the coalescer at the current time, and records the deliveries.
     fn step<T>(
         &mut self,
         act: impl FnOnce(&mut Coalescer<Numbered>, u64, &mut dyn Sink<Numbered>) -> T,
@@ -150,7 +150,7 @@ impl Session {
         act(coalescer, *now_ns, &mut |delivery: Delivery<'_, _>| keep(delivery, *now_ns, left))
     }
 
-    /// Reports the round-trip time of this packet's flow to the engine.
+    /// Tells the engine the round-trip time of this packet's flow.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64) {
         self.coalescer.learn_round_trip(packet, round_trip_ns, self.now_ns);
     }
@@ -167,8 +167,7 @@ impl Session {
         self.coalescer.deadline()
     }
 
-    /// Returns the delivered packets, with superframes segmented again, and whether the checksum of each packet is
-    /// partial.
+    /// Returns the delivered packets, segmenting superframes, and for each packet whether its checksum is partial.
     ///
     /// # Panics
     /// Panics if a superframe cannot be segmented.
@@ -191,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Asserts that every buffer is returned once, and that the counters agree with pushes and deliveries.
+    /// Asserts that every buffer is returned exactly once, and that the counters agree with the pushes and deliveries.
     fn account(&mut self) {
         for left in &self.left[self.left.len() - self.unaccounted()..] {
             for number in &left.numbers {
@@ -216,13 +215,13 @@ impl Session {
         self.coalescer.profile().reorder.level != Level::Off
     }
 
-    /// Returns the number of deliveries since the buffers were last accounted for.
+    /// Returns the number of deliveries whose buffers have not been checked yet.
     fn unaccounted(&self) -> usize {
         let is_new = |left: &&Left| left.numbers.iter().any(|number| self.held.contains(number));
         self.left.iter().rev().take_while(is_new).count()
     }
 
-    /// Asserts every invariant of an engine that holds nothing.
+    /// Asserts every invariant that applies while the engine holds nothing.
     ///
     /// # Panics
     /// Panics if one of these checks fails.
@@ -244,8 +243,8 @@ impl Session {
     }
 
     /// Asserts that segmenting the deliveries restores exactly the pushed packets, including partial checksums, and
-    /// that packets that were not merged are unchanged. The order of every flow must be the same, unless the profile
-    /// repairs it. Superframes must not have been pushed.
+    /// that packets that were not merged are unchanged. The order within each flow must also be the same, unless the
+    /// profile repairs it. Must not be called if superframes were pushed.
     ///
     /// # Panics
     /// Panics if this check fails.
@@ -269,8 +268,8 @@ impl Session {
     }
 
     /// Asserts that a packet was refused or passed for the reason in its verdict. A refused packet may also count as
-    /// passed, because it ends a train into which it cannot merge. If a packet had to wait, nothing is asserted,
-    /// because its final verdict appears only in the counters.
+    /// passed, because it ends a train with which it cannot merge. Asserts nothing if any packet had to wait, because
+    /// only the counters show the final verdict on such a packet.
     fn assert_reasons(&self) {
         let stats = self.coalescer.stats();
         let mut refused = vec![0; stats.refused.len()];
@@ -288,7 +287,7 @@ impl Session {
     }
 }
 
-/// Returns the frame, followed by a byte that is 1 if its checksum is partial.
+/// Returns the frame, followed by a byte that is 1 if the checksum is partial and otherwise 0.
 fn tagged(bytes: &[u8], partial: bool) -> Vec<u8> {
     [bytes, &[u8::from(partial)]].concat()
 }
@@ -307,7 +306,7 @@ fn keep(delivery: Delivery<'_, Numbered>, at_ns: u64, left: &mut Vec<Left>) {
     left.push(Left { bytes, meta, packets, joined, closed, numbers, at_ns });
 }
 
-/// Returns a profile with random limits, half of them tight.
+/// Returns a profile with random limits, half of which are tight.
 #[must_use]
 pub fn random_profile(random: &mut Random) -> Profile {
     let mut profile = Profile::linux();
@@ -329,7 +328,7 @@ pub fn random_profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Returns random settings for reordering repair, which may be off; half of the settings have tight bounds.
+/// Returns random settings for reordering repair, which may be off. Half of the settings have tight limits.
 #[must_use]
 pub fn random_reorder(random: &mut Random) -> Reorder {
     let mut reorder = Reorder::OFF;
@@ -345,8 +344,7 @@ pub fn random_reorder(random: &mut Random) -> Reorder {
     reorder
 }
 
-/// Returns a frame as a device delivers it: with correct metadata about its checksums, and possibly with a partial
-/// checksum.
+/// Returns a frame as a device delivers it: possibly with a partial checksum, and with correct checksum metadata.
 #[must_use]
 pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta) {
     let mut meta = Meta {
@@ -369,7 +367,7 @@ pub fn received(frame: &[u8], link: Link, random: &mut Random) -> (Vec<u8>, Meta
     (frame.to_vec(), meta)
 }
 
-/// Computes every checksum of a frame that can be parsed, from the inside out.
+/// Completes every checksum in a frame that can be parsed, from the inside out.
 pub fn complete_checksums(frame: &mut [u8], link: Link) {
     let layers = parse(frame, link, Lengths::Declared).layers;
     for (index, layer) in layers.iter().enumerate().rev() {
@@ -390,8 +388,8 @@ pub fn complete_checksums(frame: &mut [u8], link: Link) {
     }
 }
 
-/// Returns the hash of a device, which is the same for all packets of a flow and shared by many flows; `None` for one
-/// flow in three.
+/// Returns a flow hash as a device computes it: the same for all packets of a flow and shared by many flows; `None` for
+/// one flow in three.
 fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     let flow = flow_of(frame, link)?.to_string();
     let hash =
@@ -399,7 +397,8 @@ fn device_hash(frame: &[u8], link: Link) -> Option<u32> {
     (!hash.is_multiple_of(3)).then_some(hash % 5)
 }
 
-/// Returns the complete sum of the bytes from the first IP header to the end of the frame.
+/// Returns the sum over all bytes from the first IP header to the end of the frame, as a device with complete checksums
+/// reports it.
 fn complete(frame: &[u8], link: Link) -> Checksum {
     let parsed = parse(frame, link, Lengths::Declared);
     match parsed.layers.iter().find(|layer| layer.is_ip()) {
@@ -408,7 +407,7 @@ fn complete(frame: &[u8], link: Link) -> Checksum {
     }
 }
 
-/// Returns the number of levels with correct checksums, or a smaller number.
+/// Returns at how many levels the checksums are correct, or a smaller number.
 fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     let verdicts = oracle::verify(frame, link);
     let covering = verdicts.iter().filter(|verdict| {
@@ -421,8 +420,8 @@ fn unnecessary(frame: &[u8], link: Link, random: &mut Random) -> Checksum {
     }
 }
 
-/// Returns the frame as its sender passes it to a device that completes the innermost checksum; `None` unless all its
-/// checksums are correct.
+/// Returns the frame as its sender passes it to a device that completes the innermost checksum; `None` if any checksum
+/// is wrong.
 fn partial(frame: &[u8], link: Link) -> Option<(Vec<u8>, Checksum)> {
     let parsed = parse(frame, link, Lengths::Declared);
     let transport = parsed.last()?;

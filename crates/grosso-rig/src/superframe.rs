@@ -24,7 +24,7 @@ pub struct Superframe {
 }
 
 impl Superframe {
-    /// Creates a superframe with a partial checksum that is segmented every `size` bytes of payload.
+    /// Creates a superframe with a partial checksum whose segments have `size` bytes of payload.
     ///
     /// # Panics
     /// Panics if `size` is zero or the packet has no TCP or UDP header.
@@ -51,10 +51,10 @@ impl Superframe {
         cut(&[&self.bytes], &self.meta, LinkType::Ethernet, outgoing)
     }
 
-    /// Returns the complete packets, after comparing them with the packets of the literal oracle.
+    /// Segments the superframe, checks the packets against the oracle, and returns them.
     ///
     /// # Panics
-    /// Panics if the engine refuses to segment the superframe, or segments it differently from the oracle.
+    /// Panics if the engine refuses to segment the superframe, or produces other packets than the oracle.
     #[must_use]
     #[track_caller]
     pub fn packets(&self) -> Vec<Vec<u8>> {
@@ -86,7 +86,7 @@ impl Superframe {
     }
 }
 
-/// Returns the payload bytes of each packet after `header_len` bytes of headers.
+/// Returns the payload length of each packet, whose headers are `header_len` bytes long.
 #[must_use]
 pub fn lengths_behind(header_len: usize, packets: &[Vec<u8>]) -> Vec<usize> {
     packets.iter().map(|packet| packet.len() - header_len).collect()

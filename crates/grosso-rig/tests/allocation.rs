@@ -1,5 +1,5 @@
-//! Tests the use of memory: a warm engine allocates nothing per packet, and a flood of flows needs no more memory than
-//! a few flows do.
+//! Tests of memory use: a warm engine does not allocate memory for packets, and a flood of flows needs no more memory
+//! than a few flows.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -26,7 +26,7 @@ use grosso_testkit::{
 };
 use grosso_wire::{LinkType, dissect, dissect_into};
 
-/// Returns the number of allocations by this thread in `work`.
+/// Returns the number of allocations that `work` makes on this thread.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocator::allocations();
     work();
@@ -72,7 +72,7 @@ fn no_acknowledgment_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Tests polls with every kind of input: trains, odd packets, fragments, garbage, tunnels.
+/// Tests polls with every kind of input: trains, unusual packets, fragments, garbage and tunnels.
 #[test]
 fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     let by_flow = Batch::ByFlow { packets: 100 };
@@ -97,7 +97,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
             polls(&mut coalescer, &frames, &mut delivered);
         }
         let warm = delivered;
-        // The number of rounds is large enough that even an occasionally lost slot would cause an allocation.
+        // There are enough rounds that a slot lost only occasionally would also cause an allocation.
         let rounds = 6;
         let count = allocations(|| {
             for _ in 0..rounds {
@@ -110,7 +110,7 @@ fn no_packet_is_allocated_for_once_the_coalescer_is_warm() {
     }
 }
 
-/// Tests segmentation with copied payload and complete checksums, and segmentation of headers only.
+/// Tests segmentation with copied payload and complete checksums, and segmentation that writes only the headers.
 #[test]
 fn no_packet_is_allocated_for_when_cutting() {
     let stacks = [
@@ -184,7 +184,7 @@ fn no_packet_is_allocated_for_when_encrypting_and_decrypting() {
     }
 }
 
-/// Tests encapsulation and decapsulation: single packets, packets with partial checksums, superframes, and refused
+/// Tests encapsulation and decapsulation with single packets, packets with partial checksums, superframes and refused
 /// packets.
 #[test]
 fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
@@ -222,8 +222,8 @@ fn no_packet_is_allocated_for_when_putting_into_tunnels_and_taking_out() {
     }
 }
 
-/// Returns tunnels with the longest header, with remote checksum offload, with every GRE option that a superframe
-/// allows, and with only an IP header.
+/// Returns four kinds of tunnels: with the longest header, with remote checksum offload, with every GRE option that a
+/// superframe allows, and with only an IP header.
 fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     let [v4, v6] = [[Ipv4Addr::LOCALHOST.into(); 2], [Ipv6Addr::LOCALHOST.into(); 2]];
     let offload = RemoteChecksumUse { transmit: true, receive: true, complete: false };
@@ -249,7 +249,7 @@ fn tunnels_of_every_kind() -> Vec<(Endpoint, Network)> {
     .collect()
 }
 
-/// Tests that a million flows of one packet each need no more memory than the limits allow (P50).
+/// Tests that a million flows of one packet each stay within the memory limits (P50).
 #[test]
 fn p50_a_flood_of_flows_keeps_memory_constant() {
     let (fixed, controlled) = (Hold::Fixed, Hold::Controlled);
@@ -290,7 +290,7 @@ fn p50_a_flood_of_flows_keeps_memory_constant() {
     }
 }
 
-/// Tests that the memory for new header stacks is limited too.
+/// Tests that the memory for new header stacks is limited as well.
 #[test]
 fn a_flood_of_header_stacks_keeps_memory_constant() {
     let frames: Vec<Vec<u8>> =
@@ -306,7 +306,7 @@ fn a_flood_of_header_stacks_keeps_memory_constant() {
     assert_eq!(delivered.packets, frames.len() as u64);
 }
 
-/// Counters of deliveries that are not kept.
+/// A sink that counts deliveries instead of keeping them.
 #[derive(Clone, Copy, Default)]
 struct Delivered {
     packets: u64,
@@ -320,7 +320,7 @@ impl Delivered {
     }
 }
 
-/// A buffer that owns its bytes without an allocation.
+/// A buffer that contains its bytes, so it needs no allocation.
 struct Inline {
     bytes: [u8; 160],
     len: usize,
@@ -332,7 +332,7 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// Returns frames, each with the offset of its transport header.
+/// Returns template frames, each with the offset of its transport header.
 fn flood_templates() -> Vec<(Vec<u8>, usize)> {
     let link = || Packet::new().ethernet(|e| e);
     let tunnel = link().ipv4(|ip| ip).udp(|u| u).vxlan(|v| v).ethernet(|e| e).ipv4(|ip| ip);
@@ -343,7 +343,7 @@ fn flood_templates() -> Vec<(Vec<u8>, usize)> {
         .collect()
 }
 
-/// Returns the packet of flow `number`, which the ports encode.
+/// Returns the packet of flow `number`; its ports encode the number.
 fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     let (frame, transport) = &templates[number as usize % templates.len()];
     let mut inline = Inline { bytes: [0; 160], len: frame.len() };
@@ -352,7 +352,7 @@ fn flood_packet(templates: &[(Vec<u8>, usize)], number: u32) -> Inline {
     inline
 }
 
-/// Returns traffic with deviations over a few stacks, so that every path of the engine is warm.
+/// Returns traffic with deviations over a few stacks, which warms up every path in the engine.
 fn mixed_traffic() -> Vec<Vec<u8>> {
     let stacks = [
         Stack::plain(Front::Ethernet, Network::Ipv4, Transport::TcpTimestamps),
@@ -372,7 +372,7 @@ fn tunnelled(outer: Network, tunnel: Tunnel, inner: Network) -> Stack {
     stack
 }
 
-/// Pushes all frames in polls of 64, and empties the engine.
+/// Pushes all frames in polls of 64, and then delivers all held packets.
 fn polls<'a>(
     coalescer: &mut Coalescer<&'a [u8]>,
     frames: &'a [Vec<u8>],

@@ -1,5 +1,5 @@
-//! Tests that measure memory and work. This package is compiled with optimization, unlike the package of the other
-//! tests (ADR 0196).
+//! Tests that measure memory and work. Unlike the package with the other tests, this package is compiled with
+//! optimization (ADR 0196).
 
 mod allocation;
 mod reassembly_allocation;
@@ -12,6 +12,6 @@ mod tunnel_work;
 
 use grosso_rig::allocator::Counting;
 
-/// The allocator counts per thread, and therefore per test.
+/// Allocator that counts per thread, and therefore per test.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

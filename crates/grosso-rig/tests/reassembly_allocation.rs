@@ -1,5 +1,5 @@
-//! Tests the memory of reassembly: a warm reassembler allocates nothing per fragment, and a flood needs no more memory
-//! than the limits allow.
+//! Tests of the memory that reassembly uses: a warm reassembler does not allocate memory for fragments, and a flood
+//! stays within the limits.
 
 use std::ops::Range;
 
@@ -46,12 +46,12 @@ fn no_fragment_is_allocated_for_once_the_reassembler_is_warm() {
     }
 }
 
-/// Tests that a million incomplete datagrams, all from one source or each from a different source, need no more memory
-/// than the limits allow, and that an honest sender's datagrams are still reassembled.
+/// Tests that a million incomplete datagrams, from one source or each from a different source, stay within the memory
+/// limits, and that datagrams from an honest sender are still reassembled.
 #[test]
 fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
-    // Either the first bytes of the source address change, so that each fragment comes from a new network, or the
-    // identification changes.
+    // In the first case, the leading bytes of the source address change, so that each fragment comes from a new
+    // network. In the second case, the identification changes.
     for (of, number_at) in [("spoofed sources", 22..26), ("one source", 58..62)] {
         for mode in [ReassemblyMode::Coalesce, ReassemblyMode::KeepGeometry] {
             flood(of, &number_at, mode);
@@ -62,7 +62,7 @@ fn b40_p32_a_flood_of_fragments_keeps_memory_constant() {
 fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let case = format!("{of} {mode:?}");
     let mut rules = ReassemblyRules::new(mode);
-    // A buffer counts with its full size in the ring, regardless of how much of it is used.
+    // A buffer counts with its full size in the ring, no matter how much of it is used.
     rules.limits.buffer_bytes = 2048;
     let limits = rules.limits;
     let mut reassembler = Reassembler::new(rules, LinkType::Ethernet, PORTS, 1)
@@ -93,17 +93,17 @@ fn flood(of: &str, number_at: &Range<usize>, mode: ReassemblyMode) {
     let (held, whole) = push(200_000..1_000_000);
     assert_eq!((allocations(), live_bytes()), before, "{case}");
     let cap = if of == "one source" { limits.source_bytes } else { limits.memory_bytes };
-    // The honest sender's incomplete datagrams count towards the other source's share.
+    // The honest sender's incomplete datagrams are held in addition to the flooding source's share.
     let under_way = if of == "one source" { 16_384 } else { 0 };
     assert!(held > cap * 9 / 10 && held <= cap + under_way, "{case}: {held} bytes held");
     let sent = 1_000_000 / HONEST_EVERY / honest.len() as u32;
     assert_eq!(whole, sent, "{case}: datagrams of the honest sender");
 }
 
-/// Number of fragments of the flood per fragment of the honest sender.
+/// Number of flood fragments per fragment from the honest sender.
 const HONEST_EVERY: u32 = 100;
 
-/// A buffer that owns its bytes without an allocation.
+/// A buffer that contains its bytes, so it needs no allocation.
 struct Inline {
     bytes: [u8; 192],
     len: usize,
@@ -123,8 +123,8 @@ impl AsRef<[u8]> for Inline {
     }
 }
 
-/// Returns the fragments of several datagrams of either version: in order, reversed, duplicated, overlapping, and
-/// without the first.
+/// Returns the fragments of several datagrams of both IP versions: in order, reversed, duplicated, overlapping, and
+/// without the first fragment.
 fn fragments() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (id, version) in (0..40).flat_map(|id| Version::ALL.map(|version| (id, version))) {

@@ -1,8 +1,8 @@
-//! Tests that no input makes reassembly exceed a fixed number of instructions per fragment. Valgrind counts the
-//! instructions.
+//! Tests that reassembly never exceeds a fixed number of instructions per fragment, whatever the input. Valgrind counts
+//! the instructions.
 //!
-//! A fragment costs about the same in the best order and in the worst, for short and for long datagrams, in an empty
-//! table and in a full one (B40, P31).
+//! A fragment costs about the same in the best and the worst order, in short and long datagrams, and with an empty and
+//! a full table (B40, P31).
 
 use std::hint::black_box;
 
@@ -20,10 +20,10 @@ use grosso_wire::LinkType;
 
 /// Fragments in order of arrival.
 type Frames = Vec<Vec<u8>>;
-/// A function that returns the frames that are pushed first, and the frames whose work is counted.
+/// A function that returns the frames to push first, and then the frames whose instructions are counted.
 type Flood = fn() -> (Frames, Frames);
 
-/// Measured floods.
+/// The floods to measure.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, of 2 KB", || (vec![], datagrams(2048, <[Piece]>::to_vec))),
     ("in order, of 16 KB", || (vec![], datagrams(16_000, <[Piece]>::to_vec))),
@@ -39,7 +39,7 @@ const FLOODS: &[(&str, Flood)] = &[
     }),
 ];
 
-/// Pairs of floods with equal cost: the second costs at most this many percent more than the first.
+/// Pairs of floods that should cost the same: the second may cost at most this many percent more than the first.
 const ALIKE: &[(usize, usize, f64)] =
     &[(0, 1, 10.0), (2, 3, 10.0), (1, 3, 150.0), (4, 5, 10.0), (6, 7, 10.0)];
 
@@ -64,7 +64,7 @@ fn b40_p31_no_order_and_no_flood_makes_a_fragment_dear() {
     }
 }
 
-/// Returns the number of instructions per fragment of a flood.
+/// Returns the number of instructions per fragment in a flood.
 fn count(flood: usize) -> Result<f64, String> {
     let test = "reassembly_work::b40_p31_no_order_and_no_flood_makes_a_fragment_dear";
     Ok(instructions::count(test, flood)? / FLOODS[flood].1().1.len() as f64)
@@ -83,11 +83,11 @@ fn run(flood: usize) {
     measured(&mut reassembler, &counted);
 }
 
-/// Pushes the frames; callgrind counts this function.
+/// Pushes the frames. Callgrind counts the instructions in this function.
 #[inline(never)]
 fn measured<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(reassembler, frames);
-    // This prevents a tail call, so that the call above returns to this function.
+    // Prevents a tail call, so that the call above returns to this function.
     black_box(reassembler.held_bytes());
 }
 
@@ -97,7 +97,7 @@ fn push<'a>(reassembler: &mut Reassembler<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Returns complete datagrams of `len` bytes in fragments of 8 bytes, arranged by `arrange`.
+/// Returns complete datagrams of `len` bytes in 8-byte fragments; `arrange` determines their order.
 fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
     let data = Version::V4.udp(&vec![0x5a; len - 8]);
     let pieces = arrange(&cut(&data, 8));
@@ -106,14 +106,15 @@ fn datagrams(len: usize, arrange: fn(&[Piece]) -> Vec<Piece>) -> Frames {
         .collect()
 }
 
-/// Returns every second piece from the end, then the pieces between them: no piece continues another.
+/// Returns every second piece in reverse order, followed by the pieces in between: no piece continues the one before
+/// it.
 fn worst(pieces: &[Piece]) -> Vec<Piece> {
     let mut arranged: Vec<_> = pieces.iter().step_by(2).rev().cloned().collect();
     arranged.extend(pieces.iter().skip(1).step_by(2).cloned());
     arranged
 }
 
-/// Returns single fragments of datagrams that are never completed.
+/// Returns fragments of datagrams that are never completed, one for each datagram.
 fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     let piece = Piece { offset: 64, more: true, data: vec![1; 8] };
     let template = Version::V6.frame(0, &piece);
@@ -125,12 +126,12 @@ fn stale(numbers: std::ops::Range<u32>, edit: fn(&mut [u8], u32)) -> Frames {
     numbers.map(numbered).collect()
 }
 
-/// Sets a new identification each time.
+/// Gives every frame a new identification.
 fn one_source(frame: &mut [u8], number: u32) {
     frame[58..62].copy_from_slice(&number.to_be_bytes());
 }
 
-/// Sets a new source network each time.
+/// Gives every frame a new source network.
 fn spoofed(frame: &mut [u8], number: u32) {
     frame[22..26].copy_from_slice(&number.to_be_bytes());
 }

@@ -1,10 +1,10 @@
-//! Tests that no input makes reordering repair exceed a fixed number of instructions per packet. Valgrind counts the
-//! instructions.
+//! Tests that reordering repair never exceeds a fixed number of instructions per packet, whatever the input. Valgrind
+//! counts the instructions.
 //!
-//! A packet that arrives out of order costs much less than a packet in order that is dissected and compared field by
-//! field. This is true for any size, any position among the waiting packets, and any number of flows (SegmentSmack).
-//! Ordinary packets in order cannot be the reference: they are predicted, and a faster prediction would not make other
-//! packets more expensive.
+//! A packet that arrives out of order costs much less than an in-order packet that is dissected and compared field by
+//! field, regardless of its size, its position among the waiting packets and the number of flows (SegmentSmack).
+//! Ordinary in-order packets are not a suitable reference: they are predicted, and a faster prediction would make all
+//! other packets seem more expensive.
 
 use std::hint::black_box;
 
@@ -18,10 +18,10 @@ use grosso_wire::LinkType;
 
 /// The flow and the sequence number of each packet.
 type Packets = Vec<(u32, u32)>;
-/// A function that returns the packets that are pushed first, and the packets whose work is counted.
+/// A function that returns the packets to push first, and then the packets whose instructions are counted.
 type Flood = fn() -> (Packets, Packets);
 
-/// Measured floods.
+/// The floods to measure.
 const FLOODS: &[(&str, Flood)] = &[
     ("in order, asked law by law", || (vec![], of_one(0..COUNT))),
     ("in order", || (vec![], of_one(0..COUNT))),
@@ -45,14 +45,14 @@ const FLOODS: &[(&str, Flood)] = &[
     ("of such flows, into a full table", || (flows(0..20_000), flows(20_000..20_000 + COUNT / 2))),
 ];
 
-/// The reference flood: packets in order, without the fast tiers.
+/// Index of the reference flood: packets in order, without the fast tiers.
 const MEASURE: usize = 0;
 
-/// Pairs of floods, with the maximum ratio of the second's cost to the first's.
+/// Pairs of floods, and the maximum ratio of the second's cost to the first's.
 const BOUNDS: &[(usize, usize, f64)] =
     &[(0, 1, 0.25), (0, 2, 0.5), (0, 3, 0.6), (0, 4, 0.6), (0, 5, 0.6), (0, 6, 0.7), (6, 7, 1.2)];
 
-/// Packets counted in each flood.
+/// Number of packets counted in each flood.
 const COUNT: u32 = 8000;
 
 #[test]
@@ -92,11 +92,11 @@ fn run(flood: usize) {
     measured(&mut coalescer, &counted);
 }
 
-/// Pushes the frames; callgrind counts this function.
+/// Pushes the frames. Callgrind counts the instructions in this function.
 #[inline(never)]
 fn measured<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     push(coalescer, frames);
-    // This prevents a tail call, so that the call above returns to this function.
+    // Prevents a tail call, so that the call above returns to this function.
     black_box(coalescer.stats());
 }
 
@@ -114,12 +114,12 @@ fn push<'a>(coalescer: &mut Coalescer<&'a [u8]>, frames: &'a [Vec<u8>]) {
     }
 }
 
-/// Returns packets of one connection, each with four bytes, at these offsets from the first packet.
+/// Returns packets of one connection with four bytes each, at these offsets from the first packet.
 fn of_one(places: impl IntoIterator<Item = u32>) -> Packets {
     places.into_iter().map(|place| (1, 4 * place)).collect()
 }
 
-/// Returns two packets of each flow; the second one arrives although data before it is missing.
+/// Returns two packets from each flow; data before the second one is missing.
 fn flows(numbers: std::ops::Range<u32>) -> Packets {
     numbers.flat_map(|flow| [(flow, 0), (flow, 1000)]).collect()
 }

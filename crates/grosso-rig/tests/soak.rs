@@ -1,8 +1,8 @@
 //! A soak test: memory does not grow, and every packet is delivered.
 //!
-//! Traffic of many flows and all header stacks passes an impaired link, is coalesced, held and segmented again, and
-//! then compared, byte for byte, with the packets received from the wire. Both consumers stall occasionally.
-//! `GROSSO_SOAK_PACKETS` sets the number of packets; a run of one hour needs the release profile:
+//! Traffic from many flows, over all header stacks, passes through an impaired link, is coalesced, held and segmented
+//! again. The test compares the result byte for byte with the packets that left the link. Both consumers stall
+//! occasionally. `GROSSO_SOAK_PACKETS` sets the number of packets; a run of an hour needs the release profile:
 //!
 //! ```text
 //! GROSSO_SOAK_PACKETS=1000000000 cargo test --release -p grosso-rig --test bounds soak:: -- --nocapture
@@ -30,17 +30,17 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// Number of packets of a run in the gate.
+/// Default number of packets.
 const PACKETS: u64 = 4_000_000;
-/// Number of packets that are generated in advance, and sent repeatedly with changed ports.
+/// Number of packets that are generated in advance and then sent repeatedly with different ports.
 const TEMPLATES: usize = 10_000;
 /// Maximum number of frames on each wire.
 const WIRE_FRAMES: usize = 32;
 /// Interval between two packets, in nanoseconds.
 const INTERVAL_NS: u64 = 700;
-/// Tolerated growth of the memory in use after the warm-up: eight buffers of a superframe. Buffers grow to the length
-/// of the longest frame at their position, and longer frames still occur after a billion packets. The warm-up takes
-/// several million packets.
+/// Growth in memory use that is tolerated after the warm-up: the size of eight superframe buffers. Each buffer grows to
+/// the length of the longest frame that it has held, and longer frames still occur after a billion packets. The warm-up
+/// takes several million packets.
 const SLACK_BYTES: i64 = 512 << 10;
 
 #[test]
@@ -78,7 +78,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     let poll = |soak: &mut Soak| {
         soak.offer(64);
         soak.there.poll(&mut soak.wire, &mut soak.superframes.0, soak.now_ns).unwrap();
-        // Advances the clock, so that held packets can be delivered once there is room.
+        // Advances the clock, so that held packets are delivered as soon as there is space.
         soak.now_ns += 64 * INTERVAL_NS;
     };
     (0..1000).for_each(|_| poll(&mut soak));
@@ -98,7 +98,7 @@ fn a_consumer_that_never_looks_holds_the_source_back_and_costs_no_memory() {
     );
 }
 
-/// A source, an impaired link, a coalescing direction, a segmenting one, and a sink.
+/// The test setup: a source, an impaired link, a coalescing direction, a segmenting direction, and a sink.
 struct Soak {
     templates: Vec<Template>,
     frame: Vec<u8>,
@@ -145,7 +145,7 @@ impl Soak {
         }
     }
 
-    /// Offers `packets` packets, and returns the maximum number of bytes in use.
+    /// Sends `packets` packets, and returns the maximum number of bytes in use.
     fn run(&mut self, packets: u64) -> i64 {
         let end = self.offered + packets;
         let mut peak = live_bytes();
@@ -157,7 +157,7 @@ impl Soak {
         peak
     }
 
-    /// Sends the next packets while there is room.
+    /// Sends the next packets as long as there is space.
     fn offer(&mut self, packets: u64) {
         for _ in 0..packets {
             let number = self.offered as usize;
@@ -173,7 +173,7 @@ impl Soak {
         }
     }
 
-    /// Moves everything that can be moved. The second consumer polls every third time; the first one pauses
+    /// Moves all frames that can be moved. The second consumer polls only every third time, and the first one pauses
     /// occasionally.
     fn turn(&mut self) {
         self.turns += 1;
@@ -216,7 +216,7 @@ impl Soak {
     }
 }
 
-/// Number of packets, and the sum of their hashes, independent of order.
+/// Number of packets, and a sum of their hashes that does not depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     packets: u64,
@@ -242,7 +242,7 @@ fn hash(frame: &[u8]) -> u64 {
     state ^ state >> 32
 }
 
-/// A port that sums its received packets.
+/// A port that counts and hashes the packets that it receives.
 struct Observed<P> {
     port: P,
     sum: Sum,
@@ -268,13 +268,13 @@ impl<P: Port> Port for Observed<P> {
 /// A template for packets of many flows.
 struct Template {
     frame: Vec<u8>,
-    /// Offset of the innermost ports; `None` if the packet cannot be parsed that far.
+    /// Offset of the innermost ports; `None` if the packet has no TCP or UDP header.
     ports: Option<usize>,
 }
 
 impl Template {
-    /// Writes the packet of flow `flow`: one port is increased by as much as the other is decreased, so every checksum
-    /// stays the same (RFC 1071).
+    /// Writes a packet of flow `flow`. One port is increased by as much as the other is decreased, so every checksum
+    /// stays correct (RFC 1071).
     fn write(&self, frame: &mut Vec<u8>, flow: u16) {
         frame.clear();
         frame.extend_from_slice(&self.frame);
@@ -287,7 +287,7 @@ impl Template {
     }
 }
 
-/// Returns traffic of every header stack of the kit, an eighth of it with deviations.
+/// Returns packets over all header stacks of the test kit; about one in eight deviates from what its train expects.
 fn templates() -> Vec<Template> {
     let frames = (0_u64..).flat_map(|seed| Traffic::new(seed).take(250));
     let template = |frame: Vec<u8>| {

@@ -1,5 +1,5 @@
-//! Tests the memory of a port's stages: warm stages allocate nothing per frame, in either direction, whether or not the
-//! wire has room.
+//! Tests of the memory that a port's stages use: warm stages do not allocate memory for frames in either direction,
+//! whether or not the wire has space.
 
 use grosso::{
     Meta,
@@ -33,7 +33,7 @@ fn host(port: MemoryPort, buffers: Buffers, out: u32, back: u32) -> Host {
     EspStage::new(port, EspOptions::new(out, back, 0)).expect("associations without contradictions")
 }
 
-/// Moves frames over a wire that lacks room for all fragments of a frame, and returns the number of frames that
+/// Moves frames over a wire that cannot hold all fragments of a frame at once, and returns the number of frames that
 /// arrived.
 fn pass(from: &mut Host, to: &mut Host, frames: &[(Vec<u8>, Meta)], now_ns: u64) -> usize {
     let mut arrived = 0;
@@ -71,7 +71,7 @@ fn no_frame_is_allocated_for_once_the_stages_are_warm() {
         (ipv6().udp(|u| u).payload_len(100).build(), Meta::default()),
         (ipv6().tcp(|t| t).payload_len(20_000).build(), meta(4000)),
     ];
-    // The wire keeps as many buffers as it has room for frames, and all buffers of a datagram are held at once.
+    // The wire keeps one buffer for each frame that fits into it, and all buffers of a datagram are held at once.
     for (buffers, room) in [(Buffers::Coalesce, 16), (Buffers::KeepGeometry, 64)] {
         let (near, far) = wire(LinkType::Ethernet, Device::new(Features::NONE), room);
         let (mut near, mut far) =

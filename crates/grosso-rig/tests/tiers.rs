@@ -1,7 +1,7 @@
-//! Tests that the fast tiers of the merge path only save time: with and without them, deliveries, verdicts and counters
-//! are equal.
+//! Tests that the fast tiers of the merge path only save time: deliveries, verdicts and counters are the same with and
+//! without them.
 //!
-//! `GROSSO_CASES_FACTOR` multiplies the random frames: a factor of 50 makes a million.
+//! `GROSSO_CASES_FACTOR` multiplies the number of random frames: a factor of 50 means a million frames.
 
 use std::env;
 
@@ -28,7 +28,7 @@ use grosso_testkit::{
 };
 use grosso_wire::LinkType;
 
-/// One output of a coalescer.
+/// An output event of a coalescer.
 #[derive(Debug, PartialEq)]
 enum Left {
     Delivery {
@@ -70,7 +70,7 @@ impl Sink<Vec<u8>> for Receiver {
     }
 }
 
-/// One coalescer with all tiers and one without any, in lockstep.
+/// Two coalescers that run in lockstep: one with all tiers, and one without any.
 struct Both {
     profile: Profile,
     coalescers: [Coalescer<Vec<u8>>; 2],
@@ -126,7 +126,7 @@ impl Both {
     }
 }
 
-/// Returns the built-in profiles, and the default with each stage.
+/// Returns the built-in profiles, and the default profile with each stage added.
 fn profiles() -> Vec<Profile> {
     let with = |edit: fn(&mut Profile)| {
         let mut profile = Profile::linux();
@@ -135,7 +135,7 @@ fn profiles() -> Vec<Profile> {
     };
     let staged = [
         with(|profile| profile.batch = Batch::ByFlow { packets: 64 }),
-        // With this limit, a batch also ends between the packets of one flow.
+        // This limit also ends a batch between two packets of the same flow.
         with(|profile| profile.batch = Batch::ByFlow { packets: 3 }),
         with(|profile| {
             profile.batch = Batch::ByFlow { packets: 64 };
@@ -144,7 +144,7 @@ fn profiles() -> Vec<Profile> {
         with(|profile| {
             profile.bypass = Some(Bypass { probe_bytes: 3000, joined_min: 2, skip_bytes: 2000 });
         }),
-        // A packet that bypasses a stage may find no free slot, and then merges with nothing.
+        // A packet that bypasses a stage may find no free slot, and then it does not merge.
         with(|profile| {
             profile.limits.parts = 3;
             profile.bypass = Some(Bypass { probe_bytes: 20_000, joined_min: 9, skip_bytes: 2000 });
@@ -158,7 +158,7 @@ fn profiles() -> Vec<Profile> {
     Profile::all().into_iter().chain(staged).collect()
 }
 
-/// Returns the metadata of a frame; if `is_trusted`, a device has verified its checksums.
+/// Returns a frame's metadata; `is_trusted` means that a device has verified the frame's checksums.
 fn meta(workload: &Workload, frame: &[u8], is_trusted: bool) -> Meta {
     let checksum =
         if is_trusted { Checksum::Unnecessary { levels: u8::MAX } } else { Checksum::None };
@@ -181,7 +181,7 @@ fn every_workload_leaves_as_it_does_without_tiers() {
         workload.frames.truncate(WORKLOAD_FRAMES);
         let mut joined = 0;
         for profile in profiles() {
-            // The packets of a poll arrive either at the same time, so that they bypass stages and batches, or one
+            // The packets in a poll arrive either at the same time, so that they bypass stages and batches, or one
             // after another.
             for (is_trusted, is_at_once) in [(true, true), (true, false), (false, true)] {
                 let mut both = Both::new(profile.clone(), LinkType::Ethernet);
@@ -197,7 +197,8 @@ fn every_workload_leaves_as_it_does_without_tiers() {
                 joined += both.joined;
             }
         }
-        // No poll has two packets of one of the thousand flows, and a train cannot hold two superframes.
+        // In these workloads nothing can merge: no poll contains two packets from one of the thousand flows, and no
+        // train can hold two superframes.
         let never = ["frag", "gso", "tcp4_1000rr"].iter().any(|prefix| name.starts_with(prefix));
         assert!(joined > 0 || never, "{name}: nothing joined");
     }
@@ -217,7 +218,7 @@ fn random_frames_leave_as_they_do_without_tiers() {
         let traffic = Traffic::over(link, seed).deviations_percent(deviations);
         let (mut now_ns, is_received) = (0, random.one_in(2));
         for frame in traffic.take(RUN_FRAMES) {
-            // Packets of a poll may arrive at the same time.
+            // Some packets in a poll arrive at the same time.
             now_ns += if random.one_in(3) { random.below(120) as u64 } else { 0 };
             let (frame, meta) = match is_received {
                 true => received(&frame, link, &mut random),
@@ -238,7 +239,7 @@ fn random_frames_leave_as_they_do_without_tiers() {
     assert!(joined > runs * RUN_FRAMES / 8, "{joined} joined in {runs} runs");
 }
 
-/// Returns a built-in profile, the default with random limits and stages, or a profile with arbitrary rules.
+/// Returns a built-in profile, the default profile with random limits and stages, or a profile with random rules.
 fn profile(random: &mut Random) -> Profile {
     let mut profile = match random.below(4) {
         0 => return random.choose(&profiles()).clone(),
@@ -258,7 +259,7 @@ fn profile(random: &mut Random) -> Profile {
     profile
 }
 
-/// Sets random rules; each field is exact half of the time.
+/// Sets random rules; each field requires an exact match half of the time.
 fn rules(rules: &mut Rules, random: &mut Random) {
     let fields = [
         &mut rules.differentiated_services,
@@ -301,7 +302,7 @@ fn rules(rules: &mut Rules, random: &mut Random) {
 const SEED: u64 = 1;
 /// Interval between two packets, in nanoseconds.
 const INTERVAL_NS: u64 = 700;
-/// Number of frames of each workload: enough for every flow to send.
+/// Number of frames of each workload: enough for every flow to send at least one.
 const WORKLOAD_FRAMES: usize = 2048;
 /// Default number of random frames.
 const FRAMES: usize = 20_000;

@@ -1,8 +1,8 @@
-//! Tests that no input makes decapsulation or encapsulation exceed a fixed number of instructions per packet. Valgrind
-//! counts the instructions.
+//! Tests that decapsulation and encapsulation never exceed a fixed number of instructions per packet, whatever the
+//! input. Valgrind counts the instructions.
 //!
-//! Regardless of the number of tunnels, a packet never costs more than parsing as many headers as one dissection
-//! allows. A checksum that is left to the receiver makes no other header more expensive.
+//! Regardless of its number of tunnels, a packet never costs more than a packet with the maximum number of headers that
+//! a dissection parses. Remote checksum offload does not make any other header more expensive.
 
 use std::hint::black_box;
 
@@ -24,7 +24,8 @@ use grosso_wire::{LinkType, Ports, Stack, Stop, dissect, dissect_into};
 /// A function that adds a tunnel to a packet.
 type Level = fn(Packet) -> Packet;
 
-/// Kinds of tunnels: IP in IP, and VXLAN, without checksums over the payload, which would need a loop over its bytes.
+/// Kinds of tunnels: IP in IP and VXLAN. Neither has a checksum over the payload, which would require a loop over all
+/// bytes.
 const LEVELS: [Level; 2] = [
     |packet| packet.ipv4(|ip| ip.protocol(4)),
     |packet| {
@@ -33,11 +34,11 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and very many. The last case
-/// of each kind is the longest that fits into a packet of 64 KB.
+/// The kind of tunnel and the number of levels in each case: as many as are parsed, more, and a very large number. The
+/// last case of each kind is the longest that fits into a 64 KB packet.
 const CASES: &[(usize, usize)] = &[(0, 20), (0, 100), (0, 3000), (1, 20), (1, 100), (1, 1000)];
 
-/// Packets counted in each case.
+/// Number of packets counted in each case.
 const COUNT: u64 = 200;
 
 #[test]
@@ -62,7 +63,7 @@ fn p45_a_bomb_of_tunnels_costs_what_the_headers_looked_at_cost() {
     }
 }
 
-/// Removes one tunnel and adds another; callgrind counts this function.
+/// Removes one tunnel and adds another. Callgrind counts the instructions in this function.
 #[inline(never)]
 fn measured(frame: &[u8]) {
     let mut stack = Stack::new(0);
@@ -79,16 +80,16 @@ fn measured(frame: &[u8]) {
         let put_in = encapsulator.encapsulate(&[frame], &meta, LinkType::Raw);
         black_box(put_in.is_ok());
     }
-    // This prevents a tail call, so that the call above returns to this function.
+    // Prevents a tail call, so that the call above returns to this function.
     black_box(encapsulator.stats());
 }
 
-/// Tunnels whose headers have room for remote checksum offload.
+/// Tunnels whose headers support remote checksum offload.
 const REMOTE: [&str; 2] = ["IPIP/GUE", "VXLAN"];
 
 /// Number of packets in a superframe.
 const PACKETS: usize = 45;
-/// Number of payload bytes in each packet, so few that summing them costs almost nothing.
+/// Number of payload bytes in each packet: so few that summing them costs almost nothing.
 const PACKET_BYTES: u16 = 8;
 
 #[test]
@@ -113,8 +114,8 @@ fn c52_a_checksum_that_is_left_to_the_receiver_makes_no_other_header_dearer() {
     }
 }
 
-/// Encapsulates a superframe and writes the headers of its packets, except for the outer UDP checksum, which a socket
-/// writes; callgrind counts this function.
+/// Encapsulates a superframe and writes its packets' headers, except for the outer UDP checksum, which is left to the
+/// socket. Callgrind counts the instructions in this function.
 #[inline(never)]
 fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: &Meta) {
     let (mut frame, mut header, mut packets) = (Vec::new(), [0; HEADER_BYTES_MAX], 0);
@@ -139,7 +140,7 @@ fn measured_superframe(mut encapsulator: Encapsulator, superframe: &[u8], meta: 
     assert_eq!(packets, COUNT * PACKETS as u64);
 }
 
-/// Returns a superframe for tunnel number `tunnel`.
+/// Returns a superframe for the tunnel with this number.
 fn superframe(tunnel: usize) -> (Vec<u8>, Meta) {
     let packet = if tunnel == 0 { Packet::new() } else { Packet::new().ethernet(|e| e) };
     let packet = packet.ipv4(|ip| ip).tcp(|tcp| tcp);
@@ -172,7 +173,8 @@ fn bomb((kind, tunnels): (usize, usize)) -> Vec<u8> {
     (0..tunnels).fold(inside, |inside, _| LEVELS[kind](Packet::new()).payload(&inside).build())
 }
 
-/// Tests that the tunnels are removed one by one from the outside, and that none is added around this many headers.
+/// Tests that the tunnels are removed one by one from the outside, and that no tunnel can be added while too many
+/// remain.
 #[test]
 fn p45_a_bomb_comes_apart_one_tunnel_at_a_time_and_takes_no_other() {
     for case in [(0, 20), (0, 3000), (1, 20), (1, 1000)] {

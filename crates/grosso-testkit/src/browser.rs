@@ -1,4 +1,4 @@
-//! Checks how a real browser displays a page. The browser is headless Chromium, if it is installed.
+//! Checks of pages in a real browser: headless Chromium, if it is installed.
 
 use std::{
     env, fs,
@@ -7,9 +7,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Opens a page on a narrow screen and on a wide one, light and dark, and returns its defects: messages on the console,
-/// text of less than 11 pixels, text truncated at the sides, and a dark page that equals the light one. Without a
-/// browser, prints a reason and returns `None`.
+/// Opens a page on a narrow screen and on a wide one, light and dark, and returns its defects: console messages, text
+/// smaller than 11 pixels, text cut off at the sides, and a dark page that looks the same as the light one. If no
+/// browser is installed, prints a note and returns `None`.
 ///
 /// # Panics
 /// Panics if the browser does not print the page.
@@ -35,7 +35,7 @@ pub fn defects(page: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Finds the browser's program.
+/// Returns the path of an installed browser.
 fn find() -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     let folders: Vec<PathBuf> = env::split_paths(&folders).collect();
@@ -43,9 +43,10 @@ fn find() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// Displays the page at this width, and returns the console output followed by the result of the probe.
+/// Displays the page at this width in this color scheme, and returns the console output followed by the result of the
+/// probe.
 fn show(browser: &Path, folder: &Folder, page: &str, (width, scheme): (u32, u32)) -> Vec<String> {
-    // The page is embedded in another page, because a browser window cannot be as narrow as the narrow screen.
+    // A browser window cannot be as narrow as the narrow screen, so the page is displayed inside another page.
     let probed = page.replace("</html>", &format!("{PROBE}</html>"));
     let quoted = probed.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(
@@ -87,19 +88,19 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The browser may still write; remaining files are harmless.
+        // The browser may still be writing to the directory; leftover files are harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Program names of the browser.
+/// Names under which the browser may be installed.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-/// A narrow screen and a wide one.
+/// Page widths in pixels: a narrow screen and a wide one.
 const WIDTHS: [u32; 2] = [375, 1280];
-/// Color schemes, as the browser numbers them.
+/// Color schemes with the numbers that the browser uses for them.
 const SCHEMES: [(&str, u32); 2] = [("light", 1), ("dark", 0)];
-/// Reports problems of the inner page to the outer one, and finally its background color. Text in a scrolling part is
-/// not truncated.
+/// Script that reports problems of the inner page to the outer one, followed by the background color. Text in a
+/// scrollable element does not count as truncated.
 const PROBE: &str = r#"<script>
 addEventListener("load", () => {
   const found = [];

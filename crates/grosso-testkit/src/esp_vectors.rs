@@ -1,18 +1,17 @@
-//! Published ESP packets with AES-GCM: draft-mcgrew-gcm-test-01, section 4. The cases with a key of 192 bits are
-//! omitted.
+//! Published ESP packets with AES-GCM: draft-mcgrew-gcm-test-01, section 4. The cases with a 192-bit key are omitted.
 
-/// A published packet. Numbers and texts are hexadecimal.
+/// A published packet. All values are hexadecimal strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Vector {
     /// The key.
     pub key: &'static str,
-    /// Salt and initialization vector.
+    /// Salt followed by the initialization vector.
     pub nonce: &'static str,
-    /// SPI and sequence number as authenticated: 12 bytes with an extended sequence number.
+    /// SPI and sequence number as they are authenticated: 12 bytes if the sequence number is extended.
     pub associated: &'static str,
-    /// The plaintext, with its trailer.
+    /// The plaintext, including the ESP trailer.
     pub plaintext: &'static str,
-    /// The ciphertext and an ICV of 16 bytes.
+    /// The ciphertext, followed by a 16-byte ICV.
     pub sealed: &'static str,
 }
 
@@ -32,17 +31,18 @@ impl Vector {
         u64::from_str_radix(&self.associated[8..], 16).expect("hexadecimal")
     }
 
-    /// Returns the packet after its IP header, with the low half of the sequence number.
+    /// Returns everything after the packet's IP header. The ESP header contains only the low half of the sequence
+    /// number.
     pub fn packet(&self) -> Vec<u8> {
         let low = &self.associated[self.associated.len() - 8..];
         bytes(&[&self.associated[..8], low, &self.nonce[8..], self.sealed].concat())
     }
 }
 
-/// Decodes a hexadecimal text.
+/// Decodes a hexadecimal string.
 ///
 /// # Panics
-/// Panics if the text is not hexadecimal.
+/// Panics if the string is not hexadecimal.
 pub fn bytes(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();

@@ -7,7 +7,7 @@ use crate::oracle::{Flow, Link, flow_of};
 /// Asserts that `output` has exactly the packets of `input`, in any order.
 ///
 /// # Panics
-/// Panics if a packet was lost, invented or changed; the message shows the first of each.
+/// Panics if a packet was lost, added or changed; the message shows the first example of each.
 pub fn assert_conserved<A: AsRef<[u8]>, B: AsRef<[u8]>>(input: &[A], output: &[B]) {
     let mut balance: BTreeMap<&[u8], i64> = BTreeMap::new();
     for frame in input {
@@ -52,7 +52,7 @@ pub fn assert_order_within_flows<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     }
 }
 
-/// Formats the first bytes and the length of a frame, for messages.
+/// Formats the length and the first bytes of a frame for messages.
 pub fn hex(frame: &[u8]) -> String {
     let shown: Vec<String> = frame.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
     format!(
@@ -63,7 +63,7 @@ pub fn hex(frame: &[u8]) -> String {
     )
 }
 
-/// Number of bytes of a frame that a message shows: enough for all headers and a little payload.
+/// Maximum number of bytes of a frame that a message shows: enough for all headers and a little payload.
 const SHOWN: usize = 120;
 
 fn by_flow<T: AsRef<[u8]>>(frames: &[T], link: Link) -> BTreeMap<Flow, Vec<&[u8]>> {

@@ -1,4 +1,4 @@
-//! A packet that is described header by header, outermost first, and encoded innermost first.
+//! Packets that are described header by header, outermost first, and encoded from the inside out.
 
 use core::mem::swap;
 
@@ -9,7 +9,7 @@ use crate::headers::{
 use crate::oracle::{FOU_PORT, GUE_PORT};
 use crate::random::mix;
 
-/// A packet under construction: headers, payload, and the changes at its end, such as padding.
+/// A packet under construction: its headers, its payload, and changes at its end such as padding.
 ///
 /// ```
 /// use grosso_testkit::{oracle, Packet};
@@ -35,12 +35,12 @@ pub struct Packet {
     truncate: Option<usize>,
 }
 
-/// The payload: given bytes, or a part of a pseudo-random stream.
+/// Payload of a packet: fixed bytes, or a part of a pseudo-random stream.
 #[derive(Clone, Debug)]
 enum Payload {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// This many bytes of the stream, starting at the sequence number.
+    /// This many bytes of the stream, from the sequence number on.
     Stream(usize),
 }
 
@@ -50,7 +50,7 @@ impl Default for Payload {
     }
 }
 
-/// Defines one method that appends one header, given its default and its variant.
+/// Defines a method that appends a header. Takes the header's default and its `Header` variant.
 macro_rules! appends {
     ($($(#[$meta:meta])* $name:ident: $kind:ident = $start:expr;)*) => {
         $($(#[$meta])*
@@ -70,7 +70,7 @@ impl Packet {
     appends! {
         /// Appends an Ethernet header.
         ethernet: Ethernet = |packet: &Self| Ethernet::new(packet.links());
-        /// Appends an 802.1Q tag (or an 802.1ad one: [`Vlan::service`]).
+        /// Appends an 802.1Q tag; [`Vlan::service`] turns it into an 802.1ad tag.
         vlan: Vlan = |_: &Self| Vlan::new();
         /// Appends a PPPoE session header.
         pppoe: Pppoe = |_: &Self| Pppoe::new();
@@ -82,12 +82,12 @@ impl Packet {
         ipv6: Ipv6 = |packet: &Self| Ipv6::new(packet.networks());
         /// Appends an IPv6 hop-by-hop options header.
         hop_by_hop: Extension = |_: &Self| Extension::new(0);
-        /// Appends an IPv6 routing header: by default without segments left; [`Extension::route`] sets a route.
+        /// Appends an IPv6 routing header, by default with no segments left; [`Extension::route`] sets a route.
         routing: Extension = |_: &Self| Extension::new(43);
-        /// Appends an IPv6 destination options header: by default only padding; [`Extension::home_address`] sets a home
-        /// address.
+        /// Appends an IPv6 destination options header, by default with only padding; [`Extension::home_address`] sets a
+        /// home address.
         destination_options: Extension = |_: &Self| Extension::new(60);
-        /// Appends an IPv6 fragment header; atomic unless an offset or "more" is set.
+        /// Appends an IPv6 fragment header, which is atomic unless its offset or its "more" flag is set.
         fragment: Fragment = |_: &Self| Fragment::new();
         /// Appends a TCP header.
         tcp: Tcp = |_: &Self| Tcp::new();
@@ -97,7 +97,7 @@ impl Packet {
         icmp: Icmp = |_: &Self| Icmp::new();
         /// Appends an SCTP common header.
         sctp: Sctp = |_: &Self| Sctp::new();
-        /// Appends an ESP header; the payload replaces the encrypted part.
+        /// Appends an ESP header. The packet's payload stands in for the encrypted part.
         esp: Esp = |_: &Self| Esp::new();
         /// Appends a GRE header.
         gre: Gre = |_: &Self| Gre::new();
@@ -111,13 +111,13 @@ impl Packet {
         geneve: Geneve = |_: &Self| Geneve::new();
         /// Appends a GUE version 0 header.
         gue: Gue = |_: &Self| Gue::new();
-        /// Appends the UDP header of FOU, to [`FOU_PORT`]; IP follows directly.
+        /// Appends a UDP header to [`FOU_PORT`], for FOU; IP follows directly.
         fou: Udp = |_: &Self| Udp::new().destination_port(FOU_PORT);
-        /// Appends the UDP header of GUE version 1, to [`GUE_PORT`]; IP follows directly.
+        /// Appends a UDP header to [`GUE_PORT`], for GUE version 1; IP follows directly.
         gue_direct: Udp = |_: &Self| Udp::new().destination_port(GUE_PORT);
     }
 
-    /// Adds one more header. This is a separate function because its callers are compiled separately for each closure.
+    /// Appends a header. A separate function because the calling methods are generic and compiled for every closure.
     fn with(mut self, header: Header) -> Self {
         self.headers.push(header);
         self
@@ -131,8 +131,8 @@ impl Packet {
         self
     }
 
-    /// Reverses the direction of the packet: swaps the addresses of every Ethernet and IP header and the ports of every
-    /// TCP header.
+    /// Reverses the direction of the packet: swaps the addresses in every Ethernet and IP header, and the ports in
+    /// every TCP header.
     pub fn answer(mut self) -> Self {
         for header in &mut self.headers {
             match header {
@@ -152,42 +152,43 @@ impl Packet {
         self
     }
 
-    /// Sets a payload of `len` bytes that depend only on the innermost TCP sequence number (0 without TCP) and on their
-    /// offset from it, so that every segmentation of one stream has the same bytes.
+    /// Sets a payload of `len` bytes. The bytes depend only on the sequence number of the innermost TCP header (0
+    /// without TCP) and on their offset from it, so a stream has the same bytes however it is segmented.
     pub fn payload_len(mut self, len: usize) -> Self {
         self.payload = Payload::Stream(len);
         self
     }
 
-    /// Appends zeros until the frame has `len` bytes, as Ethernet does below 60; no header length includes them.
+    /// Appends zeros until the frame is `len` bytes long, as Ethernet does with frames shorter than 60 bytes; no length
+    /// field includes them.
     pub fn pad_to(mut self, len: usize) -> Self {
         self.pad_to = len;
         self
     }
 
-    /// Appends bytes after the padding that no header length includes.
+    /// Appends bytes after the padding; no length field includes them.
     pub fn trailer(mut self, bytes: &[u8]) -> Self {
         self.trailer = bytes.to_vec();
         self
     }
 
-    /// Truncates the finished frame to `len` bytes, as a short capture does.
+    /// Truncates the finished frame to `len` bytes, as a capture with a short snapshot length does.
     pub fn truncate(mut self, len: usize) -> Self {
         self.truncate = Some(len);
         self
     }
 
-    /// Builds the frame, with every checksum complete.
+    /// Builds the frame with complete checksums.
     pub fn build(&self) -> Vec<u8> {
         self.finish(self.assemble(false))
     }
 
-    /// Builds the frame with the innermost transport checksum partial: the field holds the folded, uncomplemented
-    /// pseudo-header sum. Outer checksums match the completed packet (rule C40). Also returns the offset at which the
-    /// sum starts, and the offset of its field from there.
+    /// Builds the frame with a partial checksum in the innermost transport header: the field holds the folded,
+    /// uncomplemented pseudo-header sum. Outer checksums match the completed packet (rule C40). Also returns where in
+    /// the frame the checksummed bytes start, and the offset of the checksum field from there.
     ///
     /// # Panics
-    /// Panics without a TCP or UDP header.
+    /// Panics if the packet has no TCP or UDP header.
     pub fn build_partial(&self) -> (Vec<u8>, usize, usize) {
         let (start, offset) = self.checksum_place();
         let mut frame = self.assemble(false);
@@ -198,24 +199,24 @@ impl Packet {
         (self.finish(frame), start, offset)
     }
 
-    /// Builds the frame as a superframe: every TCP and UDP checksum that is not overridden is the folded,
-    /// uncomplemented pseudo-header sum (rules G51, T11), and a GRE checksum is zero. Also returns the offset of the
-    /// innermost transport header, and the offset of its checksum from there.
+    /// Builds the frame as a superframe: unless overridden, TCP and UDP checksums are the folded, uncomplemented
+    /// pseudo-header sum (rules G51, T11), and GRE checksums are zero. Also returns the offset of the innermost
+    /// transport header, and the offset of the checksum field from there.
     ///
     /// # Panics
-    /// Panics without a TCP or UDP header.
+    /// Panics if the packet has no TCP or UDP header.
     pub fn build_superframe(&self) -> (Vec<u8>, usize, usize) {
         let (start, offset) = self.checksum_place();
         (self.finish(self.assemble(true)), start, offset)
     }
 
-    /// Returns the length of all headers in bytes.
+    /// Returns the total length of the headers in bytes.
     pub fn header_len(&self) -> usize {
         self.headers.iter().map(Header::len).sum()
     }
 
-    /// Returns the packet inside the outermost tunnel: an Ethernet frame unchanged, any other packet after the link
-    /// layer of this one. `None` if there is no tunnel.
+    /// Returns the packet inside the outermost tunnel, or `None` if there is no tunnel. An inner Ethernet frame is
+    /// returned as it is; before any other inner packet, this packet's link headers are kept.
     pub fn out_of_tunnel(&self) -> Option<Self> {
         let is_ip = |header: &Header| header.addresses().is_some();
         let network = self.headers.iter().position(is_ip)?;
@@ -232,17 +233,17 @@ impl Packet {
         Some(Self { headers, pad_to: 0, trailer: Vec::new(), truncate: None, ..self.clone() })
     }
 
-    /// Returns the packet without the headers before its first IP header.
+    /// Returns the packet without the headers before the first IP header.
     pub fn without_link(mut self) -> Self {
         let network = self.headers.iter().position(|header| header.addresses().is_some());
         self.headers.drain(..network.unwrap_or(0));
         self
     }
 
-    /// Assembles the headers and the payload, from the inside out.
+    /// Encodes the headers and the payload, from the inside out.
     fn assemble(&self, superframe: bool) -> Vec<u8> {
         let mut headers = self.headers.clone();
-        // The checksum that is left to the receiver is inside the tunnel header that announces it.
+        // The checksum that the receiver completes lies inside the tunnel header that announces it.
         if let Some(tunnel) = headers.iter().position(Header::wants_seed)
             && let Some(last) = headers.iter().rposition(|h| h.checksum_offset().is_some())
             && last > tunnel
@@ -257,7 +258,7 @@ impl Packet {
         inner
     }
 
-    /// Adds padding and trailer, and truncates the frame.
+    /// Adds padding and the trailer, and truncates the frame.
     fn finish(&self, mut frame: Vec<u8>) -> Vec<u8> {
         frame.resize(frame.len().max(self.pad_to), 0);
         frame.extend(&self.trailer);
@@ -306,7 +307,8 @@ impl Packet {
     }
 }
 
-/// Returns `len` bytes of an endless pseudo-random stream from position `first`, which wraps like a sequence number.
+/// Returns `len` bytes of an endless pseudo-random stream from position `first` on. Positions wrap like sequence
+/// numbers.
 pub fn stream(first: u32, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 16);
     let mut word = first & !7;

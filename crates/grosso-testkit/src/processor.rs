@@ -1,11 +1,10 @@
-//! Assigns CPUs to tests that measure. Each test has a CPU to itself, so at most as many tests run at once as there are
-//! CPUs.
+//! CPUs for tests that measure. Each test has a CPU to itself, so the number of CPUs limits how many tests run at once.
 
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs that this process may use, and the ones that no test uses at the moment.
+/// The CPUs that this process may use, and those that no test uses at the moment.
 struct Processors {
     all: CpuSet,
     free: Mutex<Vec<usize>>,
@@ -29,9 +28,9 @@ pub fn count() -> usize {
     PROCESSORS.all.count() as usize
 }
 
-/// A CPU reserved for the calling thread, and for the processes that it starts, until this value is dropped.
+/// A CPU that is reserved for the calling thread and the processes that it starts, until this value is dropped.
 ///
-/// The value cannot be sent to another thread, because it represents the affinity of its thread.
+/// The value cannot be sent to another thread, because it represents the affinity of the thread that created it.
 #[derive(Debug)]
 pub struct Processor {
     number: usize,
@@ -43,7 +42,7 @@ impl Processor {
     ///
     /// # Panics
     ///
-    /// Panics if the system does not let the thread run there.
+    /// Panics if the system does not let the thread run on this CPU.
     pub fn acquire() -> Self {
         let mut free = PROCESSORS.free();
         let number = loop {

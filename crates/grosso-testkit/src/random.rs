@@ -1,13 +1,13 @@
 //! A small seeded random number generator.
 
-/// SplitMix64: a seed gives the same sequence on every machine.
+/// SplitMix64: a seed produces the same sequence on every machine.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Creates the generator with this seed.
+    /// Creates a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -19,17 +19,18 @@ impl Random {
         value
     }
 
-    /// Returns a number below `bound`, which is not zero. The bias is below one in a million for bounds below 2^40.
+    /// Returns a number below `bound`, which must not be zero. The bias is below one in a million for bounds below
+    /// 2^40.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.bits() % bound as u64) as usize
     }
 
-    /// Returns a number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, inclusive.
     pub fn within(&mut self, first: usize, last: usize) -> usize {
         first + self.below(last - first + 1)
     }
 
-    /// Returns true once in `count` times on average.
+    /// Returns true with a probability of 1 in `count`.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
@@ -71,7 +72,7 @@ impl Random {
     }
 }
 
-/// The increment of SplitMix64, odd and close to 2^64 over the golden ratio.
+/// The increment of SplitMix64: an odd number close to 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Advances `state` by one step of SplitMix64, and returns the output for the new state.

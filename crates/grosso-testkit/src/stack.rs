@@ -1,4 +1,4 @@
-//! Header stacks: every link, tunnel, network and transport of the kit, nested.
+//! Header stacks: combinations of every link, tunnel, network and transport header that this crate can build.
 
 use crate::Packet;
 use crate::headers::{Ipv4, Tcp};
@@ -16,7 +16,7 @@ pub enum Front {
     Vlan,
     /// Ethernet, an 802.1ad tag and an 802.1Q tag.
     DoubleVlan,
-    /// Ethernet and a PPPoE session.
+    /// Ethernet and a PPPoE session header.
     Pppoe,
     /// Ethernet and two MPLS labels.
     Mpls,
@@ -33,11 +33,11 @@ pub enum Network {
     Ipv6,
     /// IPv6 with destination options.
     Ipv6Options,
-    /// IPv6 with a hop-by-hop header and a routing header without addresses.
+    /// IPv6 with a hop-by-hop header, and a routing header without addresses.
     Ipv6Routing,
-    /// IPv6 with one of the [`ROUTES`] as routing header.
+    /// IPv6 with one of the [`ROUTES`] as its routing header.
     Ipv6Routed(Route),
-    /// IPv6 between two mobile nodes away from home: a routing header of type 2 and a home address option.
+    /// IPv6 between two mobile nodes away from home: with a type 2 routing header and a home address option.
     Ipv6Mobile,
 }
 
@@ -46,11 +46,11 @@ pub enum Network {
 pub struct Route {
     /// The type: 0, 2 or 4.
     pub kind: u8,
-    /// Number of segments left; the last one is the final destination.
+    /// Number of segments left; the last segment is the final destination.
     pub left: u8,
 }
 
-/// A tunnel after an IP header.
+/// A tunnel header after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunnel {
     /// IP in IP.
@@ -87,7 +87,7 @@ pub enum Tunnel {
     GueDirect,
     /// FOU with an outer checksum.
     Fou,
-    /// L2TPv3 that carries Ethernet, in the format that the oracle reads.
+    /// L2TPv3 that carries Ethernet, in the oracle's default format.
     L2tp,
 }
 
@@ -113,15 +113,15 @@ pub enum Transport {
 pub struct Stack {
     /// Headers before the outermost IP header.
     pub front: Front,
-    /// The tunnels, each with the IP header before it, outermost first.
+    /// The tunnels, each with the IP header before it; outermost first.
     pub tunnels: Vec<(Network, Tunnel)>,
-    /// The innermost IP header.
+    /// The IP header before the transport header.
     pub network: Network,
     /// The innermost header.
     pub transport: Transport,
 }
 
-/// Values that distinguish the packets of a flow, and the flows from each other.
+/// Values that distinguish the packets of a flow and the flows of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Number of the flow, which determines the inner source port and address.
@@ -132,7 +132,7 @@ pub struct Place {
     pub ack: u32,
     /// The value of the timestamp option.
     pub timestamp: u32,
-    /// The IPv4 identifications by level, outermost first; levels beyond the last have 0.
+    /// The IPv4 identification at each level, outermost first; 0 at levels that are not listed.
     pub ids: Vec<u16>,
 }
 
@@ -142,7 +142,7 @@ impl Stack {
         Self { front, tunnels: Vec::new(), network, transport }
     }
 
-    /// Creates a random stack with at most two tunnels and [`HEADERS_MAX`] headers; most stacks have TCP.
+    /// Creates a random stack with at most two tunnels and at most [`HEADERS_MAX`] headers; most stacks contain TCP.
     pub fn random(random: &mut Random, link: Link) -> Self {
         loop {
             let fronts = if link == Link::Ip { &FRONTS[..1] } else { &FRONTS[1..] };
@@ -165,7 +165,8 @@ impl Stack {
         }
     }
 
-    /// Returns every stack with at most one tunnel over Ethernet, and every front and transport without a tunnel.
+    /// Returns every stack with at most one tunnel over Ethernet. Stacks without a tunnel include every front and every
+    /// transport.
     pub fn all() -> Vec<Self> {
         let mut stacks = Vec::new();
         for &network in NETWORKS {
@@ -193,8 +194,8 @@ impl Stack {
         if self.front == Front::Bare { Link::Ip } else { Link::Ethernet }
     }
 
-    /// Returns whether the stack's packets can form trains: TCP or UDP inside, and no header that forbids it (rules
-    /// T21, C54).
+    /// Returns whether the stack's packets can form trains: they contain TCP or UDP, and no header that prevents
+    /// merging (rules T21, C54).
     pub fn couples(&self) -> bool {
         let tunnels = || self.tunnels.iter().map(|(_, tunnel)| *tunnel);
         let remote = |tunnel| matches!(tunnel, Tunnel::VxlanRemote | Tunnel::GueRemote);
@@ -203,7 +204,7 @@ impl Stack {
             && tunnels().filter(|tunnel| remote(*tunnel)).count() <= 1
     }
 
-    /// Returns the packet at this position of its flow, without payload.
+    /// Returns a packet of a flow, without payload; `place` selects the flow and the position in it.
     pub fn packet(&self, place: &Place) -> Packet {
         let mut packet = front(Packet::new(), self.front);
         for (level, (outer, tunnel)) in self.tunnels.iter().enumerate() {
@@ -221,7 +222,7 @@ impl Default for Place {
     }
 }
 
-/// Maximum number of headers in a random stack, so that two more still fit into the 16 of a dissection.
+/// Maximum number of headers in a random stack. Two more still fit into a dissection, which holds 16.
 pub const HEADERS_MAX: usize = 14;
 
 /// Every front.
@@ -235,7 +236,7 @@ pub const FRONTS: &[Front] = &[
     Front::Nsh,
 ];
 
-/// Every network, with one route of each shape.
+/// Every network; those with a routing header include one route of each shape.
 pub const NETWORKS: &[Network] = &[
     Network::Ipv4,
     Network::Ipv6,
@@ -290,7 +291,7 @@ pub const TRANSPORTS: &[Transport] = &[
     Transport::Esp,
 ];
 
-/// Returns IPv4 half of the time, because only IPv4 has an identification, which may increment or stay fixed.
+/// Returns a random network, IPv4 half of the time: only IPv4 has an identification, which may increment or stay fixed.
 fn any_network(random: &mut Random) -> Network {
     if random.percent(40) {
         return Network::Ipv4;
@@ -315,7 +316,7 @@ fn front(packet: Packet, front: Front) -> Packet {
 
 fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Packet {
     let id = place.ids.get(level).copied().unwrap_or_default();
-    // Flows differ in an address and in a port, so that tests show that both matter.
+    // Flows differ in an address and in a port, so that tests show that both distinguish flows.
     let host = (place.flow & 3) as u8;
     let ipv6 = |packet: Packet| {
         packet.ipv6(|mut ip| {
@@ -343,7 +344,7 @@ fn network(packet: Packet, network: Network, place: &Place, level: usize) -> Pac
     }
 }
 
-/// Returns an address for a routing header or a home address option; it never occurs in a fixed IPv6 header.
+/// Returns an address for a routing header or a home address option. The fixed IPv6 header never contains this address.
 fn elsewhere(number: u8, host: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[..2].copy_from_slice(&[0xfd, 0xbb]);

@@ -1,4 +1,4 @@
-//! Strategies for `proptest`; every value contains its seed, which a failure prints.
+//! Strategies for `proptest`. Every value contains its seed, so that a failure prints the seed.
 
 use proptest::prelude::*;
 use proptest::strategy::NoShrink;
@@ -11,7 +11,7 @@ use crate::traffic::{Sender, Traffic};
 /// A value generated from a seed.
 #[derive(Clone, Debug)]
 pub struct Seeded<T> {
-    /// The seed of the value.
+    /// The seed that generated the value.
     pub seed: u64,
     /// The value.
     pub value: T,
@@ -20,9 +20,9 @@ pub struct Seeded<T> {
 /// A train: packets of one flow, all of which can merge.
 #[derive(Clone)]
 pub struct GeneratedTrain {
-    /// The headers of the packets.
+    /// The header stack of the packets.
     pub stack: Stack,
-    /// The packets in order; the last may be shorter, or have PSH.
+    /// The packets in order; the last one may be shorter or have PSH.
     pub frames: Vec<Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for GeneratedTrain {
     }
 }
 
-/// Generates any stack of the kit over Ethernet.
+/// Generates any header stack over Ethernet.
 pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
     seed().prop_map(|seed| Seeded {
         seed,
@@ -41,18 +41,19 @@ pub fn stack() -> impl Strategy<Value = Seeded<Stack>> {
     })
 }
 
-/// Generates a train of 1 to 20 packets (fewer if the size forbids it) over any stack that can merge.
+/// Generates a train of 1 to 20 packets (fewer if they would be too large together) over any stack whose packets can
+/// merge.
 pub fn train() -> impl Strategy<Value = Seeded<GeneratedTrain>> {
     (seed(), 1..=20_usize).prop_map(|(seed, count)| Seeded { seed, value: train_of(seed, count) })
 }
 
-/// Generates up to `frames_max` frames of [`Traffic::new`].
+/// Generates up to `frames_max` frames from [`Traffic::new`].
 pub fn traffic(frames_max: usize) -> impl Strategy<Value = Seeded<Vec<Vec<u8>>>> {
     (seed(), 1..=frames_max)
         .prop_map(|(seed, count)| Seeded { seed, value: Traffic::new(seed).take(count).collect() })
 }
 
-/// Returns the train of at most `count` packets with this seed.
+/// Returns the train that this seed generates, with at most `count` packets.
 pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     let mut random = Random::new(seed);
     let stack = loop {
@@ -70,10 +71,10 @@ pub fn train_of(seed: u64, count: usize) -> GeneratedTrain {
     GeneratedTrain { stack, frames }
 }
 
-/// Maximum payload of a train in bytes: 65535 minus ample room for headers.
+/// Maximum payload of a train in bytes: 65535 minus enough space for any headers.
 const TRAIN_BYTES_MAX: usize = 65_000;
 
-/// Generates a seed that is not shrunk, because a smaller one is not simpler.
+/// Generates a seed that is not shrunk, because smaller seeds do not generate simpler values.
 fn seed() -> NoShrink<proptest::num::u64::Any> {
     any::<u64>().no_shrink()
 }

@@ -1,4 +1,4 @@
-//! Time limit for tests that wait.
+//! A time limit for tests that wait.
 
 use std::{
     io::Write,
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// Time limit of a test that waits.
+/// Time limit for a test that waits.
 pub const STUCK: Duration = Duration::from_secs(120);
 
 /// Turns a test that waits forever into a failure: ends the test program if the value outlives [`STUCK`].
@@ -21,19 +21,20 @@ pub const STUCK: Duration = Duration::from_secs(120);
 /// ```
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Disconnects the thread when the test ends.
+    /// Tells the watchdog thread that the test has ended, when dropped.
     _alive: Sender<()>,
 }
 
 impl Watchdog {
-    /// Starts the watchdog of the calling test.
+    /// Starts a watchdog for the calling test.
     #[must_use]
     pub fn new() -> Self {
         let (_alive, ended) = channel();
         let test = thread::current().name().unwrap_or("test").to_owned();
         thread::spawn(move || {
             if is_stuck(&ended, STUCK) {
-                // This does not use `eprintln!`, because the test harness would keep the text until the test ends.
+                // `eprintln!` does not work here, because the test harness would hold the text back until the test
+                // ends.
                 let text = format!("\n{test}: still waiting after {} s\n", STUCK.as_secs());
                 let _ = std::io::stderr().write_all(text.as_bytes());
                 process::exit(101);
@@ -49,7 +50,7 @@ impl Default for Watchdog {
     }
 }
 
-/// Waits until the test ends; returns whether it has not ended within the limit.
+/// Waits until the test ends, but not longer than the limit. Returns whether the test is still running.
 fn is_stuck(ended: &Receiver<()>, limit: Duration) -> bool {
     ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
 }

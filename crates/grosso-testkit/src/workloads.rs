@@ -1,8 +1,8 @@
 //! The traffic of every benchmark, by name: Ethernet frames generated from a seed, with correct checksums.
 //!
-//! The table of workloads does not specify the following: flows that are not declared as interleaved arrive in bursts
-//! of mean 8; outer IP headers have identification 0 and DF; fragments arrive datagram by datagram, from the sources in
-//! turn; the superframes of a `gso_` workload belong to one flow.
+//! Beyond what the table of workloads specifies: flows that are not declared as interleaved arrive in bursts of 8
+//! packets on average; outer IP headers have identification 0 and the DF flag; all fragments of a datagram arrive
+//! before the next datagram, and the sources take turns; the superframes of a `gso_` workload belong to one flow.
 
 use crate::Packet;
 use crate::headers::Tcp;
@@ -36,10 +36,10 @@ pub const WORKLOADS: &[&str] = &[
     "gso_gre",
 ];
 
-/// Number of packets of a workload, unless the table specifies another.
+/// Number of packets in a workload, unless the table specifies another number.
 pub const PACKETS: usize = 16384;
 
-/// Number of packets that one poll of the receiver reads.
+/// Number of packets that the receiver reads in one poll.
 pub const POLL: usize = 64;
 
 /// The frames of one workload.
@@ -47,24 +47,24 @@ pub const POLL: usize = 64;
 pub struct Workload {
     /// The name of the workload.
     pub name: &'static str,
-    /// The Ethernet frames in order: packets, fragments or superframes.
+    /// The Ethernet frames in order, each with a packet, a fragment or a superframe.
     pub frames: Vec<Vec<u8>>,
-    /// Number of packets on the wire: more than the number of frames if the frames are superframes.
+    /// Number of wire packets, which is greater than the number of frames if these are superframes.
     pub packets: usize,
-    /// Number of bytes of transport payload in all frames; for fragments, the payload of the datagrams.
+    /// Number of bytes of transport payload in all frames; for fragments, in the datagrams.
     pub payload_bytes: usize,
     /// Metadata that applies to every frame, if the frames are superframes.
     pub gso: Option<Gso>,
 }
 
-/// Metadata of a workload's superframes.
+/// Segmentation metadata of a workload's superframes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
     /// Description of the segments.
     pub description: Description,
-    /// Number of packets into which a superframe is segmented.
+    /// Number of packets that segmenting a superframe produces.
     pub segments: usize,
-    /// Start of the partial checksum, in bytes from the start of the frame.
+    /// Offset of the first byte in the frame that the partial checksum covers.
     pub checksum_start: usize,
     /// Offset of the checksum field, in bytes from `checksum_start`.
     pub checksum_offset: usize,
@@ -89,7 +89,7 @@ pub fn workload(name: &str, seed: u64) -> Workload {
     }
 }
 
-/// Headers around the TCP header of a flow.
+/// Headers of a flow before and around its TCP header.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     Ipv4,
@@ -117,14 +117,14 @@ impl Connection {
         Self { path, index, sequence, ack, id, clock, sent: 0 }
     }
 
-    /// Returns the next packet in the sender's order; it consumes one identification for each of `segments` packets.
+    /// Returns the next packet that the sender sends. The identification advances by `segments`.
     fn packet(&mut self, len: usize, segments: u32, edit: impl FnOnce(Tcp) -> Tcp) -> Packet {
         let (index, id) = (self.index, self.id);
-        // One address serves 250 flows: all flows differ by port, some also by address.
+        // One address serves 250 flows: all flows differ in their ports, and some also in their addresses.
         let host = 2 + (index / 250) as u8;
         let ipv4 = |p: Packet| p.ipv4(|ip| ip.source([10, 1, 0, host]).id(id).ttl(64));
         let outer = |p: Packet| p.ethernet(|e| e).ipv4(|ip| ip.ttl(64));
-        // The source port of a UDP tunnel is a hash of the flow (rule W3).
+        // The source port of a UDP tunnel is a hash of the inner flow (rule W3).
         let port = 49152 + index;
         let start = Packet::new();
         let packet = match self.path {
@@ -142,7 +142,7 @@ impl Connection {
                 ipv4(outer(start).udp(|u| u.source_port(port)).gue(|g| g.remote_checksum()))
             }
         };
-        // The timestamp clock ticks every 44 segments of a flow.
+        // The timestamp clock advances every 44 segments of a flow.
         let now = self.clock.wrapping_add(self.sent / 44);
         let (sequence, ack) = (self.sequence, self.ack);
         let packet = packet.tcp(|t| {
@@ -156,17 +156,17 @@ impl Connection {
     }
 }
 
-/// Orders in which flows send.
+/// Order in which flows send.
 enum Turns {
     /// Each flow sends one packet in turn.
     Each,
-    /// Bursts of this mean length, each of a random flow.
+    /// A random flow sends a burst; bursts have this mean length.
     Bursts(usize),
-    /// A random flow for every packet.
+    /// A random flow sends each packet.
     Random,
 }
 
-/// Generates the workloads of TCP segments.
+/// Generates a workload of TCP segments.
 fn segments(name: &'static str, random: &mut Random) -> Workload {
     let (path, flows, len, turns) = match name {
         "tcp4_1" => (Path::Ipv4, 1, 1448, Turns::Each),
@@ -225,9 +225,9 @@ fn order(turns: &Turns, flows: usize, packets: usize, random: &mut Random) -> Ve
     order
 }
 
-/// Moves 2 % of the frames back by 1 to 3 positions.
+/// Moves 2 % of the frames 1 to 3 positions toward the end.
 fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
-    // Iterates from the end, so that moving a frame does not also move earlier ones.
+    // Iterates from the end so that a move does not affect the frames before it.
     for index in (0..frames.len()).rev() {
         if random.percent(2) {
             let target = (index + random.within(1, 3)).min(frames.len() - 1);
@@ -236,7 +236,7 @@ fn displace(frames: &mut [Vec<u8>], random: &mut Random) {
     }
 }
 
-/// Generates `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes, each ended by a shorter one.
+/// Generates `udp4_quic`: runs of 1 to 15 datagrams of 1250 bytes, each run ending with a shorter datagram.
 fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     let mut ids: Vec<u16> = (0..16).map(|_| random.bits() as u16).collect();
     let (mut frames, mut payload_bytes) = (Vec::with_capacity(PACKETS), 0);
@@ -258,8 +258,8 @@ fn datagrams(name: &'static str, random: &mut Random) -> Workload {
     Workload { name, packets: PACKETS, frames, payload_bytes, gso: None }
 }
 
-/// Generates UDP datagrams of `len` bytes from `sources` hosts, in fragments for an MTU of 1500 bytes; about
-/// [`PACKETS`] fragments.
+/// Generates about [`PACKETS`] fragments: UDP datagrams of `len` bytes from `sources` hosts, fragmented for an MTU of
+/// 1500 bytes.
 fn fragments(
     name: &'static str,
     random: &mut Random,
@@ -296,7 +296,7 @@ fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> V
         }
     };
     let whole = network(Packet::new()).udp(|u| u).payload(payload).build();
-    // Each fragment has the largest multiple of 8 bytes that an MTU of 1500 leaves for data.
+    // Each fragment carries the largest multiple of 8 bytes of data that fits into an MTU of 1500.
     let (data, room) = if ipv6 { (&whole[40..], 1448) } else { (&whole[20..], 1480) };
     let pieces = data.chunks(room).enumerate().map(|(index, piece)| {
         let offset = (index * room / 8) as u16;
@@ -316,8 +316,8 @@ fn fragments_of(payload: &[u8], datagram: usize, source: usize, ipv6: bool) -> V
     pieces.collect()
 }
 
-/// Generates superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum; [`PACKETS`] packets or a few
-/// more.
+/// Generates superframes of 45 x 1448 (UDP: 50 x 1250) bytes with a partial checksum, which amount to [`PACKETS`]
+/// packets or a few more.
 fn superframes(name: &'static str, random: &mut Random) -> Workload {
     let (segments, gso_size) = if name == "gso_udp4" { (50, 1250) } else { (45, 1448) };
     let path = match name {
@@ -325,7 +325,7 @@ fn superframes(name: &'static str, random: &mut Random) -> Workload {
         "gso_gre" => Path::Gre,
         _ => Path::Ipv4,
     };
-    // The outer header, if there is one, has identification 0 in every packet.
+    // If there is an outer header, its identification is 0 in every packet.
     let fixed_ids = u32::from(matches!(path, Path::Vxlan | Path::Gre));
     let description = Description { gso_size, fixed_ids, cwr_on_all: false };
     let mut connection = Connection::new(path, 0, random);

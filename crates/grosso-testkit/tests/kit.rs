@@ -1,4 +1,4 @@
-//! Tests of the test kit. They compare it with other programs, and its parts with each other.
+//! Tests of the test kit, which compare it with other programs and its parts with each other.
 
 mod oracle;
 mod packet;

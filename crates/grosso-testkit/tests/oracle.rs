@@ -1,5 +1,5 @@
-//! Compares the oracles with the kernel's own cases (K1 to K33), with rules observed on a live kernel, and with each
-//! other.
+//! Compares the oracles with the cases of the kernel's own tests (K1 to K33), with rules observed on a running kernel,
+//! and with each other.
 
 use grosso_testkit::headers::{Geneve, Gre, Gue, Ipv4, Tcp, Udp};
 use grosso_testkit::oracle::{
@@ -10,7 +10,7 @@ use grosso_testkit::strategy;
 use grosso_testkit::{Packet, Traffic};
 use proptest::prelude::*;
 
-/// Returns one packet of the kernel's fixture: `len` bytes, starting at sequence number 100 + `at`.
+/// Returns one packet of the kernel's test connection: `len` bytes, starting at sequence number 100 + `at`.
 fn tcp4(at: u32, len: usize, edit: impl FnOnce(Tcp) -> Tcp) -> Vec<u8> {
     both(at, len, |ip| ip, edit)
 }
@@ -45,11 +45,11 @@ fn k01_to_k04_lengths() {
     assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 50, plain)]), [2]);
     assert_eq!(shape(&[tcp4(0, 100, plain), tcp4(100, 1, plain)]), [2]);
     assert_eq!(shape(&[tcp4(0, 50, plain), tcp4(50, 100, plain)]), [1, 1]);
-    // Rule G11: padding that no header length includes.
+    // Rule G11: padding that no length field includes.
     let padded = Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t.sequence(200));
     let padded = padded.payload_len(1).pad_to(60).build();
     assert_eq!(shape(&[tcp4(0, 100, plain), padded]), [1, 1]);
-    // Rule G39: a shorter segment merges as the last one.
+    // Rule G39: a shorter segment can merge only as the last one.
     let frames = [tcp4(0, 100, plain), tcp4(100, 50, plain), tcp4(150, 100, plain)];
     assert_eq!(shape(&frames), [2, 1]);
 }
@@ -91,7 +91,8 @@ fn k12_k13_checksum_and_sequence() {
     let first = tcp4(0, 100, plain);
     assert_eq!(shape(&[first.clone(), tcp4(100, 100, |t| t.checksum_xor(1))]), [1, 1]);
     assert_eq!(shape(&[first.clone(), tcp4(101, 100, plain)]), [1, 1]);
-    // Rule G75 in a stricter form: no packet is overtaken, so the packet with the wrong checksum ends the train.
+    // A stricter form of rule G75: the packet with the wrong checksum ends the train, because no packet may overtake
+    // another.
     let after = tcp4(100, 100, plain);
     assert_eq!(shape(&[first, tcp4(100, 100, |t| t.checksum_xor(1)), after]), [1, 1, 1]);
 }
@@ -118,7 +119,7 @@ fn k16_to_k21_ipv4() {
     assert_eq!(two(&|ip| ip.options(&[68, 8, 5, 0, 0, 0, 0, 0])), [1, 1, 1]);
     assert_eq!(two(&|ip| ip.df(false)), [1, 1, 1]);
     assert_eq!(two(&|ip| ip.reserved_bit(true)), [1, 1, 1]);
-    // A fragment belongs to no flow, and does not end the train.
+    // A fragment belongs to no flow, so it does not end the train.
     assert_eq!(
         shape(&[tcp4(0, 100, plain), both(100, 100, |ip| ip.more_fragments(true), plain)]),
         [1, 1]
@@ -171,12 +172,12 @@ fn k31_k32_size() {
     frames.pop();
     frames.push(tcp4((full * mss) as u32, rest + 1, plain));
     assert_eq!(shape(&frames), [full, 1]);
-    // Rule G60: a train holds 45 segments of 1448 bytes; the 46th starts the next train.
+    // Rule G60: a train holds 45 segments of 1448 bytes; the 46th segment starts the next train.
     let frames: Vec<_> = (0..46).map(|index| tcp4(index * 1448, 1448, plain)).collect();
     assert_eq!(shape(&frames), [45, 1]);
 }
 
-/// Tests that unusual packets stay out of every train, even if adjacent packets are unusual in the same way.
+/// Tests that unusual packets never merge, even with packets that are unusual in the same way.
 #[test]
 fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     let two = |edit: &dyn Fn(u32) -> Vec<u8>| shape(&[edit(0), edit(100)]);
@@ -198,7 +199,7 @@ fn g10_g11_g21_g36_equal_oddities_do_not_couple() {
     assert_eq!(two(&short), [1, 1]);
 }
 
-/// Tests rule G5a: the length of a PPPoE session counts two bytes more than IP does.
+/// Tests rule G5a: the length field of PPPoE counts two bytes more than that of IP.
 #[test]
 fn g05a_no_train_outgrows_the_length_of_pppoe() {
     let shape_of = |last: usize, pppoe: bool| {
@@ -217,7 +218,7 @@ fn g05a_no_train_outgrows_the_length_of_pppoe() {
     assert_eq!(shape_of(room - 1, true), [6, 1]);
 }
 
-/// Tests rule S20: a datagram gets a checksum even if the superframe has none.
+/// Tests rule S20: every segment of a UDP superframe gets a checksum, even if the superframe has none.
 #[test]
 fn s20_every_datagram_has_a_checksum() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u.checksum_zero());
@@ -270,7 +271,7 @@ fn t02_to_t05_tunnels() {
     let same = |_: usize, packet: Packet| packet;
     assert_eq!(shape(&[vxlan(0, &same), vxlan(100, &same)]), [2]);
     let outer = |frame: Vec<u8>, at: usize| {
-        // A different outer UDP source port means a different flow.
+        // If the outer UDP source ports differ, the flows differ.
         let mut frame = frame;
         frame[at] ^= 1;
         frame
@@ -288,7 +289,8 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     };
     let start = || Packet::new().ethernet(|e| e).ipv6(|ip| ip);
     assert_eq!(two(start().udp(|u| u)), (1, 2));
-    // Equal TCP packets are retransmissions, so the tunnels are tested with UDP, which is enabled here.
+    // TCP packets with equal sequence numbers would be retransmissions, so the tunnels are tested with UDP, whose
+    // merging is enabled here.
     let nested = |count| {
         let packet = (0..count).fold(start(), |packet, _| packet.gre(|g| g).ipv6(|ip| ip));
         let frames = vec![packet.udp(|u| u).payload_len(100).build(); 2];
@@ -297,7 +299,7 @@ fn linux_couples_one_tunnel_level_and_no_udp() {
     assert_eq!((nested(0), nested(1), nested(2)), (1, 1, 2));
 }
 
-/// Tests rule C54: without a verified outer checksum, nothing protects the payload.
+/// Tests rule C54: without an outer checksum that has been verified, nothing protects the payload.
 #[test]
 fn c54_remote_checksum_needs_an_outer_checksum() {
     let two = |outer: &dyn Fn(Udp) -> Udp, gue: &dyn Fn(Gue) -> Gue, tcp: &dyn Fn(Tcp) -> Tcp| {
@@ -312,8 +314,8 @@ fn c54_remote_checksum_needs_an_outer_checksum() {
     assert_eq!(two(&same, &remote, &plain), [2]);
     assert_eq!(two(&zero, &remote, &plain), [1, 1]);
     assert_eq!(two(&zero, &|g| g, &plain), [2]);
-    // The same fields are encoded by hand. Then the offset is not that of the TCP checksum, or the checksum is already
-    // complete.
+    // The same fields, encoded by hand. In the second case, the offset does not point to the TCP checksum; in the
+    // third, the TCP checksum is already complete.
     let place = |offset| move |g: Gue| g.flags(1).options(&[0x80, 0, 0, 0, 0, 20, 0, offset]);
     let seed = |t: Tcp| t.checksum_seed();
     assert_eq!(two(&same, &place(36), &seed), [2]);
@@ -386,7 +388,7 @@ fn a_changed_mac_ends_the_train_of_its_flow() {
         packet.tcp(|t| t.sequence(at.wrapping_add(100))).payload_len(100).build()
     };
     assert_eq!(shape(&[frame(0, 2), frame(100, 4), frame(100, 2)]), [1, 1, 1]);
-    // A packet of another flow in between does not end the train.
+    // A packet from another flow in between does not end the train.
     let other = udp4(10);
     assert_eq!(shape(&[frame(0, 2), other, frame(100, 2)]), [2, 1]);
 }
@@ -425,7 +427,7 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(cut(start().tcp(|t| t), 100), None);
 }
 
-/// Tests that the builder's superframe with one long payload equals the superframe into which the oracle merges its
+/// Tests that the builder's superframe with one long payload equals the superframe that the oracle forms by merging the
 /// segments.
 #[test]
 fn the_builder_and_the_oracle_agree_on_superframes() {
@@ -435,7 +437,7 @@ fn the_builder_and_the_oracle_agree_on_superframes() {
         let cut =
             segment(&superframe, stack.link(), description).expect("a stack whose packets merge");
         if stack.transport == grosso_testkit::stack::Transport::Udp {
-            // UDP has no sequence numbers: merging depends only on the order of the packets.
+            // UDP has no sequence numbers, so only the order of the packets determines how they merge.
             assert_eq!(cut.len(), 10, "{stack:?}");
         }
         let (joined, again) = join(&cut, stack.link());
@@ -472,7 +474,7 @@ proptest! {
 }
 
 proptest! {
-    /// Asserts that no oracle panics, and that packets are neither lost nor invented, for any bytes.
+    /// Asserts that for any bytes, no oracle panics and packets are neither lost nor added.
     #[test]
     fn oracles_survive_hostile_bytes(
         frames in proptest::collection::vec(hostile(), 1..20),
@@ -502,7 +504,7 @@ proptest! {
     }
 }
 
-/// Generates random bytes, some after a start that leads deep into the parser.
+/// Generates frames of random bytes. Some begin with valid headers that lead deep into the parser.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..120);
     (0..Stack::all().len(), 0..130_usize, bytes).prop_map(|(stack, keep, bytes)| {
@@ -526,7 +528,7 @@ fn trains_step_their_identification_or_keep_it() {
     assert!(count(&|ids| ids & 6 != 0) > 10, "{found:?}");
 }
 
-/// Tests the variety of traffic: most benign packets merge, deviations of every kind end trains, tunnels occur.
+/// Tests that traffic is varied: most benign packets merge, deviations of every kind end trains, and tunnels occur.
 #[test]
 fn traffic_is_varied() {
     let count = |traffic: Traffic| {
@@ -544,8 +546,7 @@ fn traffic_is_varied() {
     }
 }
 
-/// Tests that hostile traffic ends trains for every possible reason, so that each rule is violated by at least one
-/// packet.
+/// Tests that in hostile traffic every reason to end a train occurs, so at least one packet violates each rule.
 #[test]
 fn every_reason_occurs() {
     let mut reasons = std::collections::BTreeSet::new();

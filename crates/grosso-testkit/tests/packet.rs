@@ -1,10 +1,11 @@
-//! Compares frames of the kit with published frames, and checks deliberately wrong fields with the kit's own oracle.
+//! Compares frames that this crate builds with published frames, and checks that the oracle detects fields that are
+//! wrong on purpose.
 
 use grosso_testkit::Packet;
 use grosso_testkit::oracle::{Link, State, is_right, verify};
 use grosso_testkit::stack::{Front, Network, Place, Stack, Transport, Tunnel};
 
-/// Returns the states of all checksums of a frame, by header.
+/// Returns the state of every checksum in a frame, with the name of its header.
 fn states(frame: &[u8]) -> Vec<(&'static str, State)> {
     verify(frame, Link::Ethernet).iter().map(|v| (v.name, v.state)).collect()
 }
@@ -13,7 +14,8 @@ fn tcp4() -> Packet {
     Packet::new().ethernet(|e| e).ipv4(|ip| ip).tcp(|t| t)
 }
 
-/// Tests the 28-byte TCP segment and the 12-byte datagram of smoltcp's tests, from 192.168.1.1 to 192.168.1.2.
+/// Tests two packets from smoltcp's tests, from 192.168.1.1 to 192.168.1.2: a 28-byte TCP segment and a 12-byte
+/// datagram.
 #[test]
 fn segments_that_others_wrote_down() {
     let addresses = |ip: grosso_testkit::headers::Ipv4| {
@@ -35,7 +37,7 @@ fn segments_that_others_wrote_down() {
     assert_eq!(udp.build()[20..], expected);
 }
 
-/// Tests the fixture of the kernel's gro.c test, built header by header.
+/// Tests that the packet of the kernel's gro.c test can be built header by header.
 #[test]
 fn the_default_packet_is_the_kernel_fixture() {
     let mut expected = vec![0xaa, 0, 0, 0, 0, 1, 0xaa, 0, 0, 0, 0, 2, 0x08, 0x00];
@@ -73,7 +75,7 @@ fn every_level_is_verified() {
     assert_eq!(names, ["ipv4", "gre", "udp", "ipv4", "tcp"].map(right));
 }
 
-/// Asserts that a checksum covers every bit, starting at `first`.
+/// Asserts that flipping any bit from byte `first` on makes a checksum wrong.
 fn assert_every_flip_is_seen(packet: Packet, first: usize) {
     let frame = packet.payload_len(9).build();
     let right = states(&frame);
@@ -130,10 +132,11 @@ fn lies_are_lies() {
     assert_eq!(absent, [right("ipv4"), ("udp", State::Absent)]);
     let gre = start().ipv4(|ip| ip).gre(|g| g.checksum().checksum_xor(4)).ipv6(|ip| ip).tcp(|t| t);
     assert_eq!(states(gre), [right("ipv4"), wrong("gre"), right("tcp")]);
-    // A wrong length changes the bytes that the transport checksum covers.
+    // A wrong length changes which bytes the transport checksum covers.
     let short = start().ipv4(|ip| ip.total_len_raw(45)).tcp(|t| t).payload_len(9);
     assert_eq!(states(short), [right("ipv4"), wrong("tcp")]);
-    // A segment whose checksum field holds only the pseudo-header sum is wrong, unless a header announces it.
+    // If the checksum field holds only the pseudo-header sum, the checksum is wrong unless a header announces remote
+    // checksum offload.
     assert_eq!(
         states(start().ipv4(|ip| ip).tcp(|t| t.checksum_seed())),
         [right("ipv4"), wrong("tcp")]
@@ -167,8 +170,8 @@ fn c50_vxlan_remote_checksum_bits() {
     assert_eq!(states(&frame), [&expected[..], &[("tcp", State::Remote)]].concat());
 }
 
-/// Tests rule C51: flag P and the private flags are followed by the start and the offset, both counted from the end of
-/// the GUE header.
+/// Tests rule C51: after flag P and the private flags come the start and the offset, both relative to the end of the
+/// GUE header.
 #[test]
 fn c51_gue_remote_checksum_fields() {
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
@@ -188,7 +191,7 @@ fn a_partial_checksum_completes_to_the_right_one() {
             continue;
         }
         let completed = !grosso_testkit::oracle::sum(&frame[start..]);
-        // Rule C3: a computed zero is written as all ones.
+        // Rule C3: a checksum that is computed as zero is written as all ones.
         let completed = if completed == 0 { 0xffff } else { completed };
         frame[start + offset..start + offset + 2].copy_from_slice(&completed.to_be_bytes());
         assert_eq!(frame, packet.build(), "{stack:?}");
@@ -220,8 +223,8 @@ fn a_stream_has_the_same_bytes_however_it_is_cut() {
     }
 }
 
-/// Tests RFC 8200 section 8.1 and RFC 6275 section 11.3.1: a packet in transit has the checksum for its final
-/// destination and for the home address of its sender.
+/// Tests that a packet in transit has the checksum for its final destination (RFC 8200 section 8.1) and for its
+/// sender's home address (RFC 6275 section 11.3.1).
 #[test]
 fn checksums_are_those_of_the_last_stop_and_of_home() {
     let address = |last: u8| [0xfd, 0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
@@ -253,13 +256,14 @@ fn checksums_are_those_of_the_last_stop_and_of_home() {
         let transport = frame.len() - 20 - 99;
         assert_eq!(frame[transport..transport + 20], arrived[54..74]);
         assert!(is_right(&frame, Link::Ethernet), "{frame:?}");
-        // The checksum does not cover earlier hops, so swapping the final destination with one of them is detected.
+        // The checksum does not cover intermediate hops, so a swap of the final destination with one of them is
+        // detected.
         let mut other = frame.clone();
         let at = frame.windows(16).position(|bytes| bytes == last).expect("the last stop");
         other[at + 15] ^= 1;
         assert!(!is_right(&other, Link::Ethernet), "{other:?}");
     }
-    // Without segments left, the routing header only records the path.
+    // With no segments left, the routing header only records the route.
     let here = routed(0, 0, &[stop, last], false);
     let transport = here.len() - 20 - 99;
     assert_eq!(here[transport..transport + 20], plain(address(1), address(5))[54..74]);
@@ -278,7 +282,7 @@ fn an_answer_goes_the_other_way() {
         expected[one..one + len].copy_from_slice(&there[other..other + len]);
         expected[other..other + len].copy_from_slice(&there[one..one + len]);
     }
-    // A sum does not depend on the order of its words, so swapping addresses and ports leaves every checksum unchanged.
+    // A checksum does not depend on the order of its words, so swapping addresses and ports does not change it.
     assert_eq!(back, expected);
     assert_eq!(sent.answer().answer().build(), there);
 }

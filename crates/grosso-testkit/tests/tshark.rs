@@ -1,4 +1,4 @@
-//! Tests the kit's frames with tshark: every checksum that tshark can verify is correct, and tshark reports a wrong
+//! Tests this crate's frames with tshark: every checksum that tshark can verify is correct, and tshark reports a wrong
 //! one.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
@@ -9,8 +9,8 @@ use std::process::Command;
 use grosso_testkit::Packet;
 use grosso_testkit::stack::{Place, Stack, Transport, Tunnel};
 
-/// Returns tshark's result for each frame: its protocols, and the states of its checksums (0 is bad, 1 is good, 2 is
-/// not verified, 3 is absent).
+/// Returns tshark's results for each frame: the protocols, and the states of the checksums (0 is bad, 1 is good, 2 is
+/// unverified, 3 is absent).
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
     fs::write(&path, capture(frames)).expect("the temporary directory can be written");
@@ -19,7 +19,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     for preference in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{preference}.check_checksum:TRUE")]);
     }
-    // Packets do not indicate the format of an L2TPv3 session, so tshark has to be configured.
+    // The packets do not show the format of an L2TPv3 session, so tshark must be configured.
     command.args(["-o", "l2tp.cookie_size:4 Byte Cookie", "-d", "l2tp.pw_type==0,eth"]);
     command.args(["-o", "l2tp.l2_specific:Default L2-Specific"]);
     command.args(["-o", "sctp.checksum:CRC 32c", "-e", "frame.protocols"]);
@@ -40,7 +40,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Option<Vec<(String, String)>> {
     Some(fields)
 }
 
-/// Encodes Ethernet frames as a classic pcap file, all at time zero.
+/// Encodes Ethernet frames as a classic pcap file in which all timestamps are zero.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend(262_144_u32.to_le_bytes());
@@ -55,8 +55,8 @@ fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn tshark_finds_no_wrong_checksum() {
-    // Stacks with remote checksum offload are left out, because tshark reports their checksums as wrong, and so are
-    // stacks without a link layer, because a capture has only one link type.
+    // Leaves out two kinds of stacks: those with remote checksum offload, whose checksums tshark reports as wrong, and
+    // those without a link layer, because a capture has only one link type.
     let remote = |stack: &Stack| {
         let tunnels = &mut stack.tunnels.iter();
         tunnels.any(|(_, t)| matches!(t, Tunnel::VxlanRemote | Tunnel::GueRemote))
@@ -69,7 +69,7 @@ fn tshark_finds_no_wrong_checksum() {
     let Some(fields) = dissect("grosso-testkit-right", &frames) else { return };
     for (stack, (protocols, states)) in stacks.iter().zip(&fields) {
         assert!(!states.contains('0'), "{stack:?}: {protocols} {states}");
-        // ESP has no checksum, and tshark does not look into FOU and GUE.
+        // ESP has no checksum, and tshark does not dissect the contents of FOU and GUE.
         let opaque = stack.transport == Transport::Esp || protocols.ends_with("udp:data");
         assert!(opaque || states.contains('1'), "{stack:?}: {protocols} {states}");
         assert!(!protocols.contains("malformed"), "{stack:?}: {protocols}");

@@ -1,4 +1,4 @@
-//! Compares every workload with its row of the table.
+//! Tests of the workloads, which compare each with its row of the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use grosso_testkit::oracle::{
 };
 use grosso_testkit::workloads::{PACKETS, POLL, WORKLOADS, Workload, workload};
 
-/// The data of a datagram's fragments, keyed by offset.
+/// The data of a datagram's fragments by offset.
 type Pieces<'a> = BTreeMap<usize, &'a [u8]>;
 
 const LINK: Link = Link::Ethernet;
@@ -16,7 +16,7 @@ fn flows(workload: &Workload) -> usize {
     workload.frames.iter().filter_map(|f| flow_of(f, LINK)).collect::<BTreeSet<_>>().len()
 }
 
-/// Returns the number of packets per train if every train ends with its poll.
+/// Returns the mean number of packets per train if every train ends with its poll.
 fn coupling(workload: &Workload) -> f64 {
     let polls = workload.frames.chunks(POLL);
     let count: usize = polls.map(|poll| trains(poll, LINK, Rules::default()).len()).sum();
@@ -42,7 +42,7 @@ fn every_frame_is_right_and_of_the_promised_count() {
             "tcp4_small" => 130,
             "udp4_quic" => 1292,
             "frag6_64k" | "frag6_shuffled" => 1510,
-            // The payload is the same as in GRE, with 16 more bytes of outer headers.
+            // The payload is as long as in GRE, but the outer headers are 16 bytes longer.
             "gue_rco_tcp4" => 1530,
             _ => 1514,
         };
@@ -89,7 +89,7 @@ fn superframes_cut_into_right_packets() {
             assert!(cut.iter().all(|packet| is_right(packet, LINK)), "{name}");
             let one = trains(&cut, LINK, Rules::default());
             assert_eq!(one.len(), 1, "{name}: {one:?}");
-            // The field holds the uncomplemented sum of the pseudo-header.
+            // The field holds the uncomplemented pseudo-header sum.
             let parsed = parse(frame, LINK, Lengths::Whole);
             let transport = parsed.last().expect("a transport header");
             assert_eq!(transport.offset, gso.checksum_start);
@@ -103,7 +103,7 @@ fn superframes_cut_into_right_packets() {
     }
 }
 
-/// Reassembles the fragments of every datagram, byte by byte, and verifies its checksum.
+/// Reassembles every datagram from its fragments, byte by byte, and verifies the datagram's checksum.
 #[test]
 fn fragments_form_whole_datagrams() {
     for (name, sources) in [
@@ -181,7 +181,7 @@ fn two_percent_are_out_of_order() {
             let parsed = parse(&frame, LINK, Lengths::Declared);
             let sequence = parsed.last().expect("a TCP header").number("sequence") as u32;
             let expected = next.entry(flow).or_insert(sequence);
-            // The sequence number precedes the expected one, modulo 2^32.
+            // The sequence number is lower than the expected one, modulo 2^32.
             late += usize::from(sequence.wrapping_sub(*expected) > 1 << 31);
             if sequence.wrapping_sub(*expected) < 1 << 31 {
                 *expected = sequence.wrapping_add(1448);

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, structured as in the JSON report.
+//! Figures that the experiment measures. Their structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,33 +6,33 @@ use serde::Serialize;
 use super::{Case, Growth, Handling, NicOf, Overtaken, SenderKind, TransferRow};
 use crate::{experiment::Series, statistics::Spread, trial::Measured};
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckFindings {
-    /// The results: Grosso at the sender, then at the receiver.
+    /// The results for streams: first with Grosso at the sender, then with Grosso at the receiver.
     pub rows: Vec<AckRow>,
     /// The TCP implementation that sent the transfers.
     pub senders: SenderKind,
-    /// Timed transfers over a wire with a delay, by senders that count acknowledgments differently.
+    /// Timed transfers over a wire with a delay, from senders that count acknowledgments differently.
     pub transfers: Vec<TransferRow>,
-    /// Packets overtaken if acknowledgments bypass the coalescer.
+    /// Numbers of packets that are overtaken if acknowledgments bypass the coalescer.
     pub overtaken: Overtaken,
-    /// Results of the model of a sender's window growth.
+    /// Results from a model of how a sender's window grows.
     pub growth: Vec<Growth>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AckRow {
     /// Host for which Grosso acted as the NIC.
     pub side: NicOf,
-    /// Treatment of arriving packets.
+    /// Grosso's treatment of arriving packets.
     pub handling: Handling,
     /// Hold time of trains, in microseconds; zero if trains end with the poll.
     pub hold_us: f64,
-    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket buffer in bytes; `None` for the lab's default.
     pub window_bytes: Option<usize>,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
@@ -40,11 +40,11 @@ pub struct AckRow {
     pub acknowledgments_sent: Spread,
     /// Acknowledgments per second that reached the sender.
     pub acknowledgments_reached: Spread,
-    /// Read calls of the receiver per second.
+    /// Read calls by the receiver per second.
     pub reads_a_second: Spread,
-    /// Read calls of the receiver per gigabyte.
+    /// Read calls by the receiver per gigabyte.
     pub reads_a_gigabyte: Spread,
-    /// Data packets per frame between the data path and the host for which it acts as the NIC.
+    /// Data packets per frame between the data path and the host that uses it as its NIC.
     pub segments_a_unit: Spread,
     /// The measurements.
     pub runs: Vec<Measured>,

@@ -1,25 +1,25 @@
-//! Models how the window of a sender grows when acknowledgments arrive one by one, merged, or merged with a count.
+//! A model of how a sender's window grows when acknowledgments arrive one by one, merged, or merged with a count.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::{Acknowledgment, Counting, Sender};
 
-/// Round trips that a sender needs if its receiver acknowledges every second segment and a stage in between replaces
-/// several acknowledgments by the last of them.
+/// Growth of a sender's window if the receiver acknowledges every second segment and a stage in between replaces
+/// several acknowledgments by the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Growth {
-    /// The sender's way of counting acknowledgments.
+    /// The way in which the sender counts acknowledgments.
     pub counting: Counting,
     /// Number of acknowledgments that are merged into one.
     pub merged: usize,
-    /// Whether the sender learns the number of merged acknowledgments.
+    /// Whether the sender knows the number of merged acknowledgments.
     pub is_counted: bool,
-    /// Number of round trips that slow start takes from 10 segments to 860, the number in flight at 10 Gb/s with a
-    /// round-trip time of one millisecond.
+    /// Number of round trips that slow start needs to grow from 10 to 860 segments, which is the number in flight at 10
+    /// Gb/s with a round-trip time of one millisecond.
     pub slow_start_round_trips: u32,
-    /// Growth of the window in segments over 100 round trips of congestion avoidance.
+    /// Growth of the window in segments during 100 round trips of congestion avoidance.
     pub avoidance_segments: u64,
 }
 
@@ -56,7 +56,7 @@ impl Growth {
     }
 }
 
-/// Delivers and acknowledges everything in flight, two segments at a time.
+/// Delivers everything in flight, with one acknowledgment for every two segments.
 fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     let (first, flight) = (sender.unacknowledged, sender.flight());
     let segments = flight.div_ceil(u64::from(SEGMENT));
@@ -75,11 +75,12 @@ fn round_trip(sender: &mut Sender, merged: usize, is_counted: bool) {
     }
 }
 
-/// Byte counting with both limits of RFC 3465, and the older method, which counts packets.
+/// The sender's ways of counting: the older method, which counts packets, and byte counting with both limits from RFC
+/// 3465.
 const COUNTINGS: [Counting; 3] =
     [Counting::Packets, Counting::Bytes { limit: 1 }, Counting::Bytes { limit: 2 }];
-/// Numbers of acknowledgments that are merged into one: one; two (more is harmful, according to hn(4)); and the
-/// acknowledgments of a superframe of 45 segments.
+/// Numbers of acknowledgments merged into one: one; two, because hn(4) considers more harmful; and as many as a
+/// superframe of 45 segments causes.
 const MERGED: [usize; 3] = [1, 2, 22];
 /// Number of payload bytes in a segment.
 const SEGMENT: u32 = 1448;
@@ -87,7 +88,7 @@ const SEGMENT: u32 = 1448;
 const SEGMENTS_AN_ACKNOWLEDGMENT: u64 = 2;
 /// Number of segments in flight at 10 Gb/s with a round-trip time of one millisecond.
 pub(super) const SEGMENTS_WANTED: u64 = 860;
-/// Number of round trips of congestion avoidance.
+/// Number of simulated round trips of congestion avoidance.
 pub(super) const AVOIDANCE_ROUND_TRIPS: u32 = 100;
 
 #[cfg(test)]
@@ -118,9 +119,9 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_where_the_limit_is_what_each_acknowledges() {
-        // Doubling 10 segments 6 times gives fewer than 860; doubling them 7 times gives more.
+        // Doubling 10 segments six times yields fewer than 860, and seven times yields more.
         assert_eq!(round_trips(Counting::Bytes { limit: 2 }, 1, false), 7);
-        // The window grows by half each time: 10 * 1.5^n.
+        // Each round trip increases the window by half: 10 * 1.5^n.
         assert_eq!(round_trips(Counting::Packets, 1, false), 11);
         assert_eq!(round_trips(Counting::Bytes { limit: 1 }, 1, false), 11);
     }

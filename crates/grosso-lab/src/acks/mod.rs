@@ -1,9 +1,9 @@
-//! Table R3: how the throughput of a sender depends on the treatment of the acknowledgments that it receives, and how
-//! often a receiver reads.
+//! Table R3: how the treatment of arriving acknowledgments affects a sender's throughput, and how often a receiver
+//! reads.
 //!
 //! Streams use the kernel's own TCP. Grosso acts as the NIC either of the sender, where acknowledgments arrive, or of
-//! the receiver. Two further results are exact: a [model](crate::model) computes how the sender's window grows, and a
-//! count shows how many packets acknowledgments overtake.
+//! the receiver. Two more results are not measured but exact: how the sender's window grows, computed with a
+//! [model](crate::model), and how many packets acknowledgments overtake.
 
 use core::fmt;
 use std::{io, time::Duration};
@@ -61,17 +61,17 @@ pub enum Handling {
     /// Merges only data; an acknowledgment ends a train (profile `linux`).
     #[serde(rename = "linux")]
     Passed,
-    /// Merges as `linux` does, but delivers acknowledgments in batches, each unchanged.
+    /// Merges like `linux`, but delivers acknowledgments in batches, each unchanged.
     Vector,
-    /// Merges as the 82599's hardware does, which does not merge acknowledgments (profile `rsc-82599`).
+    /// Merges like the 82599's hardware, which does not merge acknowledgments (profile `rsc-82599`).
     #[serde(rename = "rsc-82599")]
     Hardware,
-    /// Merges as `linux` does, but expands the acknowledgment of a train to one for each of its packets.
+    /// Merges like `linux`, but expands a train's acknowledgment to one acknowledgment for each packet in the train.
     Expanded,
-    /// Merges as `linux` does, but drops acknowledgments that a later one implies.
+    /// Merges like `linux`, but drops acknowledgments that a later one implies.
     #[serde(rename = "filter")]
     Filtered,
-    /// Merges as `linux` does, but holds trains for as long as holding saves work.
+    /// Merges like `linux`, but holds trains as long as this saves work.
     Controlled,
 }
 
@@ -121,9 +121,9 @@ impl Handling {
 pub struct Case {
     side: NicOf,
     handling: Handling,
-    /// Time for which trains are held; zero to flush them at the end of the poll.
+    /// Hold time of trains; zero to flush them at the end of the poll.
     hold: Duration,
-    /// Maximum size of a socket's buffers in bytes; `None` for the lab's default.
+    /// Maximum size of a socket buffer in bytes; `None` for the lab's default.
     window_bytes: Option<usize>,
     /// The timed transfer; `None` for a stream over a wire without a delay.
     transfer: Option<Transfer>,
@@ -132,7 +132,7 @@ pub struct Case {
 /// Parameters of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AckParameters {
-    /// The TCP congestion control of the streams. Transfers have their own senders.
+    /// TCP congestion control for the streams. Transfers have their own senders.
     pub congestion: String,
     /// Round-trip times of the transfers. Only the first one is used with every treatment.
     #[serde(skip)]
@@ -142,7 +142,7 @@ pub struct AckParameters {
 }
 
 impl Default for AckParameters {
-    /// Returns the defaults: CUBIC, and transfers of 4 MB over round-trip times of 20, 1 and 100 ms.
+    /// Returns the defaults: CUBIC, and transfers of 4 MB with round-trip times of 20, 1 and 100 ms.
     fn default() -> Self {
         Self {
             congestion: "cubic".into(),
@@ -152,20 +152,20 @@ impl Default for AckParameters {
     }
 }
 
-/// The settings of table R3.
+/// The experiment behind table R3.
 #[derive(Debug)]
 pub struct Acks {
     plan: Plan<AckParameters>,
     cases: Vec<Case>,
     transfers: Vec<Case>,
     processors: [usize; 3],
-    /// Kernel senders, which must outlive the transfers; `None` if TCP in userspace sends them.
+    /// Senders in the kernel, which must outlive the transfers; `None` if TCP in userspace sends them.
     senders: Option<Senders>,
 }
 
 impl Acks {
     /// Creates an experiment that measures both sides with every window, handling and hold time. `senders` send the
-    /// transfers, or TCP in userspace if there are none.
+    /// transfers; if it is `None`, TCP in userspace does.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -199,7 +199,7 @@ impl Acks {
     fn setting(&self, case: &Case) -> Setting {
         let usual = Layout::default();
         let plan = &self.plan;
-        // This MTU is large enough for superframes without segmentation metadata.
+        // This MTU allows superframes without segmentation metadata.
         let receiver = if case.side == NicOf::Receiver { DEVICE_MTU } else { WIRE_MTU };
         let buffers = case.window_bytes.unwrap_or(usual.tcp_buffer_bytes);
         Setting {
@@ -230,7 +230,7 @@ impl Acks {
         }
     }
 
-    /// Returns the setting that measures a transfer from its first byte.
+    /// Returns the setting for a transfer that is timed from its first byte.
     fn timed(&self, case: &Case, transfer: &Transfer) -> Setting {
         let mut setting = self.setting(case);
         let [mut there, back] = transfer.wire();
@@ -242,14 +242,15 @@ impl Acks {
                 counting: transfer.worth.counting(),
             };
         }
-        // As after a NIC's interrupt, all acknowledgments of a burst have arrived when the path polls again.
+        // As after an interrupt from a NIC, a whole burst of acknowledgments has arrived by the time the path polls
+        // again.
         let [_, processor, _] = self.processors;
         Setting {
             layout: Layout {
                 tcp_buffer_bytes: case.window_bytes.unwrap_or(TRANSFER_BUFFER_BYTES),
                 under_way_bytes: UNDER_WAY_BYTES,
                 read_bytes_min: READ_BYTES_MIN,
-                // If packets are lost, the sender must detect the loss as early as an ordinary host does.
+                // When packets are lost, the sender must detect the loss as early as an ordinary host would.
                 patient: transfer.loss <= 0.0,
                 ..setting.layout
             },
@@ -351,28 +352,29 @@ impl Experiment for Acks {
     }
 }
 
-/// Treatments that the table compares with no merging, at the sender and at the receiver.
+/// Treatments that the table compares with no merging, both at the sender and at the receiver.
 const HANDLINGS: [Handling; 4] =
     [Handling::Merged, Handling::Passed, Handling::Vector, Handling::Hardware];
-/// Hold times: until the end of the poll, and the 82599's default mitigation time.
+/// Hold times: zero, so that trains end with the poll, and the 82599's default mitigation time.
 const HOLDS: [Duration; 2] = [Duration::ZERO, MITIGATION];
-/// TCP buffer size that is sufficient for a delay of several milliseconds.
+/// TCP buffer size in bytes: large enough for a delay of several milliseconds.
 const TRANSFER_BUFFER_BYTES: usize = 4 << 20;
-/// Capacity of the wire, which is sufficient for the same delay.
+/// Capacity of the wire in bytes: large enough for the same delay.
 const UNDER_WAY_BYTES: usize = 16 << 20;
 /// Size of a transfer on the LAN, as a multiple of a transfer over a longer round trip.
 const LAN_TRANSFERS: u64 = 8;
-/// Default mitigation time of the 82599, for which trains are also held at the receiver of a transfer.
+/// Default mitigation time of the 82599, also used as the hold time of trains at the receiver of a transfer.
 const MITIGATION: Duration = Duration::from_micros(16);
-/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Such a sender sends all
-/// segments that a batch of acknowledgments allows at the same time, whereas a kernel needs about 6 us per segment.
+/// Rate of the wire from a sender in userspace to the NIC of its receiver, in bits per second. Without this limit, the
+/// sender would send all segments that a batch of acknowledgments allows at the same time, whereas a kernel needs about
+/// 6 us per segment.
 const USERSPACE_RATE_BITS: u64 = 2_000_000_000;
-/// Buffer sizes: three around the window that was best in 2011, and the lab's default.
+/// TCP buffer sizes: three around the window that was best in the measurements of 2011, and the lab's default.
 const WINDOWS: [Option<usize>; 4] = [Some(64 << 10), Some(BEST_2011), Some(256 << 10), None];
-/// The window that was best in 2011, in bytes.
+/// The window size with the best throughput in the measurements of 2011, in bytes.
 const BEST_2011: usize = 100 << 10;
-/// Minimum number of bytes that the receiver reads at once, so that it acknowledges every second segment like the
-/// receiver of 2011: a quarter of the smallest window.
+/// Minimum number of bytes per read: a quarter of the smallest window, so that the receiver acknowledges every second
+/// segment, as the one in 2011 did.
 const READ_BYTES_MIN: u16 = 16 << 10;
 /// The MTU of the wire, in bytes.
 const WIRE_MTU: u16 = 1500;
@@ -420,7 +422,7 @@ mod tests {
         report::Report,
     };
 
-    /// Returns made-up results: merging reduces the throughput by a third, and nothing else reduces it.
+    /// Returns made-up results in which merging reduces the throughput by a third, and nothing else affects it.
     pub(super) fn report() -> Report<AckFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -461,7 +463,7 @@ mod tests {
         (experiment, vec![streams, transfers])
     }
 
-    /// Returns the duration of a transfer by senders that behave as in 2011.
+    /// Returns the duration of a transfer if senders behave as they did in 2011.
     fn seconds(case: &Case) -> f64 {
         let Some(Transfer { worth, .. }) = case.transfer else { return 0.0 };
         let alone = if worth == Worth::One { 0.53 } else { 0.266 };
@@ -501,8 +503,8 @@ mod tests {
             assert_eq!(expand, case.handling == Handling::Expanded);
             assert_eq!(counting, transfer.worth.counting());
             assert_eq!(setting.extent, Extent::Bytes(if is_lan { 32 << 20 } else { 4 << 20 }));
-            // The work of a kernel sender spreads its packets over time. The packets of a userspace sender are spread
-            // by the wire to the receiver's NIC.
+            // A kernel sender needs time for each packet, which spreads its packets out. For a userspace sender, the
+            // wire to the receiver's NIC spreads the packets out.
             assert_eq!(there.rate_bits.is_some(), case.side == NicOf::Receiver);
             assert_eq!(back.rate_bits, None);
             let is_usual = case.side == NicOf::Sender || case.hold == MITIGATION;

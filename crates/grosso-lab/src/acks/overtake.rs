@@ -1,5 +1,5 @@
-//! Effect of a two-line patch that lets acknowledgments without data bypass the coalescer: they overtake held packets
-//! of their flow.
+//! Effect of a two-line patch that lets acknowledgments without data bypass the coalescer: they overtake the held
+//! packets of their flow.
 
 use grosso::{CoalesceOptions, Delivery, Frame, Meta, Sink, checksum::Checksum};
 use grosso_io::{PortBuffer, PortCoalescer};
@@ -7,20 +7,21 @@ use grosso_wire::{LinkType, Ports};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Numbers of packets that were delivered after a later packet, on a connection with data in both directions.
+/// Numbers of packets that were delivered after a later packet, on a connection that carries data in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overtaken {
-    /// Packets that arrived.
+    /// Number of packets that arrived.
     pub packets: usize,
-    /// Packets overtaken if acknowledgments without data bypass the coalescer.
+    /// Number of packets that are overtaken if acknowledgments without data bypass the coalescer.
     pub past_it: usize,
-    /// Packets overtaken if all packets pass through the coalescer, which then delivers held packets first.
+    /// Number of packets that are overtaken if all packets pass through the coalescer, which then delivers held packets
+    /// first.
     pub through_it: usize,
 }
 
 impl Overtaken {
-    /// Counts the packets overtaken in 100 polls of data and acknowledgments.
+    /// Counts the overtaken packets in 100 polls of data and acknowledgments.
     pub(super) fn count() -> Self {
         let packets = packets();
         Self {
@@ -37,7 +38,7 @@ struct Sent {
     is_empty: bool,
 }
 
-/// Returns the number of packets delivered after a later packet.
+/// Returns the number of packets that were delivered after a later packet.
 fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     let mut coalescer =
         PortCoalescer::new(CoalesceOptions::new(LinkType::Ethernet, 1).ports(Ports::NONE));
@@ -64,7 +65,7 @@ fn overtaken(packets: &[Sent], acknowledgments_past_it: bool) -> usize {
     kept.places.iter().filter(is_late).count()
 }
 
-/// Sink that records the index of each packet in the order of delivery.
+/// A sink that records the indexes of the packets in the order of delivery.
 struct Kept<'a> {
     packets: &'a [Sent],
     places: Vec<usize>,
@@ -78,7 +79,7 @@ impl Sink<PortBuffer> for Kept<'_> {
     }
 }
 
-/// Returns data in trains of three packets, with an acknowledgment after each train.
+/// Returns data packets in trains of three, with an acknowledgment after each train.
 fn packets() -> Vec<Sent> {
     let mut sequence = 1_u32;
     let packet = |place: usize| {
@@ -91,7 +92,8 @@ fn packets() -> Vec<Sent> {
     (0..POLLS * PACKETS_A_POLL).map(packet).collect()
 }
 
-/// Returns an Ethernet frame with IPv6 and TCP, whose checksum the device is assumed to have verified.
+/// Returns an Ethernet frame with IPv6 and TCP. Its checksum is not computed, because the device is assumed to have
+/// verified it.
 fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
@@ -108,7 +110,7 @@ fn segment(sequence: u32, acknowledgment: u32, payload: usize) -> Vec<u8> {
 
 /// Number of polls.
 const POLLS: usize = 100;
-/// Number of packets per poll, every fourth of which is an acknowledgment.
+/// Number of packets per poll; every fourth is an acknowledgment.
 const PACKETS_A_POLL: usize = 16;
 /// Number of payload bytes in a packet with data.
 const PAYLOAD_BYTES: usize = 1448;
@@ -121,7 +123,8 @@ mod tests {
     fn p10_past_the_coalescer_acknowledgments_overtake_and_through_it_none_does() {
         let overtaken = Overtaken::count();
         assert_eq!(overtaken.through_it, 0);
-        // The acknowledgment number changes after each train, so a train is three packets; the next packet flushes it.
+        // The acknowledgment number changes after each train, so a train consists of three packets, and the next packet
+        // flushes it.
         assert_eq!(overtaken.past_it, 3 * overtaken.packets / 4);
     }
 }

@@ -1,4 +1,4 @@
-//! Congestion controls for the running kernel that count acknowledged data differently: three BPF programs
+//! Congestion controls for the running kernel that count acknowledged data in different ways: three BPF programs
 //! (`bpf/senders.bpf.c`), which `bpftool` registers.
 
 use core::fmt;
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::model::Counting;
 
-/// Weight of an acknowledgment for a sender, in slow start and in congestion avoidance.
+/// Weight that a sender gives to an acknowledgment in slow start and congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
@@ -24,7 +24,7 @@ pub enum Worth {
     Bytes,
     /// At most two acknowledged segments count (RFC 3465 with L = 2), as in FreeBSD.
     Limited,
-    /// One segment counts, regardless of the number acknowledged.
+    /// One segment counts, no matter how many were acknowledged.
     One,
 }
 
@@ -32,7 +32,7 @@ impl Worth {
     /// All values, in descending order of weight.
     pub const ALL: [Self; 3] = [Self::Bytes, Self::Limited, Self::One];
 
-    /// Returns the equivalent setting of the sender in userspace.
+    /// Returns the corresponding setting for the sender in userspace.
     pub(super) const fn counting(self) -> Counting {
         match self {
             Self::Bytes => Counting::Bytes { limit: u32::MAX },
@@ -67,34 +67,35 @@ impl fmt::Display for Worth {
 pub enum SenderKind {
     /// The running kernel, with congestion controls loaded as BPF programs.
     Kernel,
-    /// A [sender in userspace](crate::userspace): deterministic, and without root or BPF.
+    /// A [sender in userspace](crate::userspace), which is deterministic and needs neither root nor BPF.
     Userspace,
 }
 
-/// The registered senders, which are unregistered on drop and when the process is killed.
+/// The registered senders. They are unregistered on drop, and also if the process is killed.
 #[derive(Debug)]
 pub struct Senders {
     guard: Child,
-    /// A lock on the file with the kernel's types, so that only one lab at a time uses the names of these congestion
-    /// controls.
+    /// A lock on the file with the kernel's type information. While it is held, no other lab uses the names of these
+    /// congestion controls.
     _lock: File,
 }
 
-/// Error that explains why the kernel does not accept the senders.
+/// Reason why the kernel does not accept the senders.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load congestion controls into the kernel, so transfers use userspace TCP: {0}")]
 pub struct SendersMissing(String);
 
 impl Senders {
-    /// Registers the senders. Waits while another lab uses them.
+    /// Registers the senders. Waits while another lab is using them.
     ///
     /// # Errors
-    /// Fails without root, `bpftool`, or the kernel's types (`CONFIG_DEBUG_INFO_BTF`), and names what is missing.
+    /// Fails if the process is not root, or if `bpftool` or the kernel's type information (`CONFIG_DEBUG_INFO_BTF`) is
+    /// missing. The message says which.
     pub fn register() -> Result<Self, SendersMissing> {
         let missing = |what: &str, error: io::Error| SendersMissing(format!("{what}: {error}"));
         let lock = path::kernel::open(TYPES).map_err(|error| missing(TYPES, error))?;
         lock.lock().map_err(|error| missing(TYPES, error))?;
-        // A previous lab may have been killed together with its guard: unregister its senders.
+        // An earlier lab may have been killed together with its guard, so its senders are unregistered first.
         Worth::ALL.iter().for_each(|worth| unregister(*worth));
         let object = tempfile_of(OBJECT)
             .map_err(|error| missing("temporary file for BPF programs", error))?;
@@ -118,13 +119,13 @@ impl Drop for Senders {
     }
 }
 
-/// Starts a process that unregisters the senders when its input ends, that is, when this process closes it or dies.
+/// Starts a process that unregisters the senders when its input ends because this process closes it or dies.
 fn guard() -> io::Result<Child> {
     let names = Worth::ALL.map(Worth::congestion).join(" ");
     let script = format!(
         "cat; for name in {names}; do bpftool struct_ops unregister name $name; done > /dev/null 2>&1"
     );
-    // The process has its own group, so that an interrupt from the terminal does not end it first.
+    // The process has its own process group, so that an interrupt from the terminal does not end it too early.
     Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).process_group(0).spawn()
 }
 
@@ -136,7 +137,7 @@ fn bpftool(arguments: &[&str]) -> io::Result<Output> {
     Command::new("bpftool").args(arguments).stdin(Stdio::null()).output()
 }
 
-/// Writes bytes to a temporary file that belongs to this process, and returns its path.
+/// Writes bytes to a temporary file whose name contains the process ID, and returns its path.
 fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     let name = format!("grosso-senders-{}.o", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -145,7 +146,7 @@ fn tempfile_of(bytes: &[u8]) -> io::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The type information of the running kernel, to which the programs are relocated.
+/// The running kernel's type information, to which the programs are relocated.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The compiled programs.
 const OBJECT: &[u8] = include_bytes!("../../bpf/senders.bpf.o");
@@ -156,10 +157,10 @@ mod tests {
 
     use super::*;
 
-    /// The arguments of `clang` that compiled the object, in the directory of its source.
+    /// The arguments with which `clang` compiled the object, in the directory of the source.
     const CLANG: [&str; 7] =
         ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-fdebug-compilation-dir=/", "-c"];
-    /// Release of `clang` that compiled the object; another one may produce other bytes from the same source.
+    /// Release of `clang` that compiled the object; other releases may produce different bytes from the same source.
     const RELEASE: &str = "clang version 14.";
 
     fn skipped(why: &str) {
@@ -204,7 +205,7 @@ mod tests {
                 drop(senders);
             }
         }
-        // Another lab may be using the names by now. No lab uses them while this process holds the lock.
+        // By now, another lab may be using the names. While this process holds the lock, none does.
         let Ok(lock) = File::open(TYPES) else { return };
         lock.lock().unwrap();
         assert!(!known().contains("grosso_"), "{}", known());

@@ -1,4 +1,4 @@
-//! Shows the results as a table of at most 80 columns.
+//! Tables of the results, at most 80 columns wide.
 
 use core::fmt::Write;
 
@@ -44,7 +44,7 @@ impl Findings for AckFindings {
     }
 
     fn headline(&self) -> String {
-        // Both rows have the same window: the lab's default if it was measured.
+        // Both rows have the same window size: the lab's default, if it was measured.
         let row = |handling, is_beside: &dyn Fn(&AckRow) -> bool| {
             let rows = self.rows.iter().filter(|row| row.side == NicOf::Sender);
             let rows = rows.filter(|row| row.handling == handling && is_beside(row));
@@ -89,7 +89,8 @@ impl Findings for AckFindings {
 }
 
 impl AckFindings {
-    /// Returns a chart of the transfers over each wire: the time, and its ratio to the time without coalescing.
+    /// Returns a chart of the transfers over each wire, with their times and the ratios to the times without
+    /// coalescing.
     fn transfer_charts(&self) -> String {
         let is_first = |(index, row): &(usize, &TransferRow)| {
             !self.transfers[..*index].iter().any(|other| other.is_beside(row))
@@ -113,7 +114,7 @@ impl AckFindings {
         ratio(row.milliseconds.median, off?.milliseconds.median)
     }
 
-    /// Writes a table for each wire and side, with a line per treatment and a column per sender.
+    /// Writes a table for each wire and side, with a row per treatment and a column per sender.
     fn write_transfers(&self, text: &mut String) {
         if !self.transfers.is_empty() {
             let _ = writeln!(
@@ -202,7 +203,7 @@ impl TransferRow {
         Bar::middle("speed", self.milliseconds, runs, thousands(self.milliseconds.median))
     }
 
-    /// Returns the properties of the wire, and the side of the data path.
+    /// Describes the wire, and the side at which the data path is.
     fn wire(&self) -> String {
         let side = if self.side == NicOf::Sender { "sender" } else { "receiver" };
         let wire = match self.window_bytes {
@@ -222,7 +223,7 @@ impl TransferRow {
         );
     }
 
-    /// Writes the table line of a treatment. `self` is one of the rows of that treatment.
+    /// Writes a treatment's row of the table. `self` is one of the results with that treatment.
     fn write(&self, text: &mut String, rows: &[&Self]) {
         let find = |handling, worth, hold_us: f64| {
             let mut rows = rows.iter().filter(|row| (row.handling, row.worth) == (handling, worth));
@@ -253,7 +254,7 @@ impl Growth {
     }
 }
 
-/// Returns the bars of a transfer, and of its ratio to the time without coalescing.
+/// Returns two bar columns: the time of a transfer, and its ratio to the time without coalescing.
 fn transfer_bars<'a>() -> [BarColumn<(&'a TransferRow, Option<f64>)>; 2] {
     [
         BarColumn::new("ms", |(row, _)| row.milliseconds.max, |(row, _)| row.bar()),
@@ -281,7 +282,7 @@ For transfers, they show the time and its <b class=\"acks\">ratio</b> to the tim
 const SLOW_SENDER: &str = "the sender's window grows slowly if its device merges acknowledgments";
 const SLOW_RECEIVER: &str = "the sender's window grows slowly if the receiver merges data";
 const COUNTS: &str = "a userspace sender counts acknowledgments instead of acknowledged bytes";
-/// Minimum ratio of times at which a transfer counts as slow.
+/// Minimum ratio of times for a transfer to count as slow.
 const SLOW: f64 = 1.2;
 
 const KNOBS: &[Knob] = &[

@@ -1,5 +1,4 @@
-//! Timed transfers over a wire with a delay. A transfer of kernel TCP is timed from its first byte, so it includes slow
-//! start.
+//! Timed transfers over a wire with a delay. Each is timed from its first byte, so the time includes slow start.
 
 use std::time::Duration;
 
@@ -27,12 +26,12 @@ use crate::{
 pub(super) struct Transfer {
     pub(super) worth: Worth,
     pub(super) round_trip: Duration,
-    /// Share of packets lost in each direction.
+    /// Fraction of packets lost in each direction.
     pub(super) loss: f64,
 }
 
 impl Transfer {
-    /// Returns the wire in both directions: each has half of the round-trip time and its own random numbers.
+    /// Returns the impairments of both directions. Each has half of the round-trip time and its own random numbers.
     pub(super) fn wire(&self) -> [Impairment; 2] {
         [1, 2].map(|seed| {
             let mut impairment = Impairment::default();
@@ -43,8 +42,8 @@ impl Transfer {
     }
 }
 
-/// Returns the settings: every treatment and a lossy wire at the first round-trip time, and only the most informative
-/// settings at the others.
+/// Returns the settings to measure: every treatment and a lossy wire at the first round-trip time, and only the most
+/// informative settings at the others.
 pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |side, handling, hold, transfer| {
@@ -77,8 +76,8 @@ pub(super) fn cases(round_trips: &[Duration]) -> Vec<Case> {
     cases
 }
 
-/// Returns the settings for a LAN: the window size of the publication, and interrupt mitigation at both NICs. With
-/// `Vector`, acknowledgments arrive together but stay separate.
+/// Returns the settings for a LAN: the window size from the publication, and interrupt mitigation at both NICs. With
+/// `Vector`, acknowledgments arrive together but unmerged.
 fn lan() -> impl Iterator<Item = Case> {
     let settings = [Limited, One]
         .into_iter()
@@ -92,23 +91,23 @@ fn lan() -> impl Iterator<Item = Case> {
     })
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TransferRow {
     /// Host for which Grosso acted as the NIC.
     pub side: NicOf,
-    /// Treatment of arriving packets.
+    /// Grosso's treatment of arriving packets.
     pub handling: Handling,
     /// Hold time of trains, in microseconds.
     pub hold_us: f64,
-    /// Weight of an acknowledgment for the sender.
+    /// Weight that the sender gives to an acknowledgment.
     pub worth: Worth,
     /// The round-trip time of the wire, in milliseconds.
     pub round_trip_ms: f64,
-    /// Share of packets lost in each direction.
+    /// Fraction of packets lost in each direction.
     pub loss: f64,
-    /// Maximum size of a socket's buffers in bytes; `None` if the window is never full.
+    /// Maximum size of a socket buffer in bytes; `None` if the window is never full.
     pub window_bytes: Option<usize>,
     /// Duration of the transfer, in milliseconds.
     pub milliseconds: Spread,
@@ -119,7 +118,7 @@ pub struct TransferRow {
 }
 
 impl TransferRow {
-    /// Returns the row of a series; `None` if it is not a transfer.
+    /// Returns the row for a series; `None` if the series is not a transfer.
     pub(super) fn new(series: &Series<Case, Measured>) -> Option<Self> {
         let Series { setting: case, runs, .. } = series;
         let Transfer { worth, round_trip, loss } = case.transfer?;
@@ -137,7 +136,7 @@ impl TransferRow {
         })
     }
 
-    /// Returns whether two rows differ only in the sender and the treatment.
+    /// Returns whether two rows differ at most in the sender and the treatment.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         let wire = |row: &Self| {
             (row.side, row.round_trip_ms.to_bits(), row.loss.to_bits(), row.window_bytes)
@@ -146,7 +145,7 @@ impl TransferRow {
     }
 }
 
-/// Returns verdicts on transfers of these senders.
+/// Returns verdicts on the transfers from these senders.
 pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let judged = CLAIMS.iter().filter_map(|claim| claim.judge(rows, senders));
     let judged = judged.chain(judge_other_round_trips(rows, senders));
@@ -154,13 +153,13 @@ pub(super) fn judge(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     judged.chain(elsewhere).collect()
 }
 
-/// Judges the cost of merged acknowledgments on the LAN and at every round-trip time except the first.
+/// Judges what merged acknowledgments cost on the LAN and at every round-trip time except the first.
 fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let first_ms = rows.first().map(|row| row.round_trip_ms);
     for over in rows.iter().filter(|row| row.handling == Merged && row.side == Sender) {
         let is_lan = over.window_bytes.is_some();
-        // On the LAN, both settings have interrupt mitigation: the NIC signals several packets at once.
+        // On the LAN, both settings use interrupt mitigation: the NIC signals several packets at once.
         let handling = if is_lan { Vector } else { Off };
         let is_judged = over.worth != Bytes && Some(over.round_trip_ms) != first_ms;
         let mut others = rows.iter().filter(|row| row.is_beside(over) && row.worth == over.worth);
@@ -179,26 +178,26 @@ fn judge_other_round_trips(rows: &[TransferRow], senders: SenderKind) -> Vec<Ver
     verdicts
 }
 
-/// Describes the times of two transfers in words. Names the sender if it is not the kernel.
+/// Describes the times of two transfers. Names the sender if it is not the kernel.
 fn times(over: &TransferRow, under: &TransferRow, senders: SenderKind) -> String {
     let [on, off] = [over, under].map(|row| row.milliseconds.median);
     let whose = if senders == SenderKind::Userspace { ", in userspace" } else { "" };
     format!("{on:.0} and {off:.0} ms{whose}")
 }
 
-/// A claim about the ratio of two transfers at the first round-trip time.
+/// A claim about the ratio of two transfer times at the first round-trip time.
 struct Claim {
     text: &'static str,
     side: NicOf,
     over: (Handling, Worth),
     under: (Handling, Worth),
-    /// Hold time of the first transfer in microseconds, if it differs from the default for this host.
+    /// Hold time in the first transfer in microseconds, if it differs from the default for this host.
     hold_us: Option<f64>,
     bound: Bound,
-    /// For a claim about a cure: the harmful treatment of the same sender, and the bound above which it counts as
-    /// harmful. If no treatment slows a transfer, the cure cannot be judged.
+    /// For a claim about a cure: the harmful treatment with the same sender, and the bound above which it counts as
+    /// harmful. If that treatment turns out to be harmless, the cure cannot be judged.
     cured: Option<(Handling, Bound)>,
-    /// The published ratio of times, if the publication has one.
+    /// The published ratio of times, if there is one.
     published: Option<f64>,
     /// Cause to report if the claim is contradicted.
     cause: &'static str,
@@ -258,8 +257,8 @@ impl Claim {
     }
 }
 
-/// Claims of the mailing list thread of 2011, for the senders that it discussed. In that thread, the throughput fell
-/// from 8.0 Gb/s to 4-5 Gb/s.
+/// Claims from a mailing list thread of 2011, for the senders that it discussed. In that thread, merging reduced the
+/// throughput from 8.0 Gb/s to 4-5 Gb/s.
 const CLAIMS: [Claim; 13] = [
     Claim::new(
         "L = 2: merged ACKs halve the speed",
@@ -317,7 +316,7 @@ const CLAIMS: [Claim; 13] = [
         (Merged, Bytes),
         COSTS,
     ),
-    // Merging does not harm a sender that counts bytes, so only the delay matters.
+    // Merging does not harm a sender that counts bytes, so only the hold time matters.
     Claim {
         hold_us: Some(1000.0),
         ..Claim::new(
@@ -362,10 +361,10 @@ const CLAIMS: [Claim; 13] = [
     },
 ];
 
-/// Minimum ratio of two transfer times at which merging costs about half of the speed (5 instead of 8 Gb/s).
+/// Minimum ratio of two transfer times for merging to count as halving the speed (5 Gb/s instead of 8 Gb/s).
 const HALF: f64 = 1.6;
 const COSTS: Bound = Bound::AtLeast(HALF);
-/// Minimum ratio of two transfer times at which merging counts as harmful.
+/// Minimum ratio of two transfer times for merging to count as harmful.
 const HURTS: Bound = Bound::AtLeast(1.3);
 /// Ratio of two transfer times below which merging counts as harmless.
 const HARMLESS: Bound = Bound::Under(1.25);
@@ -381,9 +380,9 @@ const NEEDED: &str = "root, bpftool and the kernel's type information (BTF) to l
 const AT_THE_SENDER: [Handling; 6] = [Off, Passed, Vector, Hardware, Merged, Filtered];
 const AT_THE_RECEIVER: [Handling; 4] = [Off, Passed, Expanded, Controlled];
 const SHORT: [Handling; 3] = [Off, Passed, Merged];
-/// Hold times at the sender besides zero: the lab's default, and a long one.
+/// Hold times at the sender in addition to zero: the lab's default, and a long one.
 const WAITS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// Round-trip time of the LAN: the time that a wire of 8 Gb/s needs to carry the window of the publication.
+/// Round-trip time on the LAN: the time that an 8 Gb/s wire needs to carry the window from the publication.
 const LAN_ROUND_TRIP: Duration = Duration::from_micros(100);
-/// Share of packets lost on the lossy wire.
+/// Fraction of packets lost on the lossy wire.
 const LOSS: f64 = 0.0002;

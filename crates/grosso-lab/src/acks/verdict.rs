@@ -1,4 +1,4 @@
-//! Judges whether the figures support the experiment's claims.
+//! Verdicts on whether the figures support the experiment's claims.
 
 use super::{
     AckFindings, AckRow, BEST_2011, Growth, Handling, NicOf, Overtaken, WINDOWS, transfer,
@@ -10,7 +10,7 @@ use crate::{
     verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 
-/// Returns verdicts on the figures.
+/// Returns the verdicts on the figures.
 pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     let AckFindings { rows, senders, transfers, overtaken, growth } = findings;
     let mut verdicts = transfer::judge(transfers, *senders);
@@ -41,7 +41,7 @@ pub(super) fn judge(findings: &AckFindings) -> Vec<Verdict> {
     verdicts
 }
 
-/// Judges the throughput of a sender, relative to a sender with the same window whose arriving packets are not merged.
+/// Judges a sender's throughput relative to a sender with the same window whose arriving packets are not merged.
 fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Verdict> {
     let is_merged = handling == Handling::Merged;
     let bound = if is_merged { Bound::Under(1.0) } else { Bound::AtLeast(COSTS) };
@@ -50,7 +50,7 @@ fn share(claim: &'static str, rows: &[AckRow], handling: Handling) -> Option<Ver
     Some(evidence.verdict(claim, Unit::Percent, UNLIMITED).beside(published))
 }
 
-/// Returns the ratio of the throughput to that without merging, run by run, over all windows and hold times; `None` if
+/// Returns the ratio of the throughput to that without merging, for each run with any window and hold time; `None` if
 /// there are no runs.
 fn shares(rows: &[AckRow], handling: Handling) -> Option<Spread> {
     let senders = || rows.iter().filter(|row| row.side == NicOf::Sender);
@@ -70,14 +70,15 @@ fn some(spread: Spread) -> Option<Spread> {
     (!spread.values().is_empty()).then_some(spread)
 }
 
-/// Returns the ratio of the acknowledgments that reached the sender to those that the receiver sent, run by run.
+/// Returns the ratio of acknowledgments that reached the sender to acknowledgments that the receiver sent, for each
+/// run.
 fn reached<'a>(rows: impl Iterator<Item = &'a AckRow>) -> Option<Spread> {
     let runs = rows.flat_map(|row| &row.runs);
     let passed = |run: &Measured| run.acknowledgements_passed.unwrap_or(0) as f64;
     some(Spread::of(runs.map(|run| passed(run) / run.acknowledgements as f64)))
 }
 
-/// Judges the claim that fewer acknowledgments reach the sender if they are merged.
+/// Judges the claim that merging reduces the number of acknowledgments that reach the sender.
 fn starved(rows: &[AckRow]) -> Option<Verdict> {
     let merged =
         rows.iter().filter(|row| row.side == NicOf::Sender && row.handling == Handling::Merged);
@@ -88,7 +89,7 @@ fn starved(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// Judges the reads per gigabyte of a receiver, relative to a receiver whose arriving packets are not merged.
+/// Judges a receiver's reads per gigabyte relative to a receiver whose arriving packets are not merged.
 fn reads(rows: &[AckRow]) -> Option<Verdict> {
     let receivers = || rows.iter().filter(|row| row.side == NicOf::Receiver);
     let reads = |handling| {
@@ -154,7 +155,7 @@ fn best_window(rows: &[AckRow]) -> Option<Verdict> {
     Some(verdict.with(speeds).for_every_row())
 }
 
-/// Judges the claim that expanding acknowledgments gives the sender more of them than the receiver sends.
+/// Judges the claim that, with expansion, the sender gets more acknowledgments than the receiver sends.
 fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     let expanded = rows.iter().filter(|row| row.handling == Handling::Expanded);
     Some(Evidence::median(&reached(expanded)?, Bound::AtLeast(1.0)).verdict(
@@ -164,7 +165,7 @@ fn expanded(rows: &[AckRow]) -> Option<Verdict> {
     ))
 }
 
-/// Judges the claim that acknowledgments overtake data if they bypass the coalescer, and not if they pass through it.
+/// Judges the claim that acknowledgments overtake data if they bypass the coalescer, but not if they pass through it.
 fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdict> {
     let past = Evidence::exact(past_it as f64, Bound::AtLeast(1.0));
     let through = Evidence::exact(through_it as f64, Bound::Under(1.0));
@@ -176,7 +177,7 @@ fn overtaking(Overtaken { past_it, through_it, .. }: Overtaken) -> Option<Verdic
     Some(verdict.with(format!("{past_it} with the bypass, {through_it} without")))
 }
 
-/// Judges the claim that the limit L of RFC 3465 slows a sender that counts bytes.
+/// Judges the claim that the limit L from RFC 3465 slows down a sender that counts bytes.
 fn limited(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let merged = round_trips(growth, |merged, counted| merged > 2 && !counted)?;
@@ -186,7 +187,7 @@ fn limited(growth: &[Growth]) -> Option<Verdict> {
     Some(verdict.with(format!("{merged} round trips instead of {alone}")))
 }
 
-/// Judges the claim that the sender needs only the count of merged acknowledgments.
+/// Judges the claim that the sender needs only the number of merged acknowledgments.
 fn counted(growth: &[Growth]) -> Option<Verdict> {
     let alone = round_trips(growth, |merged, _| merged == 1)?;
     let counted = round_trips(growth, |merged, counted| merged > 2 && counted)?;
@@ -209,11 +210,11 @@ Linux counts all acknowledged bytes, so on a path without delay, merging costs o
     acknowledgments are held";
 /// Cause to report if exact figures contradict a claim.
 const DEFECT: &str = "a bug in Grosso, because the figures are exact counts";
-/// Share of the unmerged throughput above which a treatment counts as free. Two measurements of the same setting differ
-/// by less.
+/// Fraction of the throughput without merging above which a treatment counts as free. Repeated measurements of the same
+/// setting differ by less.
 const COSTS: f64 = 0.85;
-/// Published throughput with merged acknowledgments at the sender, divided by the throughput without merging: 4 to 5
-/// Gb/s and 8.0 Gb/s.
+/// Published throughput with acknowledgments merged at the sender (4 to 5 Gb/s), divided by the throughput without
+/// merging (8.0 Gb/s).
 pub(super) const MERGED: Published = Published::new(4.5 / 8.0, "R3, in 2011");
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::verdict::Answer;
 
-    /// Returns the same results with the kernel's senders.
+    /// Returns the made-up results, but with senders in the kernel.
     fn kernel() -> AckFindings {
         AckFindings { senders: SenderKind::Kernel, ..report().findings }
     }
@@ -232,7 +233,7 @@ mod tests {
         verdicts.iter().find(|verdict| verdict.claim.contains(claim)).unwrap().holds()
     }
 
-    /// Returns the same results with changed rows of one side and handling.
+    /// Returns the results of `kernel`, with `change` applied to the rows for one side and handling.
     fn changed(side: NicOf, handling: Handling, change: impl Fn(&mut AckRow)) -> AckFindings {
         let mut findings = report().findings;
         let rows = findings.rows.iter_mut();
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_does_no_harm_cannot_be_cured() {
-        // Here, neither merging nor its cure slows a transfer.
+        // In this test, neither merging nor its cure slows down a transfer.
         let mut findings = kernel();
         let off = |row: &TransferRow| (row.side, row.worth, row.round_trip_ms.to_bits());
         let others: Vec<TransferRow> = findings
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_model_is_asked_too() {
-        // Models of senders: one in which merging does little harm, and one in which the count does not help.
+        // Modeled senders: one for which merging does little harm, and one for which the count does not help.
         let slow = |is_counted, round_trips| {
             let mut findings = report().findings;
             let growth = findings.growth.iter_mut();
@@ -328,11 +329,11 @@ mod tests {
         let mut past = report().findings;
         past.overtaken.through_it = 1;
         assert!(!said(&past, "bypass the coalescer"));
-        // Without expansion, the claim is not judged.
+        // Without results for expansion, there is no verdict on that claim.
         let mut findings = kernel();
         findings.rows.retain(|row| row.handling != Handling::Expanded);
         assert_eq!(judge(&findings).len(), 13 + 6 + 11);
-        // Without rows there are no verdicts on streams.
+        // Without rows, there are no verdicts on streams.
         findings.rows.clear();
         assert_eq!(judge(&findings).len(), 13 + 6 + 3);
     }

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, structured as in the JSON report.
+//! Figures that the experiment measures. Their structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{experiment::Series, statistics::Spread};
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostFindings {
@@ -17,7 +17,7 @@ pub struct CostFindings {
     pub rows: Vec<CostRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CostRow {
@@ -27,7 +27,7 @@ pub struct CostRow {
     pub offloads: Offloads,
     /// Throughput in Gb/s, including the overhead of reading clocks.
     pub gigabits_a_second: Spread,
-    /// Costs of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
+    /// Costs of path a, which runs from its host to the wire, and of path b, which runs from the wire to its host.
     pub paths: [PathCost; 2],
     /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
@@ -37,33 +37,33 @@ pub struct CostRow {
     pub runs: Vec<CostRun>,
 }
 
-/// CPU time of a data path's thread, in nanoseconds per packet on the wire.
+/// CPU time of a data path's thread, in nanoseconds per wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathCost {
     /// The sum of all parts.
     pub total_ns: Spread,
-    /// Median of each part.
+    /// The median of each part.
     pub parts: Parts,
-    /// Packets per frame at the host. All figures from here on are medians.
+    /// Packets per frame at the host. This and all following figures are medians.
     pub packets_a_frame: f64,
     /// Nanoseconds per frame at the host.
     pub frame_ns: f64,
-    /// Receive system calls per packet on the wire.
+    /// Receive system calls per wire packet.
     pub receive_calls_a_packet: f64,
     /// Packets per receive call; zero if no call was needed.
     pub packets_a_receive_call: f64,
-    /// Bytes per receive call, counting frames in the port's own format; zero if no call was needed.
+    /// Bytes per receive call, with frames in the port's own format; zero if no call was needed.
     pub bytes_a_receive_call: f64,
-    /// Send system calls per packet on the wire.
+    /// Send system calls per wire packet.
     pub send_calls_a_packet: f64,
     /// Packets per send call; zero if no call was needed.
     pub packets_a_send_call: f64,
-    /// Bytes per send call, counting frames in the port's own format; zero if no call was needed.
+    /// Bytes per send call, with frames in the port's own format; zero if no call was needed.
     pub bytes_a_send_call: f64,
     /// The most expensive part.
     pub dominant: PartName,
-    /// Advice on how to lower the most expensive part.
+    /// Advice on how to reduce the most expensive part.
     pub advice: &'static str,
 }
 
@@ -122,7 +122,7 @@ impl PathCost {
         }
     }
 
-    /// Returns the share of a part in the whole, in percent.
+    /// Returns a part's percentage of the total.
     pub(super) fn percent(&self, part: PartName) -> f64 {
         self.parts.get(part) / self.parts.total().max(f64::MIN_POSITIVE) * 100.0
     }
@@ -132,7 +132,7 @@ fn a_call(value: u64, calls: Calls) -> f64 {
     if calls.calls == 0 { 0.0 } else { value as f64 / calls.calls as f64 }
 }
 
-/// Returns advice on how to lower a part; `side` is 0 for path a, 1 for path b.
+/// Returns advice on how to reduce a part; `side` is 0 for path a and 1 for path b.
 pub(super) const fn advice(side: usize, part: PartName) -> &'static str {
     match (part, side) {
         (PartName::ReceiveCalls, 0) => {

@@ -1,13 +1,13 @@
-//! Cost of a packet: the time that two data paths spend on each part of their work while kernel TCP passes through
-//! them.
+//! Cost of a packet: the time that two data paths spend on each part of their work while they forward traffic between
+//! two kernel TCP endpoints.
 //!
 //! ```text
 //!  a (kernel)    data path of a                data path of b    b (kernel)
 //!  socket - s0 - TUN, split, send --- wire --- receive, merge, TUN - r0 - socket
 //! ```
 //!
-//! The ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel over them. Each is
-//! measured with and without offloads, and the packet sockets also with one frame per poll.
+//! The transports at the ends of the wire are packet sockets with rings, AF_XDP sockets, or UDP sockets with a tunnel
+//! over them. Each transport is measured with and without offloads, and packet sockets also with one frame per poll.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -33,7 +33,7 @@ mod verdict;
 pub use findings::{CostFindings, CostRow, PathCost};
 pub use trial::{Calls, CostRun, PartName, Parts, PathRun, measure};
 
-/// Transport at the ends of the wire, under the data paths.
+/// Transport that a data path uses at its end of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
@@ -59,11 +59,11 @@ impl fmt::Display for Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Offloads {
-    /// All: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, 64 frames per poll.
+    /// All offloads: superframes at the host, coalescing, `UDP_SEGMENT` and `UDP_GRO`, and 64 frames per poll.
     On,
-    /// All, but with one frame per poll, so that nothing is batched.
+    /// All offloads, but only one frame per poll, so that nothing is batched.
     OneByOne,
-    /// None: packets of the MTU everywhere.
+    /// No offloads: all packets fit into the MTU.
     Off,
 }
 
@@ -88,15 +88,15 @@ pub struct CostSetting {
     pub device: Device,
     /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
-    /// Duration or size of the measurement.
+    /// Duration or amount of data of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the byte sent.
+    /// Whether every received byte is compared with the byte that was sent.
     pub compare: bool,
 }
 
-/// The settings of the experiment.
+/// The experiment that measures the cost of a packet.
 #[derive(Clone, Debug)]
 pub struct Cost {
     plan: Plan<TcpParameters>,
@@ -104,7 +104,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Creates an experiment that covers every wire, with and without offloads.
+    /// Creates an experiment with every wire, with and without offloads.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -152,7 +152,7 @@ impl Experiment for Cost {
         measure(&setting, interrupted).map(|run| Some(run.bytes))
     }
 
-    /// Returns whether a setting may be skipped because of this error: AF_XDP may be forbidden or unavailable.
+    /// Returns whether this error means that the setting can be skipped: AF_XDP may be forbidden or unavailable.
     fn is_optional(&self, setting: &CostSetting, error: &io::Error) -> bool {
         setting.wire == Wire::Xdp && is_refused(error)
     }
@@ -200,7 +200,7 @@ impl Experiment for Cost {
     }
 }
 
-/// Returns whether the kernel lacks this kind of socket, or refuses it to this user.
+/// Returns whether the kernel does not support this kind of socket, or does not let this user open it.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
@@ -215,7 +215,7 @@ const SETTINGS: [(Wire, Offloads); 7] = [
     (Wire::Udp, Offloads::On),
     (Wire::Udp, Offloads::Off),
 ];
-/// Time before the measurement, in which the connection reaches its full speed.
+/// Warm-up time, in which the connection reaches its full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 const NOTE: &str = "\
 Path a segments packets from its host for the wire. Path b merges packets from
@@ -239,8 +239,8 @@ mod tests {
         report::Report,
     };
 
-    /// Returns a run of one second: 100000 packets, and one frame at the host for every `packets_a_frame` of them. Path
-    /// b has twice as many packets in the same time.
+    /// Returns a one-second run of 100,000 packets, with one frame at the host for every `packets_a_frame` packets.
+    /// Path b has twice as many packets in the same time.
     fn run(packets_a_frame: u64, part_ns: f64) -> CostRun {
         let (packets, frames) = (100_000, 100_000 / packets_a_frame);
         let parts = Parts::each(|part| part_ns * f64::from(part as u8 + 1) * packets as f64);
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Returns made-up results: with one frame per poll, and without offloads, a packet costs five times as much.
+    /// Returns made-up results in which a packet costs five times as much with one frame per poll or without offloads.
     pub(super) fn report() -> Report<CostFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

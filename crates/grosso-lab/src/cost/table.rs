@@ -1,4 +1,4 @@
-//! Shows the results as a table and as charts.
+//! Tables and charts of the results.
 
 use core::fmt::Write;
 
@@ -30,7 +30,7 @@ impl Findings for CostFindings {
     }
 
     fn write(&self, text: &mut String) {
-        // Writing to a string cannot fail, here and below.
+        // Here and below: writing to a string cannot fail.
         for (side, title) in PATHS.into_iter().enumerate() {
             let _ = writeln!(text, "\n{title}\n{}", HEADING.join("\n"));
             for row in &self.rows {
@@ -99,7 +99,7 @@ impl PathCost {
         let _ = writeln!(text, "{:>8}", 100);
     }
 
-    /// Writes the cost of segmenting in software into ring slots. Publication R3 names this cost as the reason for its
+    /// Writes the cost of segmenting in software into ring slots, which publication R3 gives as the reason for its
     /// small gain.
     fn write_copy(&self, wire: Wire, text: &mut String) {
         let part = PartName::Send;
@@ -117,12 +117,12 @@ impl PathCost {
     }
 }
 
-/// Returns a number of at most five characters.
+/// Formats a number with at most five characters.
 fn short(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value) }
 }
 
-/// Returns the label of a part.
+/// Returns a part's label in the table.
 const fn said(part: PartName) -> &'static str {
     match part {
         PartName::ReceiveCalls => "receive calls take the largest share of time",
@@ -138,7 +138,7 @@ const fn said(part: PartName) -> &'static str {
     }
 }
 
-/// Returns the CSS class and the label of a part in the chart.
+/// Returns a part's CSS class and label in the chart.
 const fn drawn(part: PartName) -> (&'static str, &'static str) {
     match part {
         PartName::ReceiveCalls => ("sender", "receive calls"),
@@ -184,7 +184,7 @@ const HEADING: [&str; 2] = [
     "wire         call  port              call  port",
 ];
 
-/// A path with its name, and the throughput of its row.
+/// A path, its name, and the throughput in its row.
 type NamedPath = (String, PathCost, Spread);
 
 const CALLS: [Column<NamedPath>; 10] = [

@@ -1,4 +1,4 @@
-//! One measurement, with its own hosts and data paths.
+//! One measurement, on its own hosts and data paths.
 
 use std::{
     borrow::Cow,
@@ -34,13 +34,13 @@ use crate::{
 pub struct CostRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Work of path a, which leads from its host to the wire, and of path b, which leads from the wire to its host.
+    /// Work of path a, which runs from its host to the wire, and of path b, which runs from the wire to its host.
     pub paths: [PathRun; 2],
     /// Number of segments retransmitted during the whole connection.
     pub retransmits: u64,
-    /// Segments with a wrong checksum.
+    /// Number of segments with a wrong checksum.
     pub checksum_errors: u64,
 }
 
@@ -52,15 +52,15 @@ impl CostRun {
     }
 }
 
-/// Packets of a data path, and the time its thread spent on them.
+/// Packets that a data path forwarded, and the time that its thread needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathRun {
-    /// Packets on the wire, in the direction of the bytes.
+    /// Number of wire packets in the direction of the data.
     pub packets: u64,
-    /// Frames that carried the packets at the host.
+    /// Number of frames that contained the packets at the host.
     pub frames: u64,
-    /// CPU time of the thread in nanoseconds, without reading clocks.
+    /// CPU time of the thread in nanoseconds, excluding the reading of clocks.
     pub total_ns: f64,
     /// CPU time of each part, in nanoseconds.
     pub parts: Parts,
@@ -70,19 +70,19 @@ pub struct PathRun {
     pub send: Calls,
 }
 
-/// System calls, and the packets and bytes that they moved.
+/// System calls, and the packets and bytes that they transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Calls {
-    /// Number of calls, including those that moved nothing. Packets of a mapped ring need no calls.
+    /// Number of calls, including those that transferred nothing. Packets in a mapped ring need no calls.
     pub calls: u64,
-    /// Packets on the wire.
+    /// Number of wire packets.
     pub packets: u64,
-    /// Bytes of the frames.
+    /// Total length of the frames in bytes.
     pub bytes: u64,
 }
 
-/// A part of a data path's work, in the order of the work.
+/// A part of a data path's work. The parts are in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -91,21 +91,21 @@ pub enum PartName {
     ReceiveCalls,
     /// Other work of the receiving port.
     Receive,
-    /// The engine: verification, coalescing, segmentation, and tunnels.
+    /// Work of the engine: verification, coalescing, segmentation, and tunnels.
     Engine,
-    /// Checksums of more than 64 bytes, wherever they are computed.
+    /// Checksums over more than 64 bytes, no matter which part computes them.
     Checksums,
     /// System calls that send packets.
     SendCalls,
     /// Other work of the sending port.
     Send,
-    /// All work for the packets in the other direction: acknowledgments.
+    /// All work for packets in the other direction, which are acknowledgments.
     Acknowledgments,
-    /// Falling asleep and waking up.
+    /// Time to fall asleep and to wake up.
     Wait,
-    /// The loop around the other parts.
+    /// The loop that runs the other parts.
     Loop,
-    /// Time that no part accounts for.
+    /// Time that is not attributed to any part.
     Unexplained,
 }
 
@@ -135,7 +135,7 @@ impl Parts {
         Self(PartName::ALL.map(make))
     }
 
-    /// Returns the figure of one part.
+    /// Returns the figure for one part.
     #[must_use]
     pub fn get(&self, part: PartName) -> f64 {
         self.0[part as usize]
@@ -164,7 +164,7 @@ impl JsonSchema for Parts {
     }
 }
 
-/// Measures once, on new hosts that are removed afterwards.
+/// Measures once, on new hosts that are removed afterward.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if the traffic stalls or is damaged, or if the measurement is interrupted.
@@ -208,7 +208,7 @@ pub fn measure(setting: &CostSetting, interrupted: &AtomicBool) -> Result<CostRu
     }
 }
 
-/// A trial's setting, and the flag that interrupts the trial.
+/// The setting of a trial, and the flag that interrupts the trial.
 #[derive(Clone, Copy)]
 struct CostTrial<'a> {
     setting: &'a CostSetting,
@@ -216,13 +216,13 @@ struct CostTrial<'a> {
 }
 
 impl CostTrial<'_> {
-    /// Measures both data paths. Each one connects the wire to a device of host a or b.
+    /// Measures both data paths, each of which connects the wire to a device of host a or host b.
     fn run(self, layout: &Layout, hosts: &Hosts, ends: [Ends; 2]) -> Result<CostRun, TrialError> {
         let timed = ends.map(|Ends { wire, device }| (Timed::new(wire, Side::Wire), device));
         self.run_timed(layout, hosts, timed)
     }
 
-    /// Runs the trial. The ports at the wire must already be wrapped so that they measure the time of their work.
+    /// Runs the trial. The ports at the wire must already be wrapped so that the time of their work is measured.
     fn run_timed<W: Port + Send>(
         self,
         layout: &Layout,
@@ -241,7 +241,7 @@ impl CostTrial<'_> {
         })
     }
 
-    /// Sends a stream, and reads the counters and clocks of the data paths before and after.
+    /// Sends a stream, and reads the counters and clocks of the data paths before and afterward.
     fn observe(
         self,
         layout: &Layout,
@@ -285,13 +285,13 @@ impl CostTrial<'_> {
     }
 }
 
-/// A running data path, and its thread's clocks.
+/// A running data path, and the clocks of its thread.
 struct TimedPath<'scope> {
     running: Running<'scope, ()>,
     profiler: Arc<Profiler>,
 }
 
-/// Counters and clocks of a data path at one moment.
+/// Counters and clocks of a data path at one point in time.
 struct PathReading {
     spent: Spent,
     snapshot: Snapshot,
@@ -333,7 +333,7 @@ impl<'scope> TimedPath<'scope> {
     }
 }
 
-/// Packets, frames and bytes that a data path forwarded in one direction.
+/// Numbers of packets, frames and bytes that a data path forwarded in one direction.
 #[derive(Clone, Copy)]
 struct Traversed {
     packets: u64,
@@ -356,7 +356,7 @@ impl Traversed {
 }
 
 impl PathRun {
-    /// Creates the measurement of packets that enter on side `from` and leave on the other side.
+    /// Returns the measurement for packets that enter on side `from` and leave on the other side.
     fn new(spent: &Spent, from: Side, passed: &Traversed, frames: u64) -> Self {
         use Part::{
             FromHost, FromWire, HostReceive, HostReceiveCall, HostSend, HostSendCall, WireReceive,
@@ -394,7 +394,7 @@ impl PathRun {
     }
 }
 
-/// The MTU of a wire without a tunnel.
+/// MTU of a wire without a tunnel.
 const MTU: u16 = 1500;
-/// The seed of flow tables, which is the same in all trials.
+/// Seed of the flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -1,4 +1,4 @@
-//! Judges whether the figures support the experiment's claims.
+//! Verdicts on whether the figures support the experiment's claims.
 
 use super::{CostRow, Offloads, PartName, Wire, trial::PathRun};
 use crate::{
@@ -6,13 +6,13 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// Returns verdicts on the figures.
+/// Returns the verdicts on the figures.
 pub(super) fn judge(rows: &[CostRow]) -> Vec<Verdict> {
     [explained(rows), batching(rows), offloads(rows)].into_iter().flatten().collect()
 }
 
-/// Judges the largest unexplained share of a path's time among the settings with many packets per poll. With one packet
-/// per poll, reading the clocks takes as long as many of the parts do.
+/// Judges the largest unexplained fraction of a path's time among the settings with many packets per poll. With one
+/// packet per poll, many parts take no longer than reading the clocks.
 fn explained(rows: &[CostRow]) -> Option<Verdict> {
     let rows = rows.iter().filter(|row| row.offloads == Offloads::On);
     let paths = rows.flat_map(|row| [0, 1].map(|side| (row, side)));
@@ -33,7 +33,7 @@ fn explained(rows: &[CostRow]) -> Option<Verdict> {
     Some(verdict.with(path).for_every_row())
 }
 
-/// Judges the gain from many frames per poll, for the path that receives packets from the wire.
+/// Judges the gain from many frames per poll for the path that receives packets from the wire.
 fn batching(rows: &[CostRow]) -> Option<Verdict> {
     let total = |offloads| {
         let [_, path_b] = row(rows, Wire::Ring, offloads)?.paths;
@@ -48,7 +48,7 @@ fn batching(rows: &[CostRow]) -> Option<Verdict> {
     Some(verdict.with(Wire::Ring))
 }
 
-/// Judges the gain from offloads for both paths together, on the wire with the smallest gain.
+/// Judges the gain from offloads for both paths together, on the wire where it is smallest.
 fn offloads(rows: &[CostRow]) -> Option<Verdict> {
     let both = |row: &CostRow| {
         let [one, other] = row.paths.map(|path| path.total_ns);
@@ -72,7 +72,7 @@ fn row(rows: &[CostRow], wire: Wire, offloads: Offloads) -> Option<&CostRow> {
     rows.iter().find(|row| (row.wire, row.offloads) == (wire, offloads))
 }
 
-/// Upper bound on the unexplained share of the time.
+/// Upper bound on the fraction of the time that is unexplained.
 const UNEXPLAINED: f64 = 0.05;
 
 #[cfg(test)]

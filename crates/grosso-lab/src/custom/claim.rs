@@ -1,5 +1,5 @@
-//! Claims that the user defines. A claim compares a figure of one setting with the figure of another setting, or with a
-//! number.
+//! Claims that the user defines. A claim compares a figure in one setting with the same figure in another setting, or
+//! with a number.
 
 use super::{CustomFindings, CustomRow};
 use crate::{
@@ -7,22 +7,22 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// A figure in a row of the results.
+/// A figure that a row of the results contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Throughput in Gb/s.
     Gbps,
-    /// CPU-seconds of all CPUs per gigabyte.
+    /// CPU-seconds on all CPUs per gigabyte.
     CpuSecondsPerGb,
     /// Retransmitted segments per second.
     Retransmits,
-    /// Packets per second that were too long to be forwarded.
+    /// Packets per second that were dropped because they were too long to forward.
     TooLong,
     /// Packets per frame.
     Segments,
 }
 
-/// The bound in a claim.
+/// The bound that a claim sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Than {
     /// At least this value.
@@ -31,23 +31,23 @@ pub enum Than {
     Under(f64),
 }
 
-/// A claim about the figures.
+/// A claim about a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomClaim {
-    /// The claim, in words.
+    /// The wording of the claim.
     pub text: String,
-    /// Setting that the claim is about.
+    /// Name of the setting that the claim is about.
     pub setting: String,
-    /// Setting to compare with. If `None`, the figure itself is compared with the bound.
+    /// Name of the setting to compare with. If `None`, the figure itself is compared with the bound.
     pub beside: Option<String>,
-    /// The figure of the claim.
+    /// The figure that the claim is about.
     pub figure: Figure,
-    /// Bound of the figure, or of the ratio of two figures.
+    /// Bound on the figure or, with two settings, on the ratio of the figures.
     pub bound: Than,
 }
 
 impl Figure {
-    /// All figures, with their names in files and in the JSON.
+    /// All figures, with their names in files and in JSON.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Gbps, "gbps"),
         (Self::CpuSecondsPerGb, "cpu_s_per_gb"),
@@ -72,7 +72,7 @@ impl Figure {
 }
 
 impl CustomClaim {
-    /// Returns the verdict; `None` if a setting is not among the findings.
+    /// Returns the verdict; `None` if the findings do not contain a setting that the claim names.
     pub(super) fn judge(&self, findings: &CustomFindings) -> Option<Verdict> {
         let figure = self.figure.of(findings.row(&self.setting)?);
         let bound = match self.bound {
@@ -91,7 +91,7 @@ impl CustomClaim {
     }
 }
 
-/// The lab cannot know why a user's claim does not hold.
+/// Cause to report: the lab cannot know why a user's claim does not hold.
 const CAUSE: &str = "unknown, because the claim is custom";
 
 #[cfg(test)]

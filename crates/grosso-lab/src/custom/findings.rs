@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, structured as in the JSON report.
+//! Figures that the experiment measures. Their structure is that of the JSON report.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::{
     statistics::{Spread, ratio},
 };
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomFindings {
-    /// Results, one for each setting, in the order of the file.
+    /// Results, one for each setting, in the order in which the file lists them.
     pub rows: Vec<CustomRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomRow {
@@ -27,15 +27,15 @@ pub struct CustomRow {
     pub setting: String,
     /// Received throughput in Gb/s.
     pub gbps: Spread,
-    /// Ratio of the median throughput to the first setting's.
+    /// Median throughput divided by that of the first setting.
     pub share_of_first: Option<f64>,
-    /// CPU-seconds of all CPUs per gigabyte, in the runs in which data arrived.
+    /// CPU-seconds on all CPUs per gigabyte, in the runs in which data arrived.
     pub cpu_s_per_gb: Spread,
     /// Retransmitted segments per second.
     pub retransmits_a_second: Spread,
-    /// Packets per second that were too long to be forwarded.
+    /// Packets per second that were dropped because they were too long to forward.
     pub too_long_a_second: Spread,
-    /// Packets per sent frame, on the path with the longest trains.
+    /// Packets per sent frame, on the path where trains are longest.
     pub segments_per_train: Spread,
     /// The measurements.
     pub runs: Vec<CustomRun>,
@@ -51,7 +51,7 @@ impl CustomFindings {
         Self { rows }
     }
 
-    /// Returns a note for each setting and path whose ports lost frames.
+    /// Returns a note for each path in each setting whose ports lost frames.
     pub(super) fn losses(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for CustomRow { setting, runs, .. } in &self.rows {
@@ -69,7 +69,7 @@ impl CustomFindings {
         notes
     }
 
-    /// Returns the row of a setting.
+    /// Returns the row for a setting.
     #[must_use]
     pub fn row(&self, setting: &str) -> Option<&CustomRow> {
         self.rows.iter().find(|row| row.setting == setting)

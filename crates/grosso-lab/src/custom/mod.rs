@@ -1,7 +1,7 @@
 //! Custom experiments: a file describes hosts, wires, data paths, several settings, and claims about the results.
 //!
-//! The lab does not parse the configuration of paths: the program that reads the file starts them ([`StartPaths`]) in
-//! the namespaces that the network provides.
+//! The lab does not parse the configuration of the paths. The program that reads the file starts them ([`StartPaths`])
+//! in the network's namespaces.
 
 mod claim;
 mod findings;
@@ -41,35 +41,35 @@ pub struct Custom<S> {
     start: S,
 }
 
-/// A setting: its name, and the number that identifies it for [`StartPaths`].
+/// A setting: its name, and the number with which it is passed to [`StartPaths`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomSetting {
-    /// The index among all settings.
+    /// Index of the setting in the list of all settings.
     pub number: usize,
     /// The name.
     pub name: String,
 }
 
-/// The parameters of an experiment.
+/// The parameters of a custom experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomParameters {
-    /// The file that describes the experiment.
+    /// Path of the file that describes the experiment.
     pub config: String,
-    /// The sending host and the receiving host.
+    /// Names of the sending host and the receiving host.
     pub hosts: [String; 2],
     /// Number of concurrent TCP connections.
     pub connections: usize,
-    /// The congestion control of the connections.
+    /// Congestion control of the connections.
     pub congestion: String,
-    /// The CPUs of the sender and of the receiver, if they were chosen.
+    /// The CPUs of the sender and the receiver, if the user chose them.
     #[serde(rename = "host_cpus", skip_serializing_if = "Option::is_none")]
     pub processors: Option<[usize; 2]>,
 }
 
-/// The running paths of a setting.
+/// The running paths in a setting.
 pub trait RunningPaths {
-    /// Returns the names and handles of the paths.
+    /// Returns the names and control handles of the paths.
     fn paths(&self) -> Vec<CustomPath>;
 
     /// Stops the paths.
@@ -79,12 +79,12 @@ pub trait RunningPaths {
     fn stop(self: Box<Self>) -> io::Result<()>;
 }
 
-/// Starts the paths of a setting, each in its namespace of the network.
+/// Starts the paths in a setting, each in its namespace in the network.
 pub trait StartPaths {
     /// Starts the paths of `setting`.
     ///
     /// # Errors
-    /// Fails if a device of a path cannot be opened.
+    /// Fails if a path's device cannot be opened.
     fn start(&self, setting: usize, laid: &LaidNetwork) -> io::Result<Box<dyn RunningPaths>>;
 }
 
@@ -98,7 +98,7 @@ impl<S: StartPaths> Custom<S> {
     /// Creates an experiment with one setting per name.
     ///
     /// # Errors
-    /// Fails if no CPU is available, or if the network is contradictory.
+    /// Fails if no CPU is available, or if the network contradicts itself.
     pub fn new(
         (config, runs, measured): (String, usize, Duration),
         (network, traffic): (CustomNetwork, CustomTraffic),
@@ -135,7 +135,7 @@ impl<S: StartPaths> Custom<S> {
             let times = (self.plan.measured / WARM_UP_SHARE, self.plan.measured);
             trial::measure(&laid, &self.traffic, &running.paths(), times, interrupted)
         });
-        // If a path ended, its error explains all other failures.
+        // If a path has ended early, its error explains all other failures.
         running.stop()?;
         measured
     }
@@ -192,7 +192,7 @@ impl<S: StartPaths> Experiment for Custom<S> {
     }
 }
 
-/// Ratio of the measurement time to the warm-up time.
+/// Measurement time divided by warm-up time.
 const WARM_UP_SHARE: u32 = 5;
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns findings of one path that keeps packets whole, and of one that loses frames.
+    /// Returns findings with one path that keeps packets whole, and one that loses frames.
     pub(super) fn findings() -> CustomFindings {
         let run = |bytes, too_long| CustomRun {
             seconds: 1.0,

@@ -1,4 +1,4 @@
-//! Creates named hosts, the wires between them, and the namespaces of data paths.
+//! Named hosts, the wires between them, and the namespaces of data paths.
 
 use std::{io, net::IpAddr, os::fd::AsFd};
 
@@ -20,16 +20,16 @@ pub struct CustomHost {
     pub name: String,
     /// Whether the host forwards packets.
     pub forwards: bool,
-    /// The devices: ends of wires, and TAP and TUN devices of data paths.
+    /// The devices: ends of wires, and the data paths' TAP and TUN devices.
     pub devices: Vec<HostDevice>,
-    /// The routers for all other networks, at most one per IP version.
+    /// The default gateways, at most one per IP version.
     pub gateways: Vec<IpAddr>,
 }
 
 /// A device of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDevice {
-    /// The name, which is unique in the network.
+    /// The name, which must be unique in the network.
     pub name: String,
     /// The addresses, with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
@@ -38,27 +38,27 @@ pub struct HostDevice {
 /// A wire between two devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomWire {
-    /// The names of the devices.
+    /// Names of the devices at the two ends.
     pub ends: [String; 2],
-    /// The MTU of both devices in bytes, counted from the IP header.
+    /// MTU of both devices in bytes, from the IP header on.
     pub mtu: u16,
-    /// Whether superframes and partial checksums cross the wire, as between two VMs on one host. Otherwise packets of
-    /// the MTU with complete checksums cross it, as on a cable.
+    /// Whether superframes and partial checksums may cross the wire, as between two VMs on one host. If not, packets
+    /// are segmented to the MTU and have complete checksums, as on a cable.
     pub offloads: bool,
 }
 
-/// Names and addresses from a data path's configuration that decide in which namespace the path runs.
+/// Names and addresses in a data path's configuration that determine the namespace in which the path runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPlace {
-    /// Devices that the path opens in its own namespace.
+    /// Devices that the path opens in the namespace where it runs.
     pub opens: Vec<String>,
-    /// Devices of hosts that the path creates.
+    /// Devices that the path creates for hosts.
     pub makes: Vec<String>,
     /// The source address of the path's tunnel.
     pub address: Option<IpAddr>,
 }
 
-/// A network to measure in.
+/// A network in which to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomNetwork {
     /// The hosts.
@@ -69,17 +69,17 @@ pub struct CustomNetwork {
     pub paths: Vec<PathPlace>,
 }
 
-/// The reason why a network is contradictory.
+/// A contradiction in the description of a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Contradiction {
-    /// The contradictory name or address.
+    /// The name or address that causes the contradiction.
     pub about: String,
-    /// The reason, in words.
+    /// Explanation of the contradiction.
     pub what: String,
 }
 
-/// The location of a device: the host with this index, or the data path with this index, which is not on a host.
+/// Location of a device: the host with this index, or the data path with this index that does not run on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     Host(usize),
@@ -87,7 +87,7 @@ enum Spot {
 }
 
 impl CustomNetwork {
-    /// Checks that every device has exactly one location, and that the paths find their devices.
+    /// Checks that every device has exactly one location, and that every path finds its devices.
     ///
     /// # Errors
     /// Returns the first contradiction.
@@ -148,7 +148,7 @@ impl CustomNetwork {
         (0..self.paths.len()).try_for_each(|path| self.place(path).map(drop))
     }
 
-    /// Checks that the MTU of a wire is at least the minimum for the IP version of the addresses at its ends.
+    /// Checks that a wire's MTU is large enough for the IP versions of the addresses at its ends.
     fn check_mtu(&self, wire: &CustomWire) -> Result<(), Contradiction> {
         let CustomWire { ends: [end, other], mtu, .. } = wire;
         let devices = self.hosts.iter().flat_map(|host| &host.devices);
@@ -165,20 +165,20 @@ impl CustomNetwork {
         Err(Contradiction { about: end.clone(), what })
     }
 
-    /// Returns the index of the host that has a device.
+    /// Returns the index of the host to which a device belongs.
     fn host_with(&self, device: &str) -> Option<usize> {
         let has = |host: &CustomHost| host.devices.iter().any(|own| own.name == device);
         self.hosts.iter().position(has)
     }
 
-    /// Returns the location of an end of a wire.
+    /// Returns the location of a wire's end.
     fn spot(&self, end: &str) -> Option<Spot> {
         let path = || self.paths.iter().position(|path| path.opens.iter().any(|name| name == end));
         self.host_with(end).map(Spot::Host).or_else(|| path().map(Spot::Path))
     }
 
-    /// Returns the location of a path: the host that has the path's devices or its tunnel's address. If there is no
-    /// such host, the path has its own location.
+    /// Returns the location of a path: the host that has the path's devices or tunnel address or, without such a host,
+    /// a location of the path's own.
     fn place(&self, path: usize) -> Result<Spot, Contradiction> {
         let wrong = |about: &str, what| Err(Contradiction { about: about.into(), what });
         let PathPlace { opens, address, .. } = &self.paths[path];
@@ -217,7 +217,7 @@ impl CustomNetwork {
         }
     }
 
-    /// Creates the hosts and the wires. The devices of the paths do not exist yet: see [`LaidNetwork::connect`].
+    /// Creates the hosts and the wires. The paths' devices do not exist yet; see [`LaidNetwork::connect`].
     ///
     /// # Errors
     /// Returns the kernel's error, which is `EPERM` without the privileges of [`grosso_sys::userns::enter`].
@@ -233,13 +233,13 @@ impl CustomNetwork {
         for wire in &self.wires {
             laid.lay_wire(wire)?;
         }
-        // A tunnel needs its address when it is opened.
+        // A tunnel needs its local address when it is opened.
         laid.give_addresses(false)?;
         Ok(laid)
     }
 }
 
-/// A network that has been created. Dropping it removes its namespaces, except those that a path or a socket still
+/// A network that has been created. Dropping it removes the namespaces, except those that a path or a socket still
 /// uses.
 #[derive(Debug)]
 pub struct LaidNetwork {
@@ -268,8 +268,8 @@ impl LaidNetwork {
         &self.hosts
     }
 
-    /// Moves the devices that the paths created to their hosts, and configures their addresses and the routes of the
-    /// hosts.
+    /// Moves the devices that the paths have created to their hosts, and configures the addresses of these devices and
+    /// the routes of the hosts.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -294,7 +294,8 @@ impl LaidNetwork {
         Ok(())
     }
 
-    /// Configures the addresses of the devices that paths create if `made` is set, and of all other devices otherwise.
+    /// Configures addresses: those of the devices that paths create if `made` is set, otherwise those of all other
+    /// devices.
     fn give_addresses(&self, made: bool) -> io::Result<()> {
         let makes = |name: &String| self.spec.paths.iter().any(|path| path.makes.contains(name));
         for (host, network) in self.spec.hosts.iter().zip(&self.hosts) {
@@ -314,7 +315,7 @@ impl LaidNetwork {
     fn lay_wire(&self, wire: &CustomWire) -> io::Result<()> {
         let place = |end: &String| {
             let spot = self.spec.spot(end).ok_or(io::ErrorKind::NotFound)?;
-            // A path that opens one end of this wire may run on a host, because it opens another device there.
+            // A path that opens one end of this wire may run on a host because it opens another device there.
             Ok::<_, io::Error>(self.network(match spot {
                 Spot::Path(path) => self.places[path],
                 host @ Spot::Host(_) => host,
@@ -343,7 +344,7 @@ impl LaidNetwork {
 }
 
 impl HostDevice {
-    /// Configures the addresses of the device, which is in the calling thread's namespace.
+    /// Configures the addresses of the device, which must be in the calling thread's namespace.
     fn set_up(&self) -> io::Result<()> {
         let (netlink, control) = (Netlink::new()?, Control::new()?);
         let name = InterfaceName::new(&self.name)?;
@@ -389,7 +390,7 @@ impl CustomHost {
     }
 }
 
-/// Returns whether an address is in the network of a device.
+/// Returns whether an address belongs to a device's network.
 fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let number = |address| match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
@@ -400,7 +401,7 @@ fn is_in_prefix((own, bits): (IpAddr, u8), address: IpAddr) -> bool {
     own.is_ipv4() == address.is_ipv4() && network(own) == network(address)
 }
 
-/// Returns a name that occurs in a list more than once.
+/// Returns a name that appears more than once in a list.
 fn twice<'a>(names: &[&'a String]) -> Option<&'a String> {
     let is_again = |(i, name): &(usize, &&String)| names[..*i].contains(name);
     names.iter().enumerate().find(is_again).map(|(_, name)| *name)
@@ -423,7 +424,7 @@ fn open_host(host: &CustomHost) -> io::Result<NetworkNamespace> {
     Ok(network)
 }
 
-/// Maximum size of a TCP socket's buffer in bytes: less than 1000 packets, the length of a wire's backlog.
+/// Maximum size of a TCP socket buffer in bytes: less than 1000 packets, which is the length of a wire's backlog.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Shows the results as a table and as a chart.
+//! A table and a chart of the results.
 
 use super::{CustomFindings, CustomParameters, CustomRow, CustomRun};
 use crate::{
@@ -67,7 +67,7 @@ impl CustomRow {
         Bar::middle("receiver", self.cpu_s_per_gb, costs, self.cost())
     }
 
-    /// Formats the CPU time per gigabyte, or a dash if no data arrived.
+    /// Formats the CPU time per gigabyte, or returns a dash if no data arrived.
     fn cost(&self) -> String {
         if self.cpu_s_per_gb.max > 0.0 { digits(self.cpu_s_per_gb.median) } else { "-".into() }
     }

@@ -1,4 +1,4 @@
-//! One run: TCP connections from host to host, across data paths that the caller started.
+//! One run: TCP connections between two hosts, across data paths that the caller has started.
 
 use std::{
     collections::BTreeMap,
@@ -34,27 +34,27 @@ use crate::{
     trial::{TrialError, gone, settle},
 };
 
-/// The traffic of an experiment.
+/// The traffic that an experiment generates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomTraffic {
-    /// The indexes of the sending host and of the receiving host.
+    /// The indexes of the sending host and the receiving host.
     pub hosts: [usize; 2],
-    /// The destination address of the connections.
+    /// Destination address of the connections.
     pub to: IpAddr,
     /// The number of connections.
     pub connections: usize,
-    /// The congestion control of the connections.
+    /// Congestion control of the connections.
     pub congestion: String,
-    /// The CPUs of the sender and of the receiver, if they were chosen.
+    /// The CPUs of the sender and the receiver, if the user chose them.
     pub processors: Option<[usize; 2]>,
 }
 
 /// A running data path.
 #[derive(Clone, Debug)]
 pub struct CustomPath {
-    /// The name, which is the prefix of the names of its threads.
+    /// Name of the path. The names of its threads start with it.
     pub name: String,
-    /// Handles to query its queues.
+    /// Control handles for querying the path's queues.
     pub handles: Vec<Handle>,
 }
 
@@ -64,31 +64,31 @@ pub struct CustomPath {
 pub struct CustomRun {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived, each compared with the byte sent.
+    /// Number of bytes that arrived, each compared with the byte that was sent.
     pub bytes: u64,
-    /// CPU time; `path` is the sum for all data paths.
+    /// CPU time; `path` is the total for all data paths.
     pub cpu_seconds: CpuSeconds,
-    /// Retransmitted segments.
+    /// Number of segments retransmitted.
     pub retransmits: u64,
-    /// Retransmission timeouts.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Packets that a forwarding host dropped because they were longer than the MTU of the next device.
+    /// Number of packets that a forwarding host dropped because they exceeded the MTU of the next device.
     pub too_long: u64,
-    /// Frames of each data path.
+    /// Numbers of frames that each data path forwarded.
     pub paths: Vec<CustomFrames>,
 }
 
-/// Frames of a data path.
+/// Numbers of frames that a data path forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomFrames {
     /// The name of the path.
     pub path: String,
-    /// Frames received on the left, and frames sent on the right.
+    /// Numbers of frames received on the left and sent on the right.
     pub left_to_right: [u64; 2],
-    /// Frames in the opposite direction: received on the right, and sent on the left.
+    /// Numbers of frames in the opposite direction: received on the right and sent on the left.
     pub right_to_left: [u64; 2],
-    /// Frames that the path's ports lost, by counter name.
+    /// Numbers of frames that the path's ports lost, by counter name.
     pub lost: BTreeMap<&'static str, u64>,
 }
 
@@ -98,13 +98,12 @@ impl CustomRun {
         self.bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the number of CPU-seconds per gigabyte; infinite if nothing arrived.
+    /// Returns the CPU-seconds per gigabyte; infinite if nothing arrived.
     pub(super) fn cpu_s_per_gb(&self) -> f64 {
         self.cpu_seconds.total() / (self.bytes as f64 * 1e-9)
     }
 
-    /// Returns the number of packets per frame of the path with the longest trains, in the direction with the longer
-    /// trains.
+    /// Returns the mean number of packets per frame, for the path and the direction where trains are longest.
     pub(super) fn segments(&self) -> f64 {
         let joined = |[taken, given]: [u64; 2]| (given > 0).then(|| taken as f64 / given as f64);
         let frames = self.paths.iter().flat_map(|path| [path.left_to_right, path.right_to_left]);
@@ -112,7 +111,7 @@ impl CustomRun {
     }
 }
 
-/// Counters at one moment.
+/// Counters at one point in time.
 struct Moment {
     time: Instant,
     bytes: u64,
@@ -122,7 +121,7 @@ struct Moment {
     frames: Vec<CustomFrames>,
 }
 
-/// Measures the traffic for a given time after a warm-up. A stalled stream counts as a result.
+/// Measures the traffic for a given time after a warm-up. If a stream stalls, that also counts as a result.
 pub(super) fn measure(
     laid: &LaidNetwork,
     traffic: &CustomTraffic,
@@ -175,7 +174,7 @@ pub(super) fn measure(
     })
 }
 
-/// Opens connections from one host to the other; returns the sender's sockets first.
+/// Opens connections between the two hosts, and returns the sender's sockets first.
 fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpStream>; 2]> {
     let [from, to] = traffic.hosts.map(|host| laid.of_host(host));
     let listener = to.run(|| TcpListener::bind((traffic.to, 0)))??;
@@ -199,7 +198,7 @@ fn connect(laid: &LaidNetwork, traffic: &CustomTraffic) -> io::Result<[Vec<TcpSt
     Ok(sides)
 }
 
-/// Sends on all connections until stopped. A slow connection does not delay the others.
+/// Sends on all connections until the traffic is stopped. Slow connections do not delay the others.
 fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut sent = vec![0; sockets.len()];
     serve_ready_sockets(sockets, Interest::WRITE, progress, |i, mut socket| {
@@ -208,7 +207,7 @@ fn send(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Re
     })
 }
 
-/// Receives on all connections until stopped, and compares every byte.
+/// Receives on all connections until the traffic is stopped, and compares every byte.
 fn receive(sockets: &[TcpStream], content: &Content, progress: &Progress) -> io::Result<()> {
     let mut buffer = vec![0; RECEIVE_BYTES];
     let mut received = vec![0; sockets.len()];
@@ -252,7 +251,7 @@ fn serve_ready_sockets(
     Ok(())
 }
 
-/// Waits until both threads of the traffic have announced their thread ids; returns the sender's first.
+/// Waits until both traffic threads have reported their thread IDs; returns the sender's first.
 fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2], TrialError> {
     let (is_sender, one) = announced.recv().map_err(|_| gone())?;
     let (_, other) = announced.recv().map_err(|_| gone())?;
@@ -260,7 +259,7 @@ fn both(announced: &mpsc::Receiver<(bool, io::Result<Pid>)>) -> Result<[Pid; 2],
     Ok(if is_sender { [one, other] } else { [other, one] })
 }
 
-/// Returns the threads of the paths, found by name.
+/// Finds the threads of the paths by name.
 fn workers(paths: &[CustomPath]) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(getpid())? {
@@ -321,7 +320,7 @@ impl Moment {
 }
 
 impl CustomFrames {
-    /// Returns the frames of a path so far; zero for a path that has ended.
+    /// Returns the frames that a path has forwarded so far; zero for a path that has ended.
     fn of(path: &CustomPath) -> Self {
         let mut frames = Self {
             path: path.name.clone(),
@@ -364,8 +363,8 @@ impl CustomFrames {
     }
 }
 
-/// Returns the number of packets that the calling thread's host could not forward because they were too long: with
-/// IPv4, packets that must not or could not be fragmented.
+/// Returns the number of packets that were too long for the calling thread's host to forward. With IPv4, these are
+/// packets that must not or could not be fragmented.
 fn too_long_to_forward() -> u64 {
     let tables = ["snmp", "snmp6"]
         .map(|table| kernel::read(format!("/proc/thread-self/net/{table}")).unwrap_or_default());
@@ -379,9 +378,9 @@ fn too_long_to_forward() -> u64 {
     four.unwrap_or(0) + six.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
 }
 
-/// The seed of the content.
+/// Seed of the content that the sender sends.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Size of the buffer of one receive call, in bytes.
+/// Buffer size of one receive call in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval at which a thread checks whether the traffic was stopped.
+/// Interval at which a thread checks whether the traffic has been stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

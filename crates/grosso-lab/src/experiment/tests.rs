@@ -2,7 +2,8 @@ use core::cell::RefCell;
 
 use super::*;
 
-/// Experiment whose settings and runs are numbers. A trial fails if its setting is in the list `failing`.
+/// An experiment whose settings and runs are numbers. The trial for a setting fails if the list `failing` contains the
+/// setting.
 struct Numbers {
     plan: Plan<()>,
     settings: Vec<u32>,
@@ -100,7 +101,7 @@ impl Experiment for Numbers {
     }
 }
 
-/// Runs three settings, including ones with failing trials, and returns the report, the steps and the settings tried.
+/// Runs three settings whose trials may fail, and returns the report, the steps and the settings that were tried.
 fn run(failing: &[u32]) -> (Result<Report<Figures>, TrialError>, Vec<String>, Vec<u32>) {
     let plan = Plan { runs: 2, parameters: (), ..Plan::default() };
     let numbers = Numbers {

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, structured as in the JSON report.
+//! Figures that the experiment measures. Their structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::{
     statistics::{Spread, ratio},
 };
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentFindings {
@@ -17,11 +17,11 @@ pub struct FragmentFindings {
     pub groups: Vec<FragmentGroup>,
 }
 
-/// Results with the same loss and load.
+/// Results with the same loss rate and load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentGroup {
-    /// The share of fragments lost on the wire.
+    /// Fraction of fragments lost on the wire.
     pub loss: f64,
     /// Whether the sender offered more than the receiver can process.
     pub is_overload: bool,
@@ -29,29 +29,29 @@ pub struct FragmentGroup {
     pub rows: Vec<FragmentRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FragmentRow {
     /// The receiver's treatment of fragments.
     pub receiver: Receiver,
-    /// Number of receive buffers of the receiver's NIC; `None` for no limit.
+    /// Number of receive buffers in the receiver's NIC; `None` for no limit.
     pub buffers: Option<usize>,
     /// Offered rate in Gb/s.
     pub offered_gbps: Spread,
-    /// Rate of complete and correct datagrams in Gb/s.
+    /// Rate of datagrams that arrived complete and correct, in Gb/s.
     pub goodput_gbps: Spread,
-    /// Ratio of the goodput to the goodput of the coalescing receiver with unlimited buffers in the same group.
+    /// Goodput divided by that of the coalescing receiver with unlimited buffers in the same group.
     pub share_of_unbounded: Option<f64>,
-    /// Frames per second for which the NIC had no buffer.
+    /// Frames per second for which the NIC had no free buffer.
     pub no_buffer_a_second: Spread,
-    /// Datagrams per second that timed out incomplete.
+    /// Datagrams per second that timed out while they were incomplete.
     pub died_a_second: Spread,
-    /// Maximum number of the NIC's buffers in use at once, in all runs.
+    /// Maximum number of NIC buffers in use at the same time, over all runs.
     pub buffers_max: usize,
-    /// Maximum memory of incomplete datagrams in bytes, in all runs, counting whole buffers.
+    /// Maximum amount of memory that incomplete datagrams occupied in any run, in bytes. Whole buffers count.
     pub held_bytes_max: u64,
-    /// Longest time without a datagram, in milliseconds. This is the time that the receiver needs to recover.
+    /// Longest time without a datagram, in milliseconds, which is the time that the receiver needed to recover.
     pub silence_ms: Spread,
     /// The measurements.
     pub runs: Vec<FragmentRun>,
@@ -64,15 +64,15 @@ impl FragmentFindings {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Returns the rate that the sender offered, in Gb/s, without overload.
+    /// Returns the rate at which the sender offered data without overload, in Gb/s.
     pub(super) fn offered_gbps(&self) -> Spread {
         let groups = self.groups.iter().filter(|group| !group.is_overload);
         Spread::of(groups.flat_map(|group| &group.rows).map(|row| row.offered_gbps.median))
     }
 
-    /// Returns whether the machine is too slow for the rate: the receiver that coalesces with unlimited buffers lost
-    /// datagrams although no fragment was lost, or frames were lost before they reached the NIC. The overload group is
-    /// not considered.
+    /// Returns whether the machine is too slow for the rate. Then the coalescing receiver with unlimited buffers loses
+    /// datagrams although no fragment is lost, or frames are lost before they reach the NIC. The overload group is not
+    /// considered.
     pub(super) fn is_short_of_processor(&self, rate_gbps: f64) -> bool {
         let groups = || self.groups.iter().filter(|group| !group.is_overload);
         let rows = || groups().flat_map(|group| &group.rows);
@@ -102,7 +102,7 @@ impl FragmentGroup {
         result
     }
 
-    /// Returns the row of a receiver with this number of buffers.
+    /// Returns the row for a receiver with this number of buffers.
     #[must_use]
     pub fn row(&self, receiver: Receiver, buffers: Option<usize>) -> Option<&FragmentRow> {
         self.rows.iter().find(|row| row.receiver == receiver && row.buffers == buffers)
@@ -128,5 +128,5 @@ impl FragmentRow {
     }
 }
 
-/// Share of the offered datagrams that a sufficiently fast machine delivers.
+/// Fraction of the offered datagrams that a sufficiently fast machine delivers.
 const CARRIED: f64 = 0.95;

@@ -1,4 +1,4 @@
-//! Shows the results as a table and as charts.
+//! A table and charts of the results.
 
 use super::{
     FragmentFindings, FragmentGroup, FragmentParameters, FragmentRow, FragmentRun, Receiver,
@@ -92,7 +92,7 @@ impl Findings for FragmentFindings {
 }
 
 impl FragmentGroup {
-    /// Returns the title of the group: the loss or the load that its rows share.
+    /// Returns the title of the group: the loss rate or the load that its rows have in common.
     fn title(&self) -> String {
         if self.is_overload {
             let offered = Spread::of(self.rows.iter().map(|row| row.offered_gbps.median));
@@ -119,7 +119,7 @@ impl FragmentRow {
         Bar::middle("receiver", self.silence_ms, runs, whole(self.silence_ms.median))
     }
 
-    /// Returns the number of buffers in words.
+    /// Formats the number of buffers.
     fn buffers(&self) -> String {
         self.buffers.map_or_else(|| "no limit".into(), |buffers| buffers.to_string())
     }
@@ -129,7 +129,7 @@ impl FragmentRow {
     }
 }
 
-/// Formats a rate in Gb/s as Mb/s, because only a few Mb/s are left after a collapse.
+/// Formats a rate given in Gb/s as Mb/s, because only a few Mb/s are left after a collapse.
 fn megabits(gbps: f64) -> String {
     let megabits = gbps * 1e3;
     if megabits < 99.95 { format!("{megabits:.1}") } else { format!("{megabits:.0}") }
@@ -142,7 +142,7 @@ median, and each dot is one run. The bars show the rate of <b class=\"path\">com
 
 const LACK_OF_BUFFERS: &str = "fragments are dropped because no receive buffer is free";
 const SILENCE: &str = "after a loss, no data arrives for a long time";
-/// A silence that a user notices, in milliseconds.
+/// Shortest silence that a user notices, in milliseconds.
 const SILENT_MS: f64 = 100.0;
 
 const KNOBS: &[Knob] = &[

@@ -1,4 +1,4 @@
-//! One measurement: its own hosts and data paths, and a log of datagrams sent and received.
+//! One measurement with its own hosts and data paths, and a log of the datagrams sent and received.
 
 use std::{
     ffi::CStr,
@@ -44,25 +44,26 @@ pub struct FragmentRun {
     /// Number of bytes in each datagram.
     #[serde(skip)]
     pub datagram_bytes: usize,
-    /// Datagrams that the sender's socket accepted.
+    /// Number of datagrams that the sender's socket accepted.
     pub sent: u64,
-    /// Datagrams that arrived with every byte correct.
+    /// Number of datagrams that arrived with every byte correct.
     pub arrived: u64,
-    /// The longest time without a datagram, in seconds.
+    /// Longest time without a datagram, in seconds.
     pub silence_seconds: f64,
-    /// Frames for which the receiver's NIC had no buffer.
+    /// Number of frames for which the receiver's NIC had no free buffer.
     pub no_buffer: u64,
-    /// Fragments lost on the wire, at random.
+    /// Number of fragments that the wire lost at random.
     pub lost: u64,
-    /// Frames dropped because the queue of the wire was full: more than zero means that the machine was too slow.
+    /// Number of frames that were dropped because the wire's queue was full. If it is not zero, the machine was too
+    /// slow.
     pub wire_full: u64,
-    /// Datagrams that timed out incomplete.
+    /// Number of datagrams that timed out while they were incomplete.
     pub died: u64,
-    /// Complete datagrams for which the receiver's socket had no room.
+    /// Number of complete datagrams that did not fit into the receive buffer of the receiver's socket.
     pub socket_full: u64,
-    /// Maximum number of the NIC's buffers in use at once, since the start.
+    /// Maximum number of NIC buffers in use at the same time since the start.
     pub buffers_max: usize,
-    /// Maximum memory of incomplete datagrams in bytes, counting whole buffers, since the start.
+    /// Maximum amount of memory that incomplete datagrams have occupied since the start, in bytes. Whole buffers count.
     pub held_bytes_max: u64,
 }
 
@@ -73,20 +74,20 @@ impl FragmentRun {
         Self { seconds, datagram_bytes, sent, arrived, ..Self::default() }
     }
 
-    /// Returns the rate that the sender offered, in Gb/s.
+    /// Returns the rate at which the sender offered data, in Gb/s.
     #[must_use]
     pub fn offered_gbps(&self) -> f64 {
         self.sent as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 
-    /// Returns the rate of the data in complete datagrams, in Gb/s.
+    /// Returns the rate of data in complete datagrams, in Gb/s.
     #[must_use]
     pub fn goodput_gbps(&self) -> f64 {
         self.arrived as f64 * self.datagram_bytes as f64 * 8e-9 / self.seconds
     }
 }
 
-/// Measures once, on new hosts that are removed afterwards.
+/// Measures once, on new hosts that are removed afterward.
 ///
 /// # Errors
 /// Fails if the hosts cannot be created, if a datagram arrives damaged, if the recording cannot be written, or if the
@@ -96,7 +97,7 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<FragmentRun, TrialError> {
     let mtu = Mtu { sender: HOST_MTU, receiver: HOST_MTU };
-    // If the load exceeds the capacity of the receiver, frames must wait only in the NIC's ring.
+    // If the load exceeds what the receiver can process, frames must wait only in the NIC's ring.
     let under_way_bytes = match setting.buffers {
         Some(buffers) if setting.is_overload() => buffers * usize::from(WIRE_MTU),
         _ => UNDER_WAY_BYTES,
@@ -135,10 +136,10 @@ pub fn measure(
     })
 }
 
-/// Returns the bytes of datagram `number`, counted from 0, for readers of a recording.
+/// Returns the bytes of datagram `number`, counted from 0, so that a recording can be checked.
 ///
 /// # Errors
-/// Fails if there is no memory for a file.
+/// Fails if there is not enough memory for a file.
 pub fn datagram(number: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; DATAGRAM_BYTES];
     Content::new(SEED)?.write_datagram(number, &mut bytes);
@@ -154,7 +155,7 @@ enum Party {
 
 type Secure<P> = EspStage<Fragmentation<P>>;
 
-/// Opens the fragmentation and ESP stages of a host's data path, so that the wire carries fragments of ESP packets.
+/// Adds the fragmentation and ESP stages to a host's port, so that fragments of ESP packets cross the wire.
 fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io::Result<Secure<P>> {
     let agreed = || -> Result<_, NoAssociation> {
         let [a_to_b, b_to_a] = [(SPI, &KEY_AND_SALT), (SPI_BACK, &KEY_AND_SALT_BACK)];
@@ -165,8 +166,7 @@ fn secured<P: Port>(port: P, options: &FragmentationOptions, side: Party) -> io:
     EspStage::new(Fragmentation::new(port, options)?, agreed).map_err(io::Error::other)
 }
 
-/// Creates the security association of table R2: transport mode, a key of 128 bits, a salt of 32 bits, and an ICV of 96
-/// bits.
+/// Creates the security association from table R2: transport mode, a 128-bit key, a 32-bit salt and a 96-bit ICV.
 fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAssociation> {
     let key = KeyMaterial::aes_gcm(key)?;
     let mut association = SecurityAssociation::new(spi, esp::EspMode::Transport, key);
@@ -174,16 +174,16 @@ fn association((spi, key): (u32, &[u8; 20])) -> Result<SecurityAssociation, NoAs
     Ok(association)
 }
 
-/// Returns the options of the sender, which only fragments, because no fragments arrive from the other direction.
+/// Returns the options for the sender, which only fragments: no fragments arrive from the other direction.
 fn cutting() -> FragmentationOptions {
     let mut options = FragmentationOptions::new(SEED);
     options.mtu = Some(WIRE_MTU);
-    // The kernel sets DF on IPv4 datagrams that fit the MTU of its device.
+    // The kernel sets DF on IPv4 datagrams that fit into the MTU of its device.
     options.ignore_df = true;
     options
 }
 
-/// Returns the options of the receiver, which reassembles the fragments.
+/// Returns the options for the receiver, which reassembles the fragments.
 fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     let mode = match setting.receiver {
         Receiver::Coalesces => ReassemblyMode::Coalesce,
@@ -197,7 +197,7 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     match (setting.receiver, setting.buffers) {
         (Receiver::Coalesces, _) => {}
         (Receiver::Evicts, Some(buffers)) => limits.memory_bytes = buffers / 2 * BUFFER_BYTES,
-        // The NIC's ring is the only limit.
+        // The size of the NIC's ring is the only limit.
         _ => limits.memory_bytes = usize::MAX,
     }
     if mode == ReassemblyMode::KeepGeometry {
@@ -208,7 +208,8 @@ fn joining(setting: &FragmentSetting) -> FragmentationOptions {
     options
 }
 
-/// Returns the maximum number of buffers in use at once, and the maximum memory of incomplete datagrams.
+/// Returns the maximum number of buffers that were in use at the same time, and the maximum memory that incomplete
+/// datagrams occupied.
 fn held<P: Port>(left: Secure<Nic<P>>) -> Result<(usize, u64), PortError> {
     let fragmentation = left.inner();
     let held_bytes_max = fragmentation.stats().joined.held_bytes_max;
@@ -221,8 +222,8 @@ fn finish<P: Port>(left: Secure<Record<P>>) -> Result<(), PortError> {
     recording.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// Starts a named data path between a wire and a host's device, on one CPU and with at most `budget` frames per poll.
-/// `last` receives the wire's port when the path ends.
+/// Starts a named data path between a wire and a host's device. It runs on one CPU and polls at most `budget` frames at
+/// a time. `last` gets the wire's port when the path ends.
 fn start<'scope, L, T>(
     scope: &'scope Scope<'scope, '_>,
     left: L,
@@ -241,7 +242,7 @@ where
     Running::start(scope, (left, device), options, first, last)
 }
 
-/// Sends datagrams, and reads the counters of the receiver's path at the start and at the end of the measurement.
+/// Sends datagrams, and reads the counters of the receiver's path at the start and the end of the measurement.
 fn observe(
     setting: &FragmentSetting,
     hosts: &Hosts,
@@ -290,11 +291,11 @@ fn observe(
     })
 }
 
-/// Counters at one moment.
+/// Counters at one point in time.
 struct FragmentReading {
     time: Instant,
     path: Snapshot,
-    /// Datagrams for which the receiver's socket had no room.
+    /// Number of datagrams that did not fit into the receive buffer of the receiver's socket.
     socket_full: u64,
 }
 
@@ -308,7 +309,7 @@ impl FragmentReading {
         })
     }
 
-    /// Returns the measurement between an earlier reading and this one.
+    /// Returns what happened between an earlier reading and this one.
     fn since(&self, before: &Self, sent: &[Instant], arrived: &[Instant]) -> FragmentRun {
         let window = [before.time, self.time];
         let count = |name| counter(&self.path, name) - counter(&before.path, name);
@@ -327,7 +328,7 @@ impl FragmentReading {
     }
 }
 
-/// Returns a counter of the wire's port; zero if the port has no counter of this name.
+/// Returns a counter of the wire's port; zero if the port has no such counter.
 fn counter(path: &Snapshot, name: &str) -> u64 {
     path.left.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, value)| *value)
 }
@@ -336,8 +337,7 @@ fn within(times: &[Instant], [start, end]: [Instant; 2]) -> impl Iterator<Item =
     times.iter().copied().filter(move |time| (start..end).contains(time))
 }
 
-/// Returns the longest interval between two arrivals, between the start and the first arrival, or between the last
-/// arrival and the end.
+/// Returns the longest interval without an arrival, including the times before the first and after the last one.
 fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     let [start, end] = window;
     let mut last = start;
@@ -349,30 +349,30 @@ fn longest_silence(arrived: &[Instant], window: [Instant; 2]) -> Duration {
     longest
 }
 
-/// SPI of the association from a to b. Neither the SPI nor the key with the salt is secret: readers of a recording need
+/// SPI of the association from a to b. Neither the SPI nor the key and salt are secret: whoever reads a recording needs
 /// them.
 pub const SPI: u32 = 0x5232_0001;
-/// Key and salt of the association from a to b; not secret, see [`SPI`].
+/// Key and salt of the association from a to b, which are not secret; see [`SPI`].
 pub const KEY_AND_SALT: [u8; 20] = *b"no secret key at all";
 /// SPI of the association from b to a.
 const SPI_BACK: u32 = 0x5232_0002;
 const KEY_AND_SALT_BACK: [u8; 20] = *b"nor is that a secret";
-/// The MTU of the hosts: the maximum of a TAP, so that their datagrams fit unfragmented.
+/// MTU of the hosts: the maximum of a TAP device, so that the hosts do not fragment their datagrams.
 const HOST_MTU: u16 = 65_521;
 /// The MTU of the wire.
 const WIRE_MTU: u16 = 1500;
-/// Size of the wire's queue in bytes: about 40 ms at the default rate, enough for the times when a data path is off the
-/// CPU.
+/// Size of the wire's queue in bytes: about 40 ms at the default rate, which covers the times when a data path does not
+/// get the CPU.
 const UNDER_WAY_BYTES: usize = 8 << 20;
-/// Maximum number of frames per poll: the budget of NAPI.
+/// Maximum number of frames per poll, equal to NAPI's budget.
 const BUDGET_FRAMES: usize = 64;
-/// Size of a NIC's receive buffer: half a page.
+/// Size in bytes of a NIC's receive buffer: half a page.
 const BUFFER_BYTES: usize = 2048;
-/// The seed of the content and of the keys, which is the same in all trials.
+/// Seed of the content and the keys, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;
-/// Time before the measurement, in which buffers are filled for the first time.
+/// Warm-up time, in which the buffers are used for the first time.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Interval for checking whether the measurement has ended.
+/// Interval at which a thread checks whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

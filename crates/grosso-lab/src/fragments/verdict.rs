@@ -1,4 +1,4 @@
-//! Judges whether the figures support the experiment's claims.
+//! Verdicts on whether the figures support the experiment's claims.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
 /// Judges the figures. `timeout` is the time after which an incomplete datagram is dropped.
 pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    // A receiver that loses nothing and has unlimited buffers is silent only while the machine pauses.
+    // A receiver that loses nothing and has unlimited buffers is silent only if the machine pauses.
     let lossless = groups.iter().find(|group| group.loss == 0.0 && !group.is_overload);
     let unlimited = lossless.and_then(|group| group.row(Receiver::Coalesces, None));
     let pauses = unlimited.map(|row| row.silence_ms);
@@ -30,7 +30,7 @@ pub(super) fn judge(groups: &[FragmentGroup], timeout: Duration) -> Vec<Verdict>
     verdicts
 }
 
-/// Judges the claim that a queuing receiver with the fewest buffers delivers almost none of the datagrams that a
+/// Judges the claim that with the fewest buffers, a queuing receiver delivers almost none of the datagrams that a
 /// coalescing receiver delivers.
 fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let buffers = group.rows.iter().filter_map(|row| row.buffers).min()?;
@@ -46,7 +46,7 @@ fn collapse(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     Some(verdict.with(speeds).beside(Published::new(9.0 / 6600.0, "R2, in 2019")))
 }
 
-/// Judges the claim that coalescing needs few buffers: the goodput equals the goodput with unlimited buffers.
+/// Judges the claim that coalescing needs few buffers: the goodput is the same as with unlimited buffers.
 fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     let unbounded = group.row(Receiver::Coalesces, None)?.goodput_gbps;
     let rows = group.rows.iter().filter(|row| row.receiver == Receiver::Coalesces);
@@ -63,8 +63,8 @@ fn cure(group: &FragmentGroup, claims: Claims) -> Option<Verdict> {
     )
 }
 
-/// Judges the claim that a receiver that lost a fragment is silent until the datagram times out. `pauses` are the
-/// silences that the machine itself causes; shorter silences do not count.
+/// Judges the claim that a receiver that has lost a fragment is silent until the datagram times out. `pauses` are
+/// silences caused by the machine itself; a silence must be longer to count.
 fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) -> Vec<Verdict> {
     let timeout_ms = timeout.as_secs_f64() * 1e3;
     let rows = |receiver, few: bool| {
@@ -72,7 +72,7 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
         let fewest = rows.clone().filter_map(|row| row.buffers).min();
         rows.filter(move |row| !few || row.buffers == fewest).map(|row| row.silence_ms)
     };
-    // The verdict applies to the longest silence of all runs, not to an average.
+    // The verdict is about the longest silence in any run, not about an average.
     let verdict = |claim, silences: Vec<Spread>, bound| {
         let evidence = |silence| {
             let evidence = Evidence::greatest(silence, bound);
@@ -102,7 +102,7 @@ fn silence(group: &FragmentGroup, timeout: Duration, pauses: Option<&Spread>) ->
     judged.into_iter().flatten().collect()
 }
 
-/// The claims about a group, and the cause to report if coalescing does not cure the collapse.
+/// The claims about a group, and the cause to report if coalescing does not prevent the collapse.
 #[derive(Clone, Copy)]
 struct Claims {
     collapse: &'static str,
@@ -126,13 +126,13 @@ const OVERLOAD: Claims = Claims {
     not_cured: "while the receiver is busy, a NIC with few buffers drops frames of every datagram, but a NIC \
                 with many buffers drops whole datagrams at the end of its queue",
 };
-/// Cause of a silence that the timeout does not explain.
+/// Cause to report if the timeout does not explain a silence.
 const PAUSED: &str =
     "the receiver's thread was interrupted, or the buffers were never all in use at once";
-/// Share of the best goodput at which few buffers do no harm.
+/// Fraction of the best goodput above which few buffers do no harm.
 const CURED: f64 = 0.9;
-/// Share of the timeout above which a silence counts as waiting for the timeout; a receiver that never waits stays far
-/// below.
+/// Fraction of the timeout above which a silence counts as waiting for the timeout. The silences of a receiver that
+/// never waits are far shorter.
 const SHORT: f64 = 0.25;
 const ABOUT: f64 = 0.8;
 
@@ -144,7 +144,7 @@ mod tests {
 
     const HALF: Duration = Duration::from_millis(500);
 
-    /// Returns whether a claim holds, and its figures.
+    /// Returns whether the verdict on a claim says that it holds, and the verdict's figures.
     fn said(report: &FragmentFindings, claim: &str) -> (bool, String) {
         let verdicts = judge(&report.groups, HALF);
         let verdict = verdicts.iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap();
@@ -168,7 +168,7 @@ mod tests {
         let verdicts = judge(&report().findings.groups, HALF);
         assert_eq!(verdicts.len(), 9);
         assert!(verdicts.iter().all(|verdict| verdict.holds()), "{verdicts:?}");
-        // Together with the figures, a claim must fit in a line of 80 columns.
+        // A claim and its figures must fit into a line of 80 columns.
         assert!(verdicts.iter().all(|verdict| verdict.claim.len() <= 52), "{verdicts:?}");
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let coalesced = report().findings.groups[0].rows[0].goodput_gbps.median;
         assert_eq!(at(coalesced * 1.01), (false, "101 % (32 buffers)".into()));
         assert_eq!(at(coalesced * 0.049), (true, "4.9 % (32 buffers)".into()));
-        // Different results with more buffers change no verdict.
+        // Different results with more buffers do not change any verdict.
         let report =
             changed(Receiver::Queues, Some(256), |row| row.goodput_gbps = Spread::of([1.4; 5]));
         assert!(said(&report, "with loss, queueing delivers").0);
@@ -214,8 +214,8 @@ mod tests {
         assert_eq!(coalesced(130.0), (false, "130 ms".into()));
         assert!(coalesced(120.0).0);
         assert!(!said(&silent(Receiver::Evicts, Some(1024), 130.0), "after a loss, evicting").0);
-        // A receiver that queues fragments in a small number of buffers waits for the timeout. With more buffers, it
-        // may not need to.
+        // With few buffers, a receiver that queues fragments waits for the timeout. With more buffers, it may not have
+        // to.
         let queued = |buffers, ms| {
             said(&silent(Receiver::Queues, buffers, ms), "after a loss, queueing stalls").0
         };

@@ -1,4 +1,4 @@
-//! The boot image of a VM: a kernel, and an initial file system with programs that are copied from the host.
+//! The boot image of a VM: a kernel, and an initial file system with programs from the host.
 
 use std::{
     env,
@@ -13,18 +13,18 @@ use grosso_sys::path::{self, input};
 
 use super::READY;
 
-/// The contents of an initial file system, in addition to the shell, `busybox` and `modprobe`.
+/// Contents of an initial file system in addition to the shell, `busybox` and `modprobe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// Names or paths of programs, which are copied with their libraries.
+    /// Names or paths of programs, which are copied together with their libraries.
     pub programs: &'a [&'a str],
-    /// Names of kernel modules, which are copied with their dependencies.
+    /// Names of kernel modules, which are copied together with their dependencies.
     pub modules: &'a [&'a str],
-    /// Paths of executable files, and their contents.
+    /// Paths and contents of executable files.
     pub files: &'a [(&'a str, &'a [u8])],
 }
 
-/// A kernel and its initial file system.
+/// A kernel and an initial file system for it.
 #[derive(Debug)]
 pub struct Image {
     kernel: PathBuf,
@@ -36,7 +36,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// Fails if the directory cannot be written, or something is [missing](super::missing).
+    /// Fails if the directory cannot be written, or if something is [missing](super::missing).
     pub fn new(folder: &Path, kernel: Kernel, contents: &Contents<'_>) -> io::Result<Self> {
         let root = folder.join("root");
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
@@ -57,15 +57,15 @@ impl Image {
         Ok(Self { kernel, file_system })
     }
 
-    /// Returns the command for a VM whose network device is a TAP device in the network namespace of the command. As on
-    /// a real wire, the VM computes every checksum and segments every packet itself.
+    /// Returns the command that starts a VM whose network device is a TAP device in the command's network namespace. As
+    /// on a real wire, the VM computes every checksum and segments every packet itself.
     #[must_use]
     pub fn machine_on(&self, tap: &str) -> Command {
         let tap = format!("tap,id=wire,ifname={tap},script=no,downscript=no,vhost=off");
         self.machine_at(&tap, "virtio-net-pci,netdev=wire,csum=off,gso=off,guest_csum=off")
     }
 
-    /// Returns the command for a VM with a network device at one end of a QEMU link; the arguments are passed to
+    /// Returns the command that starts a VM whose network device is one end of a QEMU link; the arguments are those of
     /// `-netdev` and `-device`.
     #[must_use]
     pub fn machine_at(&self, netdev: &str, device: &str) -> Command {
@@ -74,12 +74,12 @@ impl Image {
         command
     }
 
-    /// Returns the command for a VM without a network device.
+    /// Returns the command that starts a VM without a network device.
     #[must_use]
     pub fn machine(&self) -> Command {
         let mut command = Command::new("qemu-system-x86_64");
-        // Kernels copy byte by byte if a CPU reports that byte copies are fast (`erms`). On an emulated CPU they are
-        // slow: copying words takes a third of the time.
+        // If a CPU reports fast byte copies (`erms`), kernels copy byte by byte. On an emulated CPU this is slow:
+        // copying words takes a third of the time.
         command.args(["-accel", "tcg", "-cpu", "max,erms=off", "-m", "512", "-no-reboot"]);
         command.args(["-display", "none", "-monitor", "none", "-serial", "null"]);
         command.args([
@@ -93,7 +93,7 @@ impl Image {
     }
 }
 
-/// A kernel with its modules, as distributions install it.
+/// A kernel and its modules, as distributions install them.
 #[derive(Debug)]
 pub struct Kernel {
     folder: PathBuf,
@@ -102,12 +102,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds a kernel in a directory that contains `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`: `/`, or the
-    /// directory where a package was unpacked. If there are several kernels, returns the one whose name sorts last.
+    /// Finds a kernel below a directory: `boot/vmlinuz-RELEASE` with `lib/modules/RELEASE`. The directory is `/`, or
+    /// one into which a package was unpacked. If there are several kernels, returns the one whose name sorts last.
     ///
     /// # Errors
     ///
-    /// Fails if there is no kernel, or none that the caller may read.
+    /// Fails if there is no kernel, or none that this process may read.
     pub fn find(folder: &Path) -> io::Result<Self> {
         let images = input::entries(folder.join("boot")).into_iter().flatten();
         let with_modules = images.filter_map(|image| {
@@ -153,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// Unpacks the kernel of a bzImage into a file in `folder`. A VM can boot this file directly, which saves the five
-/// seconds that an emulated CPU needs to unpack it. Returns `None` for a file that is not a bzImage or has no entry
-/// point for VMs, or if the tool for its compression is missing.
+/// Unpacks the kernel in a bzImage to a file in `folder`. A VM can boot this file directly, which saves the five
+/// seconds that an emulated CPU needs for the unpacking. Returns `None` if the file is not a bzImage, if it has no
+/// entry point for VMs, or if the tool that can decompress it is missing.
 fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let Some((tool, packed)) = payload(&read(input::open_regular(image)?)?) else {
         return Ok(None);
@@ -164,7 +164,7 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     path::write(&from, &packed, 0o600)?;
     let mut unpack = command(tool);
     unpack.arg("-dc").stdin(path::open(&from)?).stdout(path::create(&to, 0o600)?);
-    // The length field after the packed kernel does not belong to it, and some tools complain about such trailing
+    // The length field is stored after the packed kernel and is not part of it. Some tools complain about such trailing
     // bytes.
     if unpack.stderr(Stdio::null()).status().is_err() {
         return Ok(None);
@@ -175,8 +175,8 @@ fn unpacked(image: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_bootable.then_some(to))
 }
 
-/// Returns the packed kernel in a bzImage, and the name of the tool that unpacks it (Documentation/arch/x86/boot.rst:
-/// `setup_sects`, `version`, `payload_offset` and `payload_length`).
+/// Returns the packed kernel in a bzImage, and the name of the tool that can unpack it
+/// (Documentation/arch/x86/boot.rst: `setup_sects`, `version`, `payload_offset` and `payload_length`).
 fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
@@ -197,26 +197,26 @@ fn payload(image: &[u8]) -> Option<(&'static str, Vec<u8>)> {
 /// Returns the path of a program.
 pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    // Administrator programs are not in every user's path.
+    // Ordinary users often have no administration programs in their `PATH`.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|path| input::is_file(path))
 }
 
-/// Returns the command of a program that may be missing from an ordinary user's path.
+/// Returns the command for a program that may not be in an ordinary user's `PATH`.
 fn command(program: &str) -> Command {
     Command::new(path_of(program).unwrap_or_else(|| program.into()))
 }
 
-/// Copies a program and the libraries that it is linked with.
+/// Copies a program and the libraries that it needs.
 fn copy_program(program: &str, root: &Path) -> io::Result<()> {
     let missing = || io::Error::other(format!("{program} is not installed"));
     let path = path_of(program).ok_or_else(missing)?;
     let name = path.file_name().unwrap_or_else(|| program.as_ref());
     let inside = root.join("bin").join(name);
     copy(&path, &inside)?;
-    // A VM takes seconds to unpack the symbols of a program. If `strip` is missing, they stay.
+    // A VM needs seconds to unpack a program's symbols. Without `strip`, they stay.
     let _ = Command::new("strip").arg(&inside).stdin(Stdio::null()).stderr(Stdio::null()).status();
-    // `ldd` fails for a program without libraries.
+    // `ldd` fails if the program has no libraries.
     let listed = Command::new("ldd").arg(&path).output()?;
     for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
         if let Some(inside) = word.strip_prefix('/') {
@@ -269,7 +269,7 @@ fn output(command: &mut Command) -> io::Result<String> {
 /// Programs that every image needs.
 pub(super) const TOOLS: &[&str] = &["busybox", "dash", "modprobe", "depmod", "cpio", "ldd"];
 
-/// The first bytes of compressed data, and the tool that unpacks it.
+/// The first bytes of compressed data, and the tool that decompresses it.
 const PACKED: [(&[u8], &str); 4] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -277,14 +277,14 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
-/// Start of the ELF note that holds a kernel's entry point for VMs: the lengths of the note's name and of an address,
-/// the type `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
+/// Start of the ELF note with a kernel's entry point for VMs: the lengths of the note's name and of an address, the
+/// type `XEN_ELFNOTE_PHYS32_ENTRY`, and the name.
 const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 
-/// Modules of the VM's network device.
+/// Kernel modules for the VM's network device.
 const DEVICE: &[&str] = &["virtio_pci", "virtio_net"];
 
-/// First program of the VM. The shell of busybox would run its own `ip`, even if there is another one in `/bin`.
+/// First program that the VM runs. The busybox shell would run its own `ip`, even if `/bin` contains another one.
 const INIT: &str = "#!/bin/dash
 /bin/busybox mkdir /applets
 /bin/busybox --install -s /applets
@@ -298,5 +298,5 @@ stty -F /dev/ttyS1 raw -echo
 exec < /dev/ttyS1 > /dev/ttyS1 2>&1
 ";
 
-/// The shell that runs the scripts. It reads them from a file, because it would print prompts on a terminal.
+/// Shell that runs the scripts. It reads them from a file, because on a terminal it would print prompts.
 const SHELL: &str = "exec dash /dev/ttyS1\n";

@@ -5,8 +5,8 @@
 //! | `guest` | the running VM, and scripts in it |
 //! | [`Image`], [`Kernel`] | the kernel, and the initial file system with programs and modules |
 //!
-//! The guest has only memory, two serial lines and network devices. A shell waits on the second line. A script may run
-//! as long as it prints something from time to time.
+//! The guest has only memory, two serial lines and network devices. A shell waits on the second line. A script may take
+//! any time, as long as it prints something now and then.
 
 mod image;
 
@@ -23,7 +23,7 @@ use grosso_sys::scheduling::{cpu_time, threads};
 pub use image::{Contents, Image, Kernel};
 use rustix::process::Pid;
 
-/// A running guest, which is killed when the value is dropped.
+/// A running guest, which is killed on drop.
 #[derive(Debug)]
 pub struct Guest {
     machine: Child,
@@ -31,7 +31,7 @@ pub struct Guest {
     lines: Receiver<String>,
 }
 
-/// Returns the reason why this machine cannot run a guest: a missing program or [kernel](Kernel::find).
+/// Returns why this machine cannot run a guest: a program or the [kernel](Kernel::find) is missing.
 #[must_use]
 pub fn missing(kernel: &Path, programs: &[&str]) -> Option<String> {
     let mut wanted = ["qemu-system-x86_64"].iter().chain(image::TOOLS).chain(programs);
@@ -66,7 +66,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Returns the CPU time of all threads of the VM, as the host counts it.
+    /// Returns the total CPU time of the VM's threads, measured on the host.
     ///
     /// # Errors
     ///
@@ -76,11 +76,11 @@ impl Guest {
         threads.into_iter().map(|thread| Ok(cpu_time(thread)?.running)).sum()
     }
 
-    /// Runs a shell script to its end, and returns its output.
+    /// Runs a shell script until it ends, and returns its output.
     ///
     /// # Errors
     ///
-    /// Fails with the output if the last command fails, or if the guest ends or prints nothing more.
+    /// Fails if the last command fails, or if the guest ends or stops printing. The error contains the output.
     pub fn run(&mut self, script: &str) -> io::Result<String> {
         write!(self.script, "(\n{script}\n) < /dev/null 2>&1\necho \"{DONE} $?\"\n")?;
         self.script.flush()?;
@@ -100,13 +100,13 @@ impl Guest {
     ///
     /// Fails for the same reasons as [`Guest::start`].
     pub fn reboot(&mut self) -> io::Result<()> {
-        // The kernel reboots at once, without involving any program of the guest.
+        // The kernel reboots immediately, without involving any program in the guest.
         writeln!(self.script, "echo b > /proc/sysrq-trigger")?;
         self.script.flush()?;
         self.output_until(READY).map(drop)
     }
 
-    /// Reads lines until one starts with `word`. Returns the lines before it, and the rest of that line.
+    /// Reads lines until one starts with `word`. Returns the lines before it, and the remainder of that line.
     fn output_until(&mut self, word: &str) -> io::Result<(String, String)> {
         let mut output = String::new();
         loop {
@@ -136,16 +136,16 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The VM may have ended already.
+        // The VM may already have ended.
         let _ = self.machine.kill();
         let _ = self.machine.wait();
     }
 }
 
-/// Line that the shell prints when it waits for a script.
+/// Line that the shell prints when it is ready for a script.
 const READY: &str = "<ready>";
-/// Start of the line that follows each script.
+/// Start of the line that marks the end of each script's output.
 const DONE: &str = "<done>";
 
-/// Time without output after which the guest counts as stuck: the test fails instead of hanging.
+/// Time without output after which the guest counts as stuck, so that the test fails instead of hanging.
 const SILENCE: Duration = Duration::from_secs(120);

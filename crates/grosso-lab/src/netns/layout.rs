@@ -1,4 +1,4 @@
-//! The configuration of the hosts and of the wire between them.
+//! Configuration of the hosts and the wire between them.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use grosso_wire::ethernet;
 
 use super::CHECKSUMS;
 
-/// MTUs of the two hosts in bytes, counted from the IP header.
+/// MTUs of the two hosts in bytes, from the IP header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Mtu {
-    /// The MTU of the sender, and of the wire.
+    /// MTU of the sender and the wire.
     pub sender: u16,
-    /// The MTU of the receiver.
+    /// MTU of the receiver.
     pub receiver: u16,
 }
 
-/// The version of IP between the hosts.
+/// IP version between the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
@@ -29,42 +29,43 @@ pub enum Family {
     V6,
 }
 
-/// Configuration of the hosts and of the wire between them.
+/// Configuration of the hosts and the wire between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The MTUs of the hosts.
+    /// MTUs of the hosts.
     pub mtu: Mtu,
-    /// The version of IP between the hosts.
+    /// IP version between the hosts.
     pub family: Family,
-    /// Maximum size of a TCP socket's buffer in bytes. All connections together should have fewer than 1000 packets in
-    /// flight, the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped without
-    /// notice to the sender).
+    /// Maximum size of a TCP socket buffer in bytes. All connections together should have fewer than 1000 packets in
+    /// flight, which is the length of a wire's backlog (`net.core.netdev_max_backlog`; packets beyond it are dropped
+    /// silently).
     pub tcp_buffer_bytes: usize,
     /// Number of bytes that may be in flight on the wire. The data path's ring has a slot for each packet in flight.
     pub under_way_bytes: usize,
-    /// Size of a receive page in bytes if the data path acts as the receiver's NIC; a page holds several packets.
-    /// `None` for buffers of one packet.
+    /// Size of a receive page in bytes, if the data path acts as the receiver's NIC; a page holds several packets.
+    /// `None` means buffers for one packet each.
     pub page_bytes: Option<usize>,
-    /// Whether packets cross the wire with complete checksums, which the receiver must verify. Otherwise their
-    /// checksums are partial and need no verification, as if a NIC had verified them.
+    /// Whether packets cross the wire with complete checksums, which the receiver must verify. If not, checksums are
+    /// partial and need no verification, as if a NIC had verified them.
     pub full_checksums: bool,
-    /// Whether the sender's TCP is configured so that it does not mistake a pause of the data path's thread, caused by
-    /// other threads on the CPU, for a lost packet: without tail loss probes, and with a longer timeout if the kernel
-    /// supports it (6.11 and later).
+    /// Whether the sender's TCP is configured not to mistake a pause for a lost packet: without tail loss probes, and
+    /// with a longer timeout if the kernel supports it (6.11 and later). Such pauses happen when other threads keep the
+    /// data path's thread off the CPU.
     pub patient: bool,
-    /// Number of bytes that must have arrived before a stream is read: until then every second segment is acknowledged
-    /// at once. With 0, available data is read and acknowledged immediately.
+    /// Number of bytes that must have arrived before a stream is read. Until then, the kernel acknowledges every second
+    /// segment immediately. With 0, data is read and acknowledged as it arrives.
     pub read_bytes_min: u16,
-    /// Maximum rate in bits per second that each stream of the sender offers, evenly spread; `None` if unlimited.
+    /// Maximum rate of each stream in bits per second, evenly spread; `None` if unlimited.
     pub offered_bits: Option<u64>,
-    /// Whether TCP's segments have timestamps.
+    /// Whether TCP segments have timestamps.
     pub timestamps: bool,
-    /// Whether the sender's device has generic segmentation (`ethtool -K gso`) if a data path acts as the sender's NIC.
+    /// Whether the sender's device has generic segmentation offload (`ethtool -K gso`), if a data path acts as the
+    /// sender's NIC.
     pub generic_segmentation: bool,
 }
 
 impl Default for Layout {
-    /// Returns a layout for one stream of packets of 1500 bytes over IPv4.
+    /// Returns a layout for one stream of 1500-byte packets over IPv4.
     fn default() -> Self {
         Self {
             mtu: Mtu { sender: 1500, receiver: 1500 },
@@ -83,20 +84,21 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Returns the same layout for `count` streams, which together may have as many bytes in flight as one stream.
+    /// Returns the same layout for `count` streams, whose total number of bytes in flight is limited as for one stream.
     #[must_use]
     pub fn streams(self, count: usize) -> Self {
         let each = (TCP_BUFFER_BYTES / count.max(1)).max(STREAM_BYTES_MIN);
         Self { tcp_buffer_bytes: each, under_way_bytes: each * count.max(1), ..self }
     }
 
-    /// Returns the number of slots that the ring of a data path needs.
+    /// Returns the number of slots that a data path's ring needs.
     fn slots(&self) -> usize {
         let payload = usize::from(self.mtu.sender) - TCP_HEADERS_BYTES;
         (self.under_way_bytes / payload + RING_SPARE).next_power_of_two()
     }
 
-    /// Returns the layout of a ring of pages of this size, which has room for one packet per slot and some spare pages.
+    /// Returns the layout of a ring whose pages have this size. It has space for one packet per slot, and a few spare
+    /// pages.
     pub(crate) fn pages(&self, page_bytes: usize) -> BlockLayout {
         let packets = self.packets_per_page(page_bytes).max(1);
         let blocks = self.slots().div_ceil(packets) + PAGES_SPARE;
@@ -110,7 +112,7 @@ impl Layout {
         BlockLayout::packets_per_block(page_bytes, packet_bytes)
     }
 
-    /// Returns the size of a receive buffer that has room for a wire packet.
+    /// Returns the size of a receive buffer that can hold a wire packet.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         let needed = usize::from(self.mtu.sender) + SLOT_OVERHEAD_BYTES;
@@ -118,9 +120,9 @@ impl Layout {
     }
 }
 
-/// Returns the options of a wire that accepts no superframes, with a ring whose slots hold one packet each. The ring
-/// has exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays
-/// in the CPU's cache.
+/// Returns the options for a wire that accepts no superframes. Each slot of its ring holds one packet, and there is
+/// exactly one slot for every packet that may be in flight: a sleeping data path loses nothing, and the ring stays in
+/// the CPU's cache.
 pub(super) fn packet_options(layout: &Layout) -> PacketOptions {
     let mut options = PacketOptions::default();
     options.slot_bytes = Some(layout.slot_bytes());
@@ -132,18 +134,18 @@ pub(super) fn packet_options(layout: &Layout) -> PacketOptions {
 
 /// Default of [`Layout::tcp_buffer_bytes`] for one stream.
 const TCP_BUFFER_BYTES: usize = 640 << 10;
-/// Minimum buffer size of each stream if there are many. Several packets fit in each direction, so that not every
-/// packet must wait for the acknowledgment of the previous one.
+/// Minimum buffer size per stream if there are many streams. It has space for several packets in each direction, so
+/// that a packet need not wait for the acknowledgment of the previous one.
 const STREAM_BYTES_MIN: usize = 32 << 10;
-/// Number of slots of the ring in addition to those for the packets that the receiver's buffer allows in flight. They
-/// hold packets that were acknowledged while their train is still held.
+/// Number of slots in the ring beyond those for the packets that the receiver's buffer allows in flight. They hold
+/// packets that have been acknowledged, but whose train is still held.
 const RING_SPARE: usize = 64;
-/// Number of pages of the ring in addition to those for the packets of [`Layout::slots`], because some pages are handed
-/// over before they are full.
+/// Number of pages in the ring beyond those for the packets in [`Layout::slots`]. They are needed because some pages
+/// are handed over before they are full.
 const PAGES_SPARE: usize = 4;
-/// Time after which a page that is not full is handed over: the shortest possible time.
+/// Time after which a partly filled page is handed over: the shortest possible time.
 const RETIRE: Duration = Duration::from_millis(1);
-/// Number of bytes before the IP header of a packet, including the kernel's own part of a slot.
+/// Number of bytes before a packet's IP header, including the part of a slot that the kernel uses.
 const SLOT_OVERHEAD_BYTES: usize = 160;
-/// Size of the IP and TCP headers in a packet of a stream with timestamps, in bytes.
+/// Size of the IP and TCP headers of a stream's packet, including timestamps, in bytes.
 const TCP_HEADERS_BYTES: usize = 52;

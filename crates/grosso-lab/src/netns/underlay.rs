@@ -1,4 +1,5 @@
-//! Hosts whose packets cross the wire in a tunnel, which ends in a separate namespace next to each host.
+//! Hosts whose packets cross the wire in a tunnel. The tunnel's endpoints are in separate namespaces, one next to each
+//! host.
 
 use std::{
     io,
@@ -18,21 +19,21 @@ use super::{
     engine_network, name, open_device, set_up,
 };
 
-/// The NIC of a host behind a tunnel.
+/// NIC of a host whose packets are sent through a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// Kind of the NIC; a veth pair carries only Ethernet frames.
+    /// Kind of the NIC. A veth pair transports only Ethernet frames.
     pub device: Device,
-    /// Outermost header of the frames.
+    /// Outermost header of the host's frames.
     pub layer: Layer,
     /// Whether the host's kernel sends superframes.
     pub superframes: bool,
 }
 
 impl Hosts {
-    /// Creates two hosts, each with its own data path in place of its NIC, and the ports of the paths, the sender's
-    /// first. The other ports of the paths use sockets in [`Hosts::underlay`], over a separate wire with its own MTU
-    /// and an address at each end ([`underlay_addresses`] of this IP version).
+    /// Creates two hosts, each with a data path in place of its NIC, and returns the ports of the paths at the hosts,
+    /// the sender's first. The paths' other ports use sockets in [`Hosts::underlay`], over a separate wire with its own
+    /// MTU and an address at each end ([`underlay_addresses`] for this IP version).
     ///
     /// # Errors
     /// Fails for the same reasons as [`Hosts::receiving`].
@@ -54,10 +55,10 @@ impl Hosts {
         Ok((hosts, [near, far]))
     }
 
-    /// Creates two hosts whose NICs are the kernel's VXLAN devices, over the same wire as in [`Hosts::tunnelled`].
+    /// Creates two hosts whose NICs are VXLAN devices of the kernel, over the same wire as in [`Hosts::tunnelled`].
     ///
     /// # Errors
-    /// Fails if the kernel has no VXLAN, or for the same reasons as [`Hosts::receiving`].
+    /// Fails if the kernel does not support VXLAN, or for the same reasons as [`Hosts::receiving`].
     pub fn kernel_vxlan(layout: &Layout, wire_mtu: u16) -> io::Result<Self> {
         let mut hosts = Self::new(layout)?;
         hosts.between = lay_underlay(wire_mtu, Family::V4)?;
@@ -98,8 +99,8 @@ pub(crate) fn lay_underlay(mtu: u16, outer: Family) -> io::Result<Vec<NetworkNam
     Ok(networks)
 }
 
-/// Returns the addresses and parameters of the kernel's VXLAN over IPv4: of the sender's endpoint if `side` is 0,
-/// otherwise of the receiver's.
+/// Returns the addresses and parameters for the kernel's VXLAN over IPv4: those of the sender's endpoint if `side` is
+/// 0, otherwise those of the receiver's.
 pub(crate) fn vxlan_ends(side: usize) -> VxlanEnds {
     let [near, far] = UNDERLAY_ADDRESSES;
     let (local, remote) = if side == 0 { (near, far) } else { (far, near) };
@@ -115,10 +116,10 @@ pub fn underlay_addresses(outer: Family) -> [IpAddr; 2] {
     }
 }
 
-/// The addresses over IPv4.
+/// The IPv4 addresses of the tunnel's endpoints.
 const UNDERLAY_ADDRESSES: [Ipv4Addr; 2] =
     [Ipv4Addr::new(10, 94, 0, 1), Ipv4Addr::new(10, 94, 0, 2)];
-/// VXLAN identifier of the kernel's two devices.
+/// VXLAN network identifier of the kernel's two devices.
 const VXLAN_IDENTIFIER: u32 = 42;
 /// UDP port of the kernel's two VXLAN devices.
 const VXLAN_PORT: u16 = 4789;

@@ -1,4 +1,4 @@
-//! Figures of the experiment, for the JSON, the table and the page.
+//! Figures that the experiment measures, for the JSON report, the table and the page.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct NicOffloadFindings {
@@ -22,11 +22,11 @@ pub struct NicOffloadFindings {
     pub rows: Vec<NicOffloadRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct NicOffloadRow {
-    /// The feature.
+    /// Name of the feature.
     pub feature: String,
     /// Direction of the stream.
     pub direction: Direction,
@@ -36,9 +36,9 @@ pub struct NicOffloadRow {
     pub as_found: bool,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// Gigabits per CPU-second of all CPUs.
+    /// Gigabits per CPU-second, over all CPUs.
     pub gigabits_a_cpu_second: Spread,
-    /// Bytes that were compared one by one before the measurement.
+    /// Number of bytes that were compared one by one before the measurement.
     pub verified_bytes: Option<u64>,
     /// The measurements.
     pub runs: Vec<NicOffloadRun>,
@@ -68,7 +68,7 @@ impl NicOffloadRow {
 }
 
 impl NicOffloadFindings {
-    /// Returns the rows of each feature that was measured off and on.
+    /// Returns the two rows of each feature that was measured both off and on.
     pub(super) fn pairs(&self) -> impl Iterator<Item = [&NicOffloadRow; 2]> {
         self.rows.windows(2).filter_map(|rows| match rows {
             [off, on] if off.feature == on.feature => Some([off, on]),
@@ -77,7 +77,7 @@ impl NicOffloadFindings {
     }
 }
 
-/// Judges whether the device carries more data per CPU-second with the feature than without it.
+/// Judges whether the device transfers more data per CPU-second with the feature than without it.
 pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     let (off, on, feature) = (off.gigabits_a_cpu_second, on.gigabits_a_cpu_second, &on.feature);
     let speeds = format!(
@@ -91,7 +91,7 @@ pub(super) fn judge(off: &NicOffloadRow, on: &NicOffloadRow) -> Verdict {
     evidence.verdict(format!("{feature} saves CPU time"), Unit::Times, cause).with(speeds)
 }
 
-/// Returns the feature and its better state, if the difference from the original state exceeds the noise.
+/// Returns the feature with its better state, if the difference from the original state exceeds the noise.
 pub(super) fn advice<'a>(
     off: &'a NicOffloadRow,
     on: &NicOffloadRow,
@@ -183,8 +183,8 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns a report of made-up runs: a feature that was off saves two thirds of the cost, one that was on saves
-    /// nothing beyond the noise, and a third cannot be turned off.
+    /// Returns a report on three made-up features: one that was off saves two thirds of the cost, one that was on saves
+    /// nothing beyond the noise, and one cannot be turned off.
     fn report() -> Report<NicOffloadFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()

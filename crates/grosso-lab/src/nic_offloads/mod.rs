@@ -1,5 +1,5 @@
-//! Gain from a device's own offloads. Each feature of the device is measured on and off while TCP runs between the
-//! device and a sink.
+//! Gain from a device's own offloads. Each feature of the device is measured both on and off while TCP data flows
+//! between the device and a sink.
 //!
 //! ```text
 //!  this machine                                      the peer
@@ -8,8 +8,8 @@
 //!  watchdog: restores the features, even if the lab is killed
 //! ```
 //!
-//! A receive feature is measured with a stream from the sink, a transmit feature with a stream to it. All other
-//! settings of the device stay unchanged.
+//! A receive feature is measured with a stream from the sink, and a transmit feature with a stream to the sink. All
+//! other settings of the device stay unchanged.
 
 use core::fmt;
 use std::{io, net::SocketAddr, sync::atomic::AtomicBool};
@@ -49,15 +49,15 @@ pub struct NicOffloadParameters {
     pub nic: InterfaceName,
     /// The address of the sink.
     pub peer: SocketAddr,
-    /// Features to measure; if empty, all that can be changed.
+    /// Features to measure; if empty, all features that can be changed.
     pub features: Vec<String>,
 }
 
-/// The settings of the experiment.
+/// The experiment on a device's own offloads.
 #[derive(Clone, Debug)]
 pub struct NicOffloads {
     plan: Plan<NicOffloadParameters>,
-    /// Pairs of settings, one for each feature: off and on.
+    /// Two settings for each feature: off and on.
     settings: Vec<[NicOffloadSetting; 2]>,
 }
 
@@ -65,8 +65,8 @@ impl NicOffloads {
     /// Creates an experiment with every feature of the device that can be changed, or with the named features.
     ///
     /// # Errors
-    /// Fails if the device does not exist, if a named feature cannot be measured, or if this user is not permitted to
-    /// change the device.
+    /// Fails if the device does not exist, if a named feature cannot be measured, or if the user may not change the
+    /// device.
     pub fn new(plan: Plan<NicOffloadParameters>) -> io::Result<Self> {
         let NicOffloadParameters { nic, peer, features: named } = &plan.parameters;
         let control = Control::new()?;
@@ -78,7 +78,7 @@ impl NicOffloads {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what + &names.join(", ")));
         }
         if let Some(first) = found.first() {
-            // If the user must not change the device, even this request fails, although it changes nothing.
+            // This request changes nothing, but fails if the user may not change the device.
             set_features(&control, nic, &[(&first.name, first.requested)])?;
         }
         found.retain(|feature| named.is_empty() || named.contains(&feature.name));
@@ -127,8 +127,8 @@ impl Experiment for NicOffloads {
         trial::verify(setting, interrupted).map(Some)
     }
 
-    /// Returns whether a state is skipped because the device does not accept it: another feature that this one needs is
-    /// off.
+    /// Returns whether a state is skipped because the device does not accept it, which happens if a feature that it
+    /// needs is off.
     fn is_optional(&self, _setting: &NicOffloadSetting, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::Unsupported
     }
@@ -190,8 +190,8 @@ impl Experiment for NicOffloads {
     }
 }
 
-/// Returns whether a feature is measured: it can be changed, affects the packets of a stream, and turning it off loses
-/// no other settings.
+/// Returns whether a feature is measured: it can be changed, it affects the packets in a stream, and no other settings
+/// are lost when it is turned off.
 fn is_tried(feature: &Feature) -> bool {
     let is_of_packets = feature.name.starts_with("rx-") || feature.name.starts_with("tx-");
     !feature.fixed && is_of_packets && !LEFT_ALONE.contains(&feature.name.as_str())
@@ -208,7 +208,8 @@ fn as_text<S: serde::Serializer>(
     serializer.collect_str(shown)
 }
 
-/// Features that are never changed: a change would lose other programs' filters and keys, or make other frames arrive.
+/// Features that are never changed, because a change would lose other programs' filters and keys, or make additional
+/// frames arrive.
 const LEFT_ALONE: [&str; 6] = [
     "rx-all",
     "rx-fcs",

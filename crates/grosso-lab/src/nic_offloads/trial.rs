@@ -22,7 +22,7 @@ pub struct NicOffloadSetting {
     pub device: InterfaceName,
     /// The address of the sink.
     pub peer: SocketAddr,
-    /// The feature.
+    /// Name of the feature.
     pub feature: String,
     /// Whether the feature was on before the lab started.
     pub was_on: bool,
@@ -37,13 +37,13 @@ pub struct NicOffloadSetting {
 /// Results of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NicOffloadRun {
-    /// Duration of the stream.
+    /// Duration of the stream in seconds.
     pub seconds: f64,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Time for which the CPUs of this machine were not idle, summed over all CPUs.
+    /// Total time that the CPUs of this machine were not idle, in CPU-seconds.
     pub cpu_seconds: f64,
-    /// Number of earlier measurements in which nothing arrived, and which were therefore repeated.
+    /// Number of earlier measurements that were repeated because nothing arrived.
     pub repeated: u64,
 }
 
@@ -57,7 +57,7 @@ impl NicOffloadRun {
     }
 }
 
-/// Measures a stream, and repeats the measurement a few times if nothing arrived. The feature is restored afterwards.
+/// Measures a stream, and repeats the measurement a few times if nothing arrived. The feature is restored afterward.
 ///
 /// # Errors
 /// Fails if the device does not accept the feature, if the sink cannot be reached or the stream stops, or if the
@@ -76,11 +76,10 @@ pub fn measure(
     Ok(NicOffloadRun { repeated, ..measured })
 }
 
-/// Compares the received bytes with those sent, and checks that they pass through the device.
+/// Compares the received bytes with those that were sent, and checks that they pass through the device.
 ///
 /// # Errors
-/// Fails if a byte differs, or if the route to the sink does not use the device, or for the same reasons as
-/// [`measure`].
+/// Fails if a byte differs, if the route to the sink does not use the device, or for the same reasons as [`measure`].
 pub(super) fn verify(
     setting: &NicOffloadSetting,
     interrupted: &AtomicBool,
@@ -105,12 +104,12 @@ fn call(setting: &NicOffloadSetting, measured: Option<Duration>) -> Call {
     Call { peer: setting.peer, direction: setting.direction, measured }
 }
 
-/// Guard for a feature that was switched on or off for a measurement. Dropping the guard restores the feature.
+/// A feature that was turned on or off for a measurement. Dropping this value restores it.
 struct Switched<'a>(&'a NicOffloadSetting);
 
 impl<'a> Switched<'a> {
     fn new(setting: &'a NicOffloadSetting) -> io::Result<Self> {
-        // Even a refused request is recorded by the kernel, and must be undone.
+        // The kernel records even a refused request, so it must be undone as well.
         let switched = Self(setting);
         set_feature(&Control::new()?, &setting.device, &setting.feature, setting.on)?;
         Ok(switched)
@@ -126,21 +125,22 @@ impl Drop for Switched<'_> {
     }
 }
 
-/// Returns the time in which the CPUs of this machine were busy, in seconds, since it was started (`/proc/stat`).
+/// Returns the total time that this machine's CPUs have been busy since boot, in seconds (`/proc/stat`).
 fn busy_seconds() -> io::Result<f64> {
     let text = kernel::read("/proc/stat")?;
     let ticks = busy_ticks(&text).ok_or_else(|| no("/proc/stat", "line for all CPUs"))?;
     Ok(ticks as f64 / TICKS_A_SECOND)
 }
 
-/// Returns the sum of the ticks for user, nice, system, irq and softirq. The fields idle and iowait are between these.
+/// Returns the sum of the ticks for user, nice, system, irq and softirq. Idle and iowait, which lie between these
+/// fields, are not included.
 fn busy_ticks(text: &str) -> Option<u64> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let columns: Vec<u64> = all.split_whitespace().map_while(|word| word.parse().ok()).collect();
     [0, 1, 2, 5, 6].into_iter().map(|column| columns.get(column).copied()).sum()
 }
 
-/// Returns the number of bytes that passed through a device of this network namespace (`/proc/net/dev`).
+/// Returns the number of bytes that have passed through a device in this network namespace (`/proc/net/dev`).
 fn passed_bytes(device: &InterfaceName, direction: Direction) -> io::Result<u64> {
     let text = kernel::read("/proc/thread-self/net/dev")?;
     let column = match direction {
@@ -156,7 +156,7 @@ fn no(file: &str, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{file} has no {what}"))
 }
 
-/// `USER_HZ`, which is 100 on every architecture for which Rust has a standard library.
+/// Value of `USER_HZ`, which is 100 on every architecture for which Rust has a standard library.
 const TICKS_A_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Restores a device's features, even if the process that changed them is killed.
+//! A watchdog that restores a device's features, even if the process that changed them is killed.
 //!
-//! A separate process records the original features and waits until its standard input ends: that happens when the lab
-//! is done with the device, and when the lab is killed. The features are therefore restored in the same way in both
+//! A separate process records the original features and waits until its standard input ends. This happens when the lab
+//! has finished with the device and also when the lab is killed, so the features are restored in the same way in both
 //! cases.
 
 use std::{
@@ -27,13 +27,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the watchdog of a device: a program that calls [`watch`] with its standard input and output.
+    /// Starts a watchdog for a device. `program` must call [`watch`] with its standard input and output.
     ///
     /// # Errors
-    /// Fails if the program does not start or refuses to watch; the error then contains the program's message.
+    /// Fails if the program does not start, or if it refuses to watch; the error then contains the program's message.
     pub fn start(device: InterfaceName, program: &mut Command) -> io::Result<Self> {
         let before = ethtool::features(&Control::new()?, &device)?;
-        // Ctrl-C goes to the process group of the lab, and the watchdog has to outlive the lab.
+        // Ctrl-C interrupts the lab's process group, and the watchdog must outlive the lab.
         program.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut watchdog = program.spawn()?;
         let mut said = String::new();
@@ -57,7 +57,7 @@ impl Keeper {
         self.end()
     }
 
-    /// Ends the watchdog, which restores the features; restores them here if the watchdog was killed.
+    /// Ends the watchdog, which restores the features. If the watchdog was killed, restores them here.
     fn end(&mut self) -> io::Result<()> {
         drop(self.watchdog.stdin.take());
         match self.watchdog.wait()?.success() {
@@ -69,13 +69,13 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Callers that need the result call `restore`, after which this does nothing.
+        // Callers that need the result call `restore`; after that, this call does nothing.
         let _ = self.end();
     }
 }
 
-/// Records the features of a device, and restores them when `input` ends. Writes one line to `output`. The line reports
-/// that the caller may now change the device, or why it must not.
+/// Records a device's features, and restores them when `input` ends. Writes one line to `output`, which says that the
+/// caller may now change the device, or why it must not.
 ///
 /// # Errors
 /// Fails if the device has another watchdog, or if a feature is not restored at the end.
@@ -102,9 +102,9 @@ pub fn watch(
     restore(device, &before)
 }
 
-/// Marks the device as watched. The mark is visible in this network namespace and disappears with the process. A second
-/// watchdog would mistake a changed feature for the original one. A mark is ignored if it is from a user who must not
-/// change features.
+/// Marks the device as watched, because a second watchdog would mistake a changed feature for the original one. The
+/// mark is visible in this network namespace and disappears when the process ends. Marks by users who may not change
+/// features are ignored.
 fn alone(device: &InterfaceName) -> io::Result<Option<OwnedFd>> {
     let index = Control::new()?.index(device)?;
     match claim(&format!("grosso-lab-nic-{index}"))? {
@@ -132,5 +132,5 @@ fn restore(device: &InterfaceName, before: &[Feature]) -> io::Result<()> {
     })
 }
 
-/// The line that a watchdog prints when it has started.
+/// Line that a watchdog prints once it has started.
 const READY: &str = "watching";

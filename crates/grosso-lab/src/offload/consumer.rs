@@ -1,6 +1,6 @@
-//! Measures how much a consumer in memory gains if it receives a frame in parts instead of a copy. One consumer reads
-//! only headers, and the others read every byte. A TAP or a packet socket copies every byte into the kernel, which
-//! hides the gain.
+//! A measurement of what a consumer in memory gains if it receives a frame in parts instead of as a copy. One consumer
+//! reads only headers, and the others read every byte. With a TAP device or a packet socket, the gain would be hidden,
+//! because they copy every byte into the kernel.
 
 mod reader;
 
@@ -26,35 +26,36 @@ use crate::statistics::Spread;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Consumer {
-    /// Number of payload bytes of each packet.
+    /// Number of payload bytes in each packet.
     pub payload_bytes: usize,
-    /// Rate if a reader of headers gets each frame as parts: the packets stay in their receive buffers.
+    /// Rate of a consumer that reads only headers and gets each frame in parts: the packets stay in their receive
+    /// buffers.
     pub parts: Spread,
-    /// Rate if each packet is copied before a reader of headers gets the frame.
+    /// Rate of a consumer that reads only headers, if each packet is copied before the frame is delivered.
     pub copied: Spread,
     /// Rates of the consumers that read every byte.
     pub reading: Vec<ReadingConsumer>,
 }
 
-/// Gigabits per CPU-second, including the time of a consumer that reads every byte.
+/// Rate in gigabits per CPU-second for a consumer that reads every byte, including the consumer's own time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReadingConsumer {
     /// The consumer.
     pub consumer: ReaderKind,
-    /// Rate if frames are delivered as parts.
+    /// Rate if frames are delivered in parts.
     pub parts: Spread,
     /// Rate if each packet is copied before delivery.
     pub copied: Spread,
 }
 
 impl Consumer {
-    /// Measures parts and copies in turn, `runs` times, with packets whose checksums a NIC verified.
+    /// Measures parts and copies in turn, `runs` times each, with packets whose checksums a NIC has verified.
     #[must_use]
     pub fn measure(payload_bytes: u16, runs: usize) -> Self {
         let packets = train(payload_bytes);
         let packets_over_and_over = packets.iter().cycle().take(BUFFERS);
-        // There is one buffer per packet, like the slots of a ring: a single buffer would stay in the cache.
+        // Each packet has its own buffer, as in a ring's slots, because a single buffer would stay in the cache.
         let ring: Vec<_> = packets_over_and_over.map(|packet| Arc::new(packet.clone())).collect();
         let readings = Reader::all().into_iter().map(|mut reader| {
             let [parts, copied] = in_turn(&ring, packets.len(), runs, &mut reader);
@@ -66,7 +67,7 @@ impl Consumer {
         Self { payload_bytes: payload_bytes.into(), parts, copied, reading }
     }
 
-    /// Returns the figures for parts and for copies, by consumer.
+    /// Returns each consumer with its figures for parts and for copies.
     pub(super) fn readings(&self) -> impl Iterator<Item = (ReaderKind, &Spread, &Spread)> {
         let headers = (ReaderKind::Headers, &self.parts, &self.copied);
         let reading = self.reading.iter().map(|one| (one.consumer, &one.parts, &one.copied));
@@ -74,7 +75,7 @@ impl Consumer {
     }
 }
 
-/// Measures alternately how fast a reader receives frames as parts and as copies.
+/// Measures in turn how fast a reader receives frames in parts and as copies.
 fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Spread; 2] {
     let [mut parts, mut copied] = [Vec::new(), Vec::new()];
     let spare: RefCell<Vec<Vec<u8>>> = RefCell::default();
@@ -93,10 +94,11 @@ fn in_turn(ring: &[Slot], train: usize, runs: usize, reader: &mut Reader) -> [Sp
     [Spread::of(parts), Spread::of(copied)]
 }
 
-/// Memory of a received packet.
+/// The memory of a received packet.
 type Slot = Arc<Vec<u8>>;
 
-/// Coalesces all packets several times, one train per poll, and delivers the trains.
+/// Coalesces all packets several times, one train per poll, and delivers the trains. Returns the rate in gigabits per
+/// CPU-second.
 fn gigabits_a_cpu_second(
     ring: &[Slot],
     train: usize,
@@ -127,7 +129,7 @@ fn gigabits_a_cpu_second(
     bytes as f64 * 8e-9 / seconds
 }
 
-/// Returns the packets of one train of TCP over IPv4, as many as fit into 64 KiB.
+/// Returns the packets of one TCP train over IPv4: as many as fit into 64 KiB.
 fn train(payload_bytes: u16) -> Vec<Vec<u8>> {
     let count = (64 << 10) / usize::from(payload_bytes + 52) - 1;
     let payload = vec![0x42; count * usize::from(payload_bytes)];
@@ -158,10 +160,10 @@ const HEADERS: [u8; 66] = [
     1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9,
 ];
 
-/// Number of packets that are received repeatedly: more than a CPU's private cache holds.
+/// Number of different packet buffers, which together exceed a CPU's private cache.
 const BUFFERS: usize = 8 << 10;
-/// Number of passes over the packets; together several gigabytes. Unit tests make one pass, because they do not check
-/// the values of the figures.
+/// Number of passes over the packets, which together amount to several gigabytes. Unit tests make one pass, because
+/// they do not check the figures.
 const ROUNDS: u64 = if cfg!(test) { 1 } else { 40 };
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The experiments: their settings, and the comparisons between them.
+//! The experiments, with their settings and comparisons.
 
 use std::{io, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on the gain from coalescing at an MTU of 1500: on one CPU, then on two if there are two.
+    /// Creates an experiment on the gain from coalescing at an MTU of 1500: on one CPU and, if possible, on two.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -35,7 +35,7 @@ impl Offload {
         Ok(Self { name: "", plan, groups, judge: judge_headline, ..Self::receiving() })
     }
 
-    /// Creates the experiment of table R1: three pairs of MTUs, with packets merged in place or copied first, in
+    /// Creates the experiment behind table R1. It covers three pairs of MTUs, packets merged in place or copied first,
     /// buffers of several sizes, and the kernel's own GRO on the same wire.
     ///
     /// # Errors
@@ -54,8 +54,8 @@ impl Offload {
         Ok(Self { name: "lro", plan, groups, notes, judge, consumer, ..Self::receiving() })
     }
 
-    /// Creates the experiment of table R5: the gain if the sender's kernel sends superframes, which Grosso splits, for
-    /// TCP and UDP over IPv4 and IPv6.
+    /// Creates the experiment behind table R5: the gain if the sender's kernel sends superframes that Grosso segments,
+    /// for TCP and UDP over IPv4 and IPv6.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -91,8 +91,9 @@ impl Offload {
         Ok(Self { name: "gso", plan, groups, nic_of: "sender", notes, judge, ..Self::receiving() })
     }
 
-    /// Creates an experiment with one kind of traffic, with and without coalescing, next to the kernel's own wire: on
-    /// one CPU, and streams also on two. With two CPUs, the wake-ups of a VM would dominate the time of a request.
+    /// Creates an experiment with one kind of traffic, with and without coalescing, and also on the kernel's own wire.
+    /// All traffic is measured on one CPU, and streams also on two. With two CPUs, the time of a request would mostly
+    /// consist of the wake-ups of a VM.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -115,7 +116,7 @@ impl Offload {
         Ok(Self { name, plan, groups, notes, ..Self::receiving() })
     }
 
-    /// Creates an experiment on how train lengths depend on the number of connections and on the hold time.
+    /// Creates an experiment on how the number of connections and the hold time affect the length of trains.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -140,7 +141,8 @@ impl Offload {
         Ok(Self { name: "flows", plan, groups, notes: FLOWS_NOTES, ..Self::receiving() })
     }
 
-    /// Returns the settings that most experiments share: Grosso acts as the receiver's NIC, and there are no verdicts.
+    /// Returns the settings that most experiments have in common: Grosso acts as the receiver's NIC, and there are no
+    /// verdicts.
     pub(super) fn receiving() -> Self {
         Self {
             name: "",
@@ -155,9 +157,9 @@ impl Offload {
 }
 
 impl Plan<OffloadParameters> {
-    /// Returns the chosen CPUs of sender, data path and receiver. The default is one CPU for everything and, if there
-    /// are two, also one for the sender and one for the rest. The last CPUs are used, because the first one often
-    /// handles the interrupts.
+    /// Returns the sets of CPUs for sender, data path and receiver: the chosen set, or by default one CPU for
+    /// everything and, if there are two CPUs, also a set with one for the sender and one for the rest. The last CPUs
+    /// are used, because the first one often handles interrupts.
     pub(super) fn layouts(&self) -> io::Result<Vec<[usize; 3]>> {
         Ok(match (self.processors, &allowed_processors()?[..]) {
             (Some(chosen), _) => vec![chosen],
@@ -245,8 +247,8 @@ fn lro_group(plan: &Plan<OffloadParameters>, setting: &Setting, published: R1) -
     RowGroup { title: title(setting), rows, comparisons }
 }
 
-/// Returns the columns of the publication: the driver's own LRO, generic LRO, and generic LRO as originally posted,
-/// whose trains are limited by the receiver's MTU.
+/// Returns rows for the columns of the publication: the driver's own LRO, generic LRO, and generic LRO as originally
+/// posted, where the receiver's MTU limits the trains.
 fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, page: usize) -> Vec<Row> {
     let mtu = setting.layout.mtu;
     let profiles = [Profile::myri10ge(), Profile::inet_lro(), Profile::inet_lro_2007(mtu.receiver)];
@@ -255,7 +257,7 @@ fn of_the_source(plan: &Plan<OffloadParameters>, setting: &Setting, page: usize)
         profile.limits.hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
         let mut setting = setting.clone();
         setting.layout.page_bytes = Some(page);
-        // Leaves room for superframes whose metadata does not say how to split them.
+        // A large MTU allows superframes whose metadata does not say how to segment them.
         setting.layout.mtu.receiver = DEVICE_MTU;
         let profile = Some(Box::new(profile));
         Row::new(name, &setting, Carrier::Grosso { profile, copy: false, expand: false })
@@ -267,7 +269,7 @@ fn judge_headline(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict>
     groups.first().and_then(|group| gain(group, WORTH, [ON, OFF])).into_iter().collect()
 }
 
-/// Judges whether the first setting carries more data per CPU-second, and quotes the published ratio of these rows.
+/// Judges whether the first setting transfers more data per CPU-second than the second, and quotes the published ratio.
 fn gain(group: &OffloadGroup, claim: &'static str, [over, under]: [&str; 2]) -> Option<Verdict> {
     let [on, off] = group.pair(over, under)?.map(|row| row.gigabits_a_cpu_second);
     let published = group.comparisons.first().and_then(|first| first.published);
@@ -321,8 +323,8 @@ fn judge_lro(groups: &[OffloadGroup], consumer: Option<&Consumer>) -> Vec<Verdic
     verdicts.into_iter().flatten().chain(consumed).collect()
 }
 
-/// Judges the publication's claim that packet buffers, into which every byte is copied, carry less than pages. For a
-/// reader of headers, parts save more here than in the publication.
+/// Judges the publication's claim that packet buffers, into which every byte is copied, are slower than pages. For a
+/// consumer that reads only headers, parts save more here than in the publication.
 fn pages((reader, parts, copied): (ReaderKind, &Spread, &Spread)) -> Verdict {
     let (claim, cause, published) = match reader {
         ReaderKind::Headers => {
@@ -349,7 +351,7 @@ fn beside(group: &OffloadGroup, name: &str, bound: Bound) -> Option<Evidence> {
     Some(Evidence::ratio(&one, &own, bound))
 }
 
-/// Judges the CPU time per gigabyte of the data path and the receiver, which share a CPU.
+/// Judges the CPU time per gigabyte for the data path and the receiver, which share a CPU.
 fn behind_the_wire(group: &OffloadGroup) -> Option<Verdict> {
     let cost = |row: &OffloadRow| {
         let both = |run: &Measured| run.cpu_seconds.path + run.cpu_seconds.receiver;
@@ -395,8 +397,8 @@ fn judge_gso(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Judges the publication's claim that superframes gain less at the longest MTU: compares, run by run, the gain at the
-/// longest MTU with the gain at the shortest.
+/// Judges the publication's claim that superframes gain less at the longest MTU. Compares, for each run, the gain at
+/// the longest MTU with the gain at the shortest.
 fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> Option<Verdict> {
     let [long, short] = [long, short].map(|group| {
         let [on, off] = group.pair(names[0], names[1])?;
@@ -410,7 +412,7 @@ fn less_to_gain(short: &OffloadGroup, long: &OffloadGroup, names: [&str; 2]) -> 
     Some(evidence.verdict(claim, Unit::Times, cause).beside(published))
 }
 
-/// Judges the publication's claim that a device with TSO but without GSO is a little slower than one with both.
+/// Judges the publication's claim that a device with TSO but without GSO is slightly slower than one with both.
 fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     let [alone, both] = group.pair(GSO_ALONE_OFF, SUPERFRAMES[0].0)?;
     let evidence = Evidence::ratio(
@@ -426,7 +428,7 @@ fn gso_alone_off(group: &OffloadGroup) -> Option<Verdict> {
     ))
 }
 
-/// Returns the title of a group: the properties that its settings share.
+/// Returns the title of a group: the properties that its settings have in common.
 fn title(setting: &Setting) -> String {
     let Mtu { sender, receiver } = setting.layout.mtu;
     let mtu = match sender == receiver {
@@ -441,7 +443,7 @@ fn title(setting: &Setting) -> String {
     format!("{} at {mtu}{family}, {processors}", setting.traffic)
 }
 
-/// Describes the CPUs of sender, data path and receiver in words.
+/// Describes which CPUs sender, data path and receiver use.
 pub(super) fn layout_words([sender, path, receiver]: [usize; 3]) -> String {
     match (sender == path, path == receiver) {
         (true, true) => "one CPU for everything".into(),
@@ -459,16 +461,16 @@ const fn nic(ratio: f64) -> Published {
     Published::new(ratio, "R1, in 2007 on a 10 Gb/s NIC")
 }
 
-/// Causes of a missing gain.
+/// Possible causes of a missing gain.
 const COSTLY_RECEIVE: &str = "\
 each packet is copied into a userspace device, so it costs more than in the publication; or other work on the \
     CPU delays packets, so they arrive in batches even without coalescing";
-/// The publication's claim that coalescing packets of 1500 bytes gains a factor of 2.74.
+/// The publication's claim that coalescing 1500-byte packets improves performance by a factor of 2.74.
 const WORTH: &str = "coalescing is faster per CPU at MTU 1500";
-/// Published ratio of throughput per CPU with pages to that with packet buffers, both with generic coalescing: 8.8 Gb/s
-/// at 77 % of a CPU, and 5.5 Gb/s at 90 %.
+/// Published throughput per CPU with pages (8.8 Gb/s at 77 % of a CPU), divided by the throughput per CPU with packet
+/// buffers (5.5 Gb/s at 90 %), both with generic coalescing.
 const PAGES_OVER_BUFFERS: f64 = (8.8 / 77.0) / (5.5 / 90.0);
-/// Causes of a smaller gain of parts over copies for consumers that read every byte.
+/// Possible causes of a smaller gain from parts for consumers that read every byte.
 const READ_ANYWAY: &str = "\
 the copy is still in the cache when it is read, so each byte is fetched from memory only once in both cases";
 const COPIED_ANYWAY: &str = "\
@@ -490,22 +492,22 @@ const SUPERFRAMES: [(&str, Carrier); 2] = [
     ("superframes off", Carrier::GrossoSends { superframes: false }),
 ];
 
-/// The row whose device has TSO without generic segmentation.
+/// Name of the row in which the device has TSO but not generic segmentation.
 const GSO_ALONE_OFF: &str = "only GSO off";
 
-/// Names of table R1's columns, and of their ratios to the column without coalescing.
+/// Names of table R1's columns, and of the ratios to the column without coalescing.
 const OWN: &str = "myri10ge";
 const GENERIC: &str = "inet_lro";
 const POSTED: &str = "as posted 2007";
 const SOURCE_OVER_NONE: [(&str, &str); 3] =
     [(OWN, "myri10ge / none"), (GENERIC, "inet_lro / none"), (POSTED, "posted / none")];
-/// Maximum MTU of a TAP, in bytes.
+/// Maximum MTU of a TAP device, in bytes.
 const DEVICE_MTU: u16 = 65521;
 const COPIED: &str = "copied first";
 const NONE: &str = "none";
 const NONE_COPIED: &str = "none, copied";
 
-/// Receive pages of table R1: their size in bytes, the name of the row, and the name of its ratio to no coalescing.
+/// Receive pages in table R1: the size in bytes, the name of the row, and the name of the row's ratio to no coalescing.
 const PAGES: [(usize, &str, &str); 4] = [
     (4 << 10, "pages of 4 KiB", "4 KiB / none"),
     (8 << 10, "pages of 8 KiB", "8 KiB / none"),
@@ -513,14 +515,14 @@ const PAGES: [(usize, &str, &str); 4] = [
     (32 << 10, "pages of 32 KiB", "32 KiB / none"),
 ];
 
-/// Published ratios of table R1 for a pair of MTUs, in Gb/s per percent of a CPU. `pages` compares the driver's own
-/// coalescing with no coalescing, for each page size. `copied` compares generic coalescing with no coalescing if
-/// packets are received directly into the stack's buffers.
+/// Published ratios in table R1 for a pair of MTUs, computed from figures in Gb/s per percent of a CPU. `pages`
+/// compares the driver's own coalescing with no coalescing, for each page size. `copied` compares generic coalescing
+/// with no coalescing if packets are received directly into the stack's buffers.
 #[derive(Clone, Copy)]
 struct R1 {
     pages: [f64; 4],
     copied: f64,
-    /// Generic coalescing as originally posted, with pages of 4 KiB.
+    /// Ratio for generic coalescing as originally posted, with 4 KiB pages.
     posted: f64,
 }
 
@@ -554,14 +556,14 @@ const MTU_PAIRS: [(Mtu, R1); 3] = [
     (Mtu { sender: 9000, receiver: 9000 }, LONG),
 ];
 
-/// The MTUs of table R5. A TAP does not support the publication's longest MTU: its maximum is 65535 minus an Ethernet
-/// header.
+/// The MTUs in table R5. A TAP device does not support the publication's longest MTU; its maximum is 65535 minus an
+/// Ethernet header.
 const SENDER_MTUS: [(u16, Published); 2] = [
     (1500, Published::new(26864.51 / 18626.44, "R5, in 2014 on loopback")),
     (65521, Published::new(1.1, "R5, in 2014 on loopback")),
 ];
 
-/// Numbers of connections to test. Each is tested with every hold time of [`HOLDS_US`], in microseconds.
+/// Numbers of connections to test, each with every hold time in [`HOLDS_US`] (in microseconds).
 const CONNECTIONS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 const HOLDS_US: [u64; 4] = [0, 20, 50, 200];
 
@@ -590,8 +592,8 @@ const FLOWS_NOTES: &[&str] =
      of many connections therefore has only few packets in flight. With a hold time\n\
      of 0, a train ends with the first poll that returns fewer than 64 packets."];
 
-/// Maximum number of bytes in flight: the data path's ring has slots for the packets of the longest queue of a wire.
+/// Maximum number of bytes in flight. The data path's ring has enough slots for the packets in a wire's longest queue.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
-/// Time before the measurement, in which TCP reaches its full speed.
+/// Warm-up time, in which TCP reaches its full speed.
 const WARM_UP: Duration = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! Figures that the experiments measure, structured as in the JSON report.
+//! Figures that the experiments measure. Their structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,15 +13,15 @@ use crate::{
     verdict::Published,
 };
 
-/// Figures of the experiments.
+/// Figures that an experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadFindings {
     /// Host for which Grosso acts as the NIC.
     pub nic_of: &'static str,
-    /// The results.
+    /// The results, in groups.
     pub groups: Vec<OffloadGroup>,
-    /// Gain of delivery in parts for a consumer in memory, if that was measured.
+    /// Gain from delivery in parts for a consumer in memory, if it was measured.
     pub consumer: Option<Consumer>,
 }
 
@@ -29,17 +29,17 @@ pub struct OffloadFindings {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadGroup {
-    /// Properties that the settings share.
+    /// Properties that the settings have in common.
     pub title: String,
-    /// The MTUs of the hosts.
+    /// MTUs of the hosts.
     pub mtu: Mtu,
-    /// The version of IP.
+    /// IP version.
     pub family: Family,
     /// Traffic between the sockets.
     pub traffic: Traffic,
-    /// The number of CPUs that all threads together used.
+    /// Number of CPUs that all threads together used.
     pub processors: usize,
-    /// The CPUs of sender, data path and receiver, if path and receiver each have their own CPU.
+    /// The CPUs of sender, data path and receiver, if path and receiver ran on separate CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<[usize; 3]>,
     /// Results, one for each setting.
@@ -48,7 +48,7 @@ pub struct OffloadGroup {
     pub ratio: Option<f64>,
     /// Comparisons between rows.
     pub comparisons: Vec<Compared>,
-    /// Name of the first planned setting, whose row may have no figures.
+    /// Name of the first planned setting, which may have no figures.
     #[serde(skip)]
     pub(super) first: String,
 }
@@ -59,62 +59,62 @@ pub struct OffloadGroup {
 pub struct Compared {
     /// Name of the comparison.
     pub name: &'static str,
-    /// Names of the first row and of the second.
+    /// Names of the first and the second row.
     #[serde(skip)]
     pub(super) rows: [&'static str; 2],
-    /// Gigabits per CPU-second of the first row, divided by the second row's; for requests, the ratio of the requests
-    /// per second.
+    /// Gigabits per CPU-second in the first row divided by those in the second; for requests, the ratio of requests per
+    /// second.
     pub ratio: f64,
-    /// The ratio in the publication that the experiment repeats.
+    /// The ratio in the publication whose measurement is repeated.
     pub published: Option<Published>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OffloadRow {
-    /// Property in which the setting differs from the other rows.
+    /// Property that distinguishes the setting from the other rows.
     pub name: String,
     /// Number of concurrent connections.
     pub connections: usize,
-    /// Maximum offered rate of each connection in Gb/s; `None` if unlimited.
+    /// Maximum rate offered to each connection in Gb/s; `None` if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_gbps: Option<f64>,
-    /// Maximum time for which trains were held, in microseconds; `None` if Grosso merged nothing.
+    /// Maximum hold time of trains in microseconds; `None` if Grosso merged nothing.
     pub hold_us: Option<f64>,
-    /// Gigabits per CPU-second of all threads.
+    /// Gigabits per CPU-second, over all threads.
     pub gigabits_a_cpu_second: Spread,
     /// Throughput in Gb/s.
     pub gigabits_a_second: Spread,
-    /// CPU-seconds per gigabyte of all threads.
+    /// CPU-seconds per gigabyte, over all threads.
     pub cpu_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte of the sender.
+    /// CPU-seconds per gigabyte for the sender.
     pub sender_cpu_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte of the data path and of the kernel threads that process packets.
+    /// CPU-seconds per gigabyte for the data path and the kernel threads that process packets.
     pub path_cpu_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte of the receiver.
+    /// CPU-seconds per gigabyte for the receiver.
     pub receiver_cpu_s_per_gb: Spread,
-    /// Percentage of a CPU that the receiver's host used: its thread, the data path that acts as its NIC, and the
-    /// kernel threads that process packets.
+    /// Percentage of a CPU used by the receiver's host: its thread, the data path that acts as its NIC, and the kernel
+    /// threads that process packets.
     pub receiver_cpu_percent: Spread,
-    /// Packets per frame that the receiver got; `None` if the kernel carried them.
+    /// Packets per frame that the receiver got; `None` if the kernel forwarded them.
     pub segments_per_train: Option<Spread>,
-    /// Packets per receive page; absent if each packet was received into its own buffer.
+    /// Packets per receive page; absent if each packet was received into a separate buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_page: Option<Spread>,
     /// Acknowledgments per second.
     pub acknowledgements_a_second: Spread,
-    /// Read calls of the receiver per second; for datagrams and requests, their number per second.
+    /// Read calls by the receiver per second; for datagrams and requests, their number per second.
     pub reads_a_second: Spread,
     /// Requests answered per second, if there were any.
     pub requests_a_second: Option<Spread>,
-    /// Latency of the requests in all runs.
+    /// Request latency in all runs.
     pub latency: Option<Latency>,
     /// Number of segments retransmitted in all runs.
     pub retransmits: u64,
     /// Number of datagrams and requests lost in all runs.
     pub lost: u64,
-    /// Bytes of a separate run that were compared one by one with those sent; `None` for traffic without content.
+    /// Number of bytes that a separate run compared one by one with the bytes sent; `None` for traffic without content.
     pub verified_bytes: Option<u64>,
     /// The measurements.
     pub runs: Vec<Measured>,
@@ -155,7 +155,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Returns the row of the first planned setting, if it has figures.
+    /// Returns the row for the first planned setting, if it has figures.
     pub(super) fn first_row(&self) -> Option<&OffloadRow> {
         self.row(&self.first)
     }
@@ -172,7 +172,7 @@ impl OffloadGroup {
 }
 
 impl OffloadRow {
-    /// Returns the ratio of the data per CPU-second to another row's, run by run.
+    /// Returns the data per CPU-second divided by that in another row, for each run.
     pub(super) fn gain_over(&self, other: &Self) -> Spread {
         let runs = self.runs.iter().zip(&other.runs);
         let gain = |(run, other): (&Measured, &Measured)| {
@@ -216,7 +216,7 @@ impl OffloadRow {
     }
 }
 
-/// Returns the number of CPUs that sender, data path and receiver use together.
+/// Returns how many different CPUs sender, data path and receiver use.
 pub(super) fn distinct(processors: [usize; 3]) -> usize {
     let [sender, path, receiver] = processors;
     1 + usize::from(path != sender) + usize::from(receiver != sender && receiver != path)

@@ -1,4 +1,5 @@
-//! Experiment on the load that a sender offers: the length of trains and the gain from coalescing at several rates.
+//! An experiment on the load that a sender offers: the length of trains, and the gain from coalescing, at several
+//! rates.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on a stream with four offered loads and with an unlimited load, each with and without
+    /// Creates an experiment on a stream at four offered loads and at an unlimited load, each with and without
     /// coalescing.
     ///
     /// # Errors
@@ -60,16 +61,16 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     grows.into_iter().chain(pays).collect()
 }
 
-/// An offered load, and the names of its rows and of their comparison.
+/// An offered load, with the names of its rows and their comparison.
 struct Load {
-    /// Bits per second; `None` if unlimited.
+    /// Load in bits per second; `None` if unlimited.
     bits: Option<u64>,
     on: &'static str,
     off: &'static str,
     compared: &'static str,
 }
 
-/// The offered loads, lowest first: up to what one CPU carries without coalescing, and unlimited.
+/// The offered loads, in ascending order: up to what one CPU can process without coalescing, and then unlimited.
 const LOADS: [Load; 5] = [
     Load { bits: Some(10_000_000), on: "10 Mb/s", off: "10 Mb/s, off", compared: "10 Mb/s" },
     Load { bits: Some(100_000_000), on: "100 Mb/s", off: "100 Mb/s, off", compared: "100 Mb/s" },
@@ -92,8 +93,8 @@ mod tests {
     };
     use crate::{cpu_time::CpuSeconds, page::assert_shown, trial::Measured};
 
-    /// Returns runs whose trains have `least` packets at low loads and `most` at the highest load that both rows carry;
-    /// the gain from coalescing is proportional.
+    /// Returns runs in which trains have `most` packets at the highest limited load and `least` packets at all other
+    /// loads. The gain from coalescing is proportional to the train length.
     fn runs(least: f64, most: f64) -> impl Fn(&RowGroup, &Row, u64) -> Measured {
         move |_, row, run| {
             let is_most = row.setting.layout.offered_bits == LOADS[3].bits;

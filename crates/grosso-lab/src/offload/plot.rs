@@ -1,4 +1,4 @@
-//! Plots figures over the number of connections, with one line per hold time.
+//! Charts of figures against the number of connections, with one line per hold time.
 
 use core::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{OffloadFindings, OffloadRow};
 use crate::{page::escape, statistics::digits};
 
 impl OffloadFindings {
-    /// Returns a chart for each figure that changes with the number of connections.
+    /// Returns a chart for each figure that depends on the number of connections.
     pub(super) fn curves(&self) -> String {
         CHARTS.iter().map(|(title, value)| self.chart(title, *value)).collect()
     }
@@ -25,7 +25,7 @@ impl OffloadFindings {
             LEFT + (RIGHT - LEFT) * share
         };
         let down = |value: f64| BOTTOM - (BOTTOM - TOP) * value / highest;
-        // Writing to a string cannot fail, here and below.
+        // Here and below: writing to a string cannot fail.
         for tick in [highest / 2.0, highest] {
             let (y, label) = (down(tick), digits(tick));
             let _ = writeln!(text, "<text x=\"0\" y=\"{:.1}\">{label}</text>", y + 5.0);
@@ -62,14 +62,14 @@ const CHARTS: [(&str, Value); 3] = [
     ("CPU seconds per GB", |row| Some(row.cpu_s_per_gb.median)),
 ];
 
-/// Dimensions of the drawing, in pixels.
+/// Dimensions of the drawing in pixels.
 const WIDTH: usize = 800;
 const HEIGHT: usize = 260;
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 700.0;
 const TOP: f64 = 15.0;
 const BOTTOM: f64 = 225.0;
-/// Number of colors for lines.
+/// Number of line colors.
 const COLOURS: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Experiment on reordering: every other packet takes the longer of two paths, and the receiver repairs the order to
+//! An experiment on reordering: every other packet takes the longer of two paths, and the receiver repairs the order to
 //! various degrees.
 
 use std::{io, time::Duration};
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on TCP over two paths with different delays, with four levels of repair: no repair; repair
-    /// within a poll; repair that also continues held trains; and repair that also waits until holes are filled.
+    /// Creates an experiment with TCP over two paths that differ in delay. It compares four levels of repair: none;
+    /// within a poll; also continuing held trains; and also waiting until holes are filled.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -42,7 +42,7 @@ impl Offload {
     }
 }
 
-/// Returns a wire with two paths, both with the delay of a switched network, to which one path adds `skew_us`.
+/// Returns a wire with two paths. Both have the delay of a switched network, and one path adds `skew_us`.
 fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     let mut impairment = Impairment::default();
     impairment.delay = PATH;
@@ -51,7 +51,8 @@ fn wire(skew_us: u64, rate_bits: u64) -> Impairment {
     impairment
 }
 
-/// Returns the levels of repair. The wait for a hole is five times the delay difference of the paths.
+/// Returns the levels of repair. The time to wait for a hole to be filled is five times the delay difference of the
+/// paths.
 fn levels(plan: &Plan<OffloadParameters>, skew_us: u64) -> [(&'static str, Profile); 4] {
     let hold_ns = u64::try_from(plan.parameters.hold.as_nanos()).unwrap_or(u64::MAX);
     let hole_ns = (5 * skew_us * 1000).max(2 * hold_ns).max(HOLE_NS_MIN);
@@ -116,18 +117,18 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     [whole, avoided, longer].into_iter().flatten().collect()
 }
 
-/// Differences between the paths, in microseconds.
+/// Delay differences between the paths, in microseconds.
 const SKEWS_US: [u64; 6] = [0, 20, 40, 80, 120, 200];
-/// Delay difference that the verdicts refer to, in microseconds.
+/// Delay difference to which the verdicts apply, in microseconds.
 const JUDGED_US: u64 = 40;
-/// Delay of both paths.
+/// Basic delay of both paths.
 const PATH: Duration = Duration::from_micros(250);
 /// Shortest time to wait for a hole to be filled, in nanoseconds.
 const HOLE_NS_MIN: u64 = 200_000;
 
-/// Row without repair.
+/// Name of the row without repair.
 pub(super) const OFF: &str = "off";
-/// Row in which packets wait until holes are filled.
+/// Name of the row in which packets wait until holes are filled.
 pub(super) const HOLES: &str = "holes";
 
 const NOTES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Experiment on hold times: trains on paths with various delays, held for a fixed or a controlled time.
+//! An experiment on hold times: trains on paths with various delays, held for a fixed or a controlled time.
 
 use std::{io, time::Duration};
 
@@ -17,8 +17,9 @@ use crate::{
 };
 
 impl Offload {
-    /// Creates an experiment on a stream from its start, on paths with five different delays: nothing merged, trains
-    /// held for a fixed time, and trains held for the time that the controller chooses, up to the same limit.
+    /// Creates an experiment on a stream from its start, over paths with five different delays. On each path, nothing
+    /// is merged, trains are held for a fixed time, or trains are held for as long as the controller chooses, up to the
+    /// same limit.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -30,7 +31,7 @@ impl Offload {
             let mut impairment = Impairment::default();
             impairment.delay = delay;
             setting.impairment = Some(impairment);
-            // Slow start is included, because it depends most on the arrival of acknowledgments.
+            // Slow start is included, because it depends most on when acknowledgments arrive.
             let measured = plan.measured.max(delay * ROUNDS_MIN);
             setting.extent = Extent::Time { warm_up: Duration::ZERO, measured };
             if delay >= LONG {
@@ -79,8 +80,8 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
         let cause = "the controller held packets too long";
         evidence.verdict(claim, Unit::Change, cause).with(wire).for_every_row()
     });
-    // The publication says that long round-trip times suffer, but not which ones, so the claim must hold for all of
-    // them.
+    // The publication says that connections with long round-trip times suffer, but not how long, so the claim must hold
+    // for all of them.
     let fixed = pairs(FIXED).skip(LONG_FROM).map(|pair| evidence(pair, Bound::Under(1.0)));
     let fixed = Evidence::all_of(fixed).map(|(evidence, wire)| {
         let claim = "a fixed hold slows round trips of 10 ms and more";
@@ -89,7 +90,7 @@ fn judge(groups: &[OffloadGroup], _: Option<&Consumer>) -> Vec<Verdict> {
     [controlled, fixed, saved(groups)].into_iter().flatten().collect()
 }
 
-/// Judges how much of the saving of a fixed hold time the controller achieves on the wire with the shortest delay.
+/// Judges how much of what a fixed hold time saves the controller also saves, on the wire with the shortest delay.
 fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     let group = groups.first()?;
     let costs = |name| Some(group.row(name)?.cpu_s_per_gb);
@@ -103,11 +104,11 @@ fn saved(groups: &[OffloadGroup]) -> Option<Verdict> {
     ))
 }
 
-/// Share of the saving of a fixed hold time that the controller must reach.
+/// Fraction of the saving with a fixed hold time that the controller must reach.
 const SAVED: f64 = 0.9;
-/// Margin for rounded figures.
+/// Tolerance for rounded figures.
 const ROUNDED: f64 = 1.000_001;
-/// First group with a long round-trip time.
+/// Index of the first group with a long round-trip time.
 const LONG_FROM: usize = 2;
 const UNLIMITED: &str = "Linux counts all acknowledged bytes; `grosso lab acks` also tests senders with a \
                          limit per acknowledgment, which were usual in 2011";
@@ -115,13 +116,13 @@ const OFF: &str = "coalescing off";
 const FIXED: &str = "fixed hold";
 const CONTROLLED: &str = "controlled";
 
-/// Delay of packets to the receiver, in microseconds; acknowledgments take no time, so these are round-trip times.
+/// Delays of packets to the receiver, in microseconds. Acknowledgments take no time, so these are round-trip times.
 const ROUND_TRIPS_US: [u64; 5] = [100, 1_000, 10_000, 50_000, 100_000];
 
-/// Smallest number of round trips for which a stream is measured, some of them in slow start.
+/// Minimum number of round trips for which a stream is measured; some of them are in slow start.
 const ROUNDS_MIN: u32 = 20;
 
-/// Minimum delay at which a stream needs more bytes in flight than the usual buffers hold.
+/// Minimum delay at which a stream needs more bytes in flight than the usual buffers can hold.
 const LONG: Duration = Duration::from_millis(10);
 const LONG_BUFFER_BYTES: usize = 4 << 20;
 
@@ -136,8 +137,8 @@ mod tests {
     use super::*;
     use crate::{cpu_time::CpuSeconds, experiment::Series, trial::Measured};
 
-    /// Returns whether the verdicts hold if every group has these gigabytes and CPU-seconds in one second: without
-    /// merging, with the fixed hold, and with the controller.
+    /// Returns whether the verdicts hold if every group has these gigabytes and CPU-seconds per second: without
+    /// merging, with a fixed hold time, and with the controller.
     fn judged(rows: [(f64, f64); 3]) -> Vec<bool> {
         let experiment = Offload::rtt(Plan::default()).unwrap();
         let result = |group: &RowGroup| {

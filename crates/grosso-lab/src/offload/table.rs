@@ -1,4 +1,4 @@
-//! Shows the results as a table and as charts.
+//! A table and charts of the results.
 
 use core::fmt::Write;
 
@@ -35,7 +35,7 @@ impl Findings for OffloadFindings {
         } = &environment.parameters;
         let checksums =
             if *full_checksums { "verified by the receiver" } else { "verified by the NIC" };
-        // If the rows differ in hold time, the titles already show it.
+        // If the rows have different hold times, the titles already show them.
         let hold_us = hold.as_secs_f64() * 1e6;
         let held = match self.rows().filter_map(|row| row.hold_us).all(|held| held == hold_us) {
             true => format!("; trains held for at most {hold_us} us"),
@@ -74,7 +74,7 @@ impl Findings for OffloadFindings {
             .or_else(|| match compared.next() {
                 None => None,
                 Some((first, true)) => Some(first),
-                // In this case, the first difference that noise does not explain is more informative.
+                // Here, the first difference that noise cannot explain is more informative.
                 Some((first, false)) => compared
                     .find(|(_, is_certain)| *is_certain)
                     .map_or(Some(first), |(text, _)| Some(text)),
@@ -161,8 +161,8 @@ impl Findings for OffloadFindings {
 }
 
 impl OffloadFindings {
-    /// Returns the headline of rows that differ in the offered load or in the number of connections: the train length
-    /// in the first and in the last row. Rows without a load limit are not compared.
+    /// Returns the headline for rows with different offered loads or numbers of connections: the length of trains in
+    /// the first and the last row. Rows with an unlimited load are left out.
     fn headline_of_trains(&self) -> Option<String> {
         let group = self.groups.first()?;
         let abscissa = |row: &OffloadRow| match self.is_sweep() {
@@ -185,14 +185,14 @@ impl OffloadFindings {
         ))
     }
 
-    /// Returns whether the rows differ in the number of connections.
+    /// Returns whether the rows have different numbers of connections.
     fn is_sweep(&self) -> bool {
         self.rows().any(|row| row.connections > 1)
     }
 }
 
 impl OffloadGroup {
-    /// Returns the first comparison in words, with both medians and their ratio, and whether the difference exceeds the
+    /// Describes the first comparison with both medians and their ratio, and returns whether the difference exceeds the
     /// noise.
     fn compared(&self) -> Option<(String, bool)> {
         let Compared { rows: [over, under], ratio, .. } = *self.comparisons.first()?;
@@ -225,7 +225,7 @@ impl OffloadGroup {
         })
     }
 
-    /// Returns whether other programs used the CPU. A test without such programs uses one CPU-second per second.
+    /// Returns whether other programs used the CPU. An undisturbed test uses one CPU-second per second.
     fn is_disturbed(&self) -> bool {
         self.processors == 1
             && self.rows.iter().any(|row| {
@@ -249,7 +249,7 @@ impl OffloadGroup {
         }
     }
 
-    /// Writes throughput and the receiver's share of a CPU, as in table R1, two rows per line.
+    /// Writes the throughput and the receiver's share of a CPU, as in table R1, with two rows per line.
     fn write_receiver(&self, text: &mut String) {
         let _ = writeln!(text, "Gb/s, and CPU use of the receiver's host in %, as in table R1:");
         for pair in self.rows.chunks(2) {
@@ -278,13 +278,13 @@ impl OffloadRow {
         Bar::parts(&parts, digits(costs.iter().sum()))
     }
 
-    /// Returns the figure in the first column.
+    /// Returns the figure for the first column.
     fn speed(&self) -> Spread {
         self.requests_a_second.unwrap_or(self.gigabits_a_cpu_second)
     }
 
-    /// Returns the CPU-seconds per gigabyte in the order of [`ROLES`]; for requests, the increments between latency
-    /// percentiles.
+    /// Returns the CPU-seconds per gigabyte in the order of [`ROLES`] or, for requests, the differences between
+    /// successive latency percentiles.
     fn costs(&self) -> [f64; 3] {
         if let Some(Latency { p50_us, p90_us, p99_us, .. }) = self.latency {
             return [p50_us, p90_us - p50_us, p99_us - p90_us];
@@ -293,7 +293,7 @@ impl OffloadRow {
         costs.map(|cost| cost.median)
     }
 
-    /// Formats a percentile of the latency; a dash if there were no requests.
+    /// Formats a latency percentile, or returns a dash if there were no requests.
     fn percentile(&self, of: impl Fn(Latency) -> f64) -> String {
         self.latency.map_or_else(|| "-".into(), |latency| format!("{:.1}", of(latency)))
     }
@@ -310,13 +310,13 @@ impl Consumer {
     }
 }
 
-/// Returns the columns of the table of consumers, with the figures for parts and for copies.
+/// Returns the columns for the table of consumers, with the figures for parts and for copies.
 fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
     [
         Column::left(&["consumer reads"], 16, |(kind, ..)| kind.name().to_owned()),
         Column::left(&["Gb/s per CPU", "slices"], 18, |(_, parts, _)| spread(5, parts, whole)),
         Column::left(&["", "copies"], 17, |(.., copied)| spread(5, copied, whole)),
-        // The cost converts gigabits per second to seconds per gigabyte.
+        // Gigabits per CPU-second are converted to CPU-seconds per gigabyte.
         Column::right(&["  CPU seconds per GB", "slices"], 7, |(_, parts, _)| {
             thousandths(8.0 / parts.median)
         }),
@@ -327,19 +327,19 @@ fn consumer_columns<'a>() -> [Column<(ReaderKind, &'a Spread, &'a Spread)>; 6] {
     ]
 }
 
-/// Formats a median in this many columns, followed by its minimum and maximum.
+/// Formats a median with this many columns, followed by its minimum and maximum.
 fn spread(columns: usize, spread: &Spread, format: fn(f64) -> String) -> String {
     format!("{:>columns$} {}", format(spread.median), spread.range(format))
 }
 
-/// Users of the CPU; also the CSS classes of the page's parts.
+/// Users of CPU time, whose names are also the CSS classes of the bars' parts.
 const ROLES: [&str; 3] = ["sender", "path", "receiver"];
 const LEGEND: &str = "\
 Real TCP between two network namespaces on this machine. A bar is the median, and each dot is one run.";
 const ROLES_LEGEND: &str = "\
 Cost bars show the <b class=\"sender\">sender</b>, the <b class=\"path\">data path</b> with the receiver's kernel, \
 and the <b class=\"receiver\">receiver</b>.";
-/// The parts of a bar of latency.
+/// The parts of a latency bar.
 const PERCENTILES: [&str; 3] = ["50 %", "90 %", "99 %"];
 const LATENCY_LEGEND: &str = "\
 Latency bars show the time in which <b class=\"sender\">50 %</b>, <b class=\"path\">90 %</b> and \
@@ -350,11 +350,11 @@ const SHORT_TRAINS: &str = "trains are short although packets arrive fast";
 const WAITING: &str = "requests wait until a train ends";
 const REORDERING: &str = "out-of-order packets end trains";
 const SENDER_COST: &str = "the sender's CPU time depends on the number of packets";
-/// Minimum ratio of the highest to the lowest cost at which a group shows an effect.
+/// Minimum ratio of the highest to the lowest cost for a group to show an effect.
 const NOTICED: f64 = 1.25;
-/// Minimum throughput at which packets count as fast, in Gb/s.
+/// Minimum throughput in Gb/s for packets to count as fast.
 const FAST_GBPS: f64 = 1.0;
-/// Minimum number of packets in a train that is not short.
+/// Minimum number of packets for a train not to count as short.
 const FEW_SEGMENTS: f64 = 8.0;
 
 const KNOBS: &[Knob] = &[
@@ -421,7 +421,7 @@ const REQUEST_BARS: [BarColumn<OffloadRow>; 2] = [
     ),
 ];
 
-/// Minimum share of the CPU that an undisturbed test uses.
+/// Minimum fraction of the CPU that an undisturbed test uses.
 const UNDISTURBED: f64 = 0.85;
 
 #[cfg(test)]
@@ -474,7 +474,7 @@ mod tests {
             assert_shown(&page);
             report.findings.groups[0].rows[0].segments_per_train = Some(Spread::of([3.0]));
         }
-        // Trains of slow packets are short too, and a retransmission need not come from reordering.
+        // Slow packets also form short trains, and retransmissions can have other causes than reordering.
         report.findings.groups[0].rows[0].gigabits_a_second = Spread::of([0.5]);
         report.findings.groups[0].rows[0].retransmits = 9;
         let table = report.table();

@@ -1,4 +1,4 @@
-//! Client of the [sink](super): sends a stream to it, or receives one from it.
+//! A client for the [sink](super), which sends a stream to it or receives one from it.
 
 use std::{
     io::{self, Read, Write},
@@ -31,16 +31,16 @@ pub struct Call {
     pub peer: SocketAddr,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Duration of the stream; `None` to send a fixed number of bytes and compare each with the byte sent.
+    /// Duration of the stream; `None` to send a fixed number of bytes and compare each of them.
     pub measured: Option<Duration>,
 }
 
-/// The figures of a stream.
+/// Figures for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Called {
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Duration of the stream.
+    /// Duration of the stream in seconds.
     pub seconds: f64,
 }
 
@@ -48,7 +48,7 @@ impl Call {
     /// Sends or receives the stream.
     ///
     /// # Errors
-    /// Fails if the sink cannot be reached or the stream stops, if a byte differs, or if the measurement is
+    /// Fails if the sink cannot be reached, if the stream stops, if a byte differs, or if the measurement is
     /// interrupted.
     pub fn run(&self, interrupted: &AtomicBool) -> Result<Called, TrialError> {
         let connection = connect(self.peer)?;
@@ -76,7 +76,7 @@ impl Call {
     }
 }
 
-/// Sends a stream. Returns the number of bytes sent and the number that the sink reports as received.
+/// Sends a stream. Returns the number of bytes sent, and the number that the sink reports as received.
 fn send(
     mut connection: &TcpStream,
     request: Request,
@@ -90,7 +90,8 @@ fn send(
     Ok((sent, u64::from_be_bytes(answer)))
 }
 
-/// Receives a stream, and compares it with the expected content if `compare` is set. Returns the number of bytes.
+/// Receives a stream, and returns the number of bytes. If `compare` is set, compares the stream with the expected
+/// content.
 fn receive(
     mut connection: &TcpStream,
     compare: bool,
@@ -102,7 +103,7 @@ fn receive(
     ended.map(|()| taken)
 }
 
-/// Connects to the sink, with retries because some devices lose their link for a while when a feature is changed.
+/// Connects to the sink. Retries, because some devices lose their link for a while when a feature is changed.
 fn connect(peer: SocketAddr) -> io::Result<TcpStream> {
     let started = Instant::now();
     loop {
@@ -130,7 +131,7 @@ fn is_unreachable(error: &io::Error) -> bool {
     matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// Time for which a stream to the sink is compared.
+/// Duration of a stream to the sink that is compared with the expected content.
 const VERIFIED: Duration = Duration::from_millis(50);
-/// Time between two attempts to reach the sink.
+/// Time between two attempts to connect to the sink.
 const TRY_AGAIN: Duration = Duration::from_millis(100);

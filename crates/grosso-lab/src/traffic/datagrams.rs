@@ -1,4 +1,4 @@
-//! Traffic of datagrams that are sent as fast as the receiver reads them.
+//! Datagram traffic that is sent as fast as the receiver reads it.
 
 use std::{
     io,
@@ -13,14 +13,15 @@ use rustix::io::Errno;
 
 use super::Progress;
 
-/// Sends datagrams of `bytes` bytes until stopped: one per call or, with `segments`, as many as a call accepts, which
-/// the kernel then segments. Returns the number of bytes sent.
+/// Sends datagrams of `bytes` bytes until stopped. Without `segments`, each call sends one datagram. With `segments`,
+/// each call sends as many as possible, which the kernel then segments. Returns the number of bytes sent.
 ///
-/// UDP has no flow control: a sender that exceeds the receiver's rate measures only full queues. Therefore at most
-/// [`UNDER_WAY_BYTES`] are in flight; datagrams that are still missing after a pause count as lost.
+/// UDP has no flow control: with a sender that is faster than the receiver, only full queues would be measured.
+/// Therefore, at most [`UNDER_WAY_BYTES`] may be in flight; datagrams that are still missing after a while count as
+/// lost.
 ///
 /// # Errors
-/// Fails if the socket fails. A full queue is not an error: it only loses the datagrams.
+/// Fails if the socket fails. A full queue is not an error; it only drops the datagrams.
 pub(crate) fn send_datagrams(
     socket: &UdpSocket,
     bytes: usize,
@@ -50,7 +51,8 @@ pub(crate) fn send_datagrams(
     Ok(sent)
 }
 
-/// Waits until few enough of the `sent` bytes are still in flight, or until the missing datagrams count as lost.
+/// Waits until few enough of the `sent` bytes are in flight, and returns true. Returns false if the missing datagrams
+/// count as lost or the traffic is stopped.
 fn has_room(sent: u64, progress: &Progress) -> bool {
     let fits = || sent <= progress.bytes.load(Ordering::Relaxed) + UNDER_WAY_BYTES;
     if fits() {
@@ -66,7 +68,7 @@ fn has_room(sent: u64, progress: &Progress) -> bool {
     false
 }
 
-/// Receives datagrams until it is stopped and no more arrive.
+/// Receives datagrams until the traffic is stopped and no more arrive.
 ///
 /// # Errors
 /// Fails if the socket fails.
@@ -90,16 +92,16 @@ pub(crate) fn receive_datagrams(socket: &UdpSocket, progress: &Progress) -> io::
     }
 }
 
-/// Number of bytes that may be in flight. In datagrams of an Ethernet MTU they fill half of the socket's receive
-/// buffer, including the kernel's overhead; the other half is for buffers that were read but are not freed yet.
+/// Maximum number of bytes in flight. As datagrams with an Ethernet MTU, they fill half of the socket's receive buffer,
+/// including the kernel's overhead. The other half is for buffers that have been read but not freed yet.
 const UNDER_WAY_BYTES: u64 = 128 << 10;
-/// Maximum number of bytes per call: 65535 with the headers of IPv6.
+/// Maximum number of bytes per call: 65535 minus the IPv6 and UDP headers.
 const CALL_BYTES_MAX: usize = 65_535 - 48;
-/// Maximum number of datagrams per call (`UDP_MAX_SEGMENTS` of kernels before 6.9).
+/// Maximum number of datagrams per call (`UDP_MAX_SEGMENTS` in kernels before 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// Pause that lets other threads work before the next check.
+/// Pause before the next check, in which other threads can work.
 const PAUSE: Duration = Duration::from_micros(20);
 /// Time after which a missing datagram counts as lost.
 const LOST: Duration = Duration::from_millis(20);
-/// Time without a datagram after which the sender's last one must have arrived.
+/// Time without a datagram after which the sender's last datagram must have arrived or be lost.
 pub(super) const QUIET: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Traffic of numbered datagrams that are sent at a fixed rate.
+//! Numbered datagrams that are sent at a fixed rate.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use super::{CONTENT_BYTES, Content, Progress, datagrams::QUIET};
 /// The load that a sender offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Number of bytes in each datagram, without headers: enough for its number and more.
+    /// Number of payload bytes in each datagram; must be greater than the size of its number.
     pub datagram_bytes: usize,
     /// Rate in bits per second, counting only the bytes in `datagram_bytes`.
     pub rate_bits: u64,
@@ -29,18 +29,18 @@ impl Pace {
     }
 }
 
-/// Sends datagrams at the configured rate until it is stopped, and returns the time at which each was sent. A sender
-/// that falls behind catches up, but by at most [`BEHIND_MAX`].
+/// Sends datagrams at the configured rate until the traffic is stopped, and returns the time at which each was sent. If
+/// the sender falls behind, it makes up for at most [`BEHIND_MAX`].
 ///
 /// # Errors
-/// Fails if the socket fails. A full queue is not an error: it only loses the datagram.
+/// Fails if the socket fails. A full queue is not an error; it only drops the datagram.
 pub(crate) fn send_paced(
     socket: &UdpSocket,
     content: &Content,
     pace: Pace,
     progress: &Progress,
 ) -> io::Result<Vec<Instant>> {
-    // If this fails, the datagrams are only sent slightly less evenly.
+    // If this call fails, the datagrams are just sent slightly less evenly.
     let _ = wait_exactly();
     let mut sent = Vec::with_capacity(EXPECTED);
     let mut datagram = vec![0; pace.datagram_bytes];
@@ -61,11 +61,11 @@ pub(crate) fn send_paced(
     Ok(sent)
 }
 
-/// Receives the datagrams of [`send_paced`] until it is stopped and no more arrive, and returns the time of each
-/// arrival.
+/// Receives the datagrams from [`send_paced`] until the traffic is stopped and no more arrive, and returns the time of
+/// each arrival.
 ///
 /// # Errors
-/// Fails if the socket fails, or with [`io::ErrorKind::InvalidData`] if a datagram is damaged, duplicated, or late.
+/// Fails if the socket fails. Fails with [`io::ErrorKind::InvalidData`] if a datagram is damaged, duplicated, or late.
 pub(crate) fn receive_paced(
     socket: &UdpSocket,
     content: &Content,
@@ -104,8 +104,8 @@ pub(crate) fn receive_paced(
 }
 
 impl Content {
-    /// Writes datagram `number`: its number, and bytes that differ at every position from the bytes of neighboring
-    /// datagrams.
+    /// Writes datagram `number`. The number comes first; at every position, the bytes after it differ from those in
+    /// neighboring datagrams.
     pub(crate) fn write_datagram(&self, number: u64, datagram: &mut [u8]) {
         let (front, mut rest) = datagram.split_at_mut(NUMBER_BYTES);
         front.copy_from_slice(&number.to_be_bytes());
@@ -117,7 +117,7 @@ impl Content {
         }
     }
 
-    /// Returns the number of a datagram, if every byte is as sent.
+    /// Returns the number of a datagram if every byte is as it was sent.
     fn number_of(&self, datagram: &[u8]) -> Option<u64> {
         let (front, rest) = datagram.split_first_chunk::<NUMBER_BYTES>()?;
         let number = u64::from_be_bytes(*front);
@@ -130,15 +130,15 @@ fn place_of(number: u64) -> u64 {
     number.wrapping_mul(PLACE_STEP) % CONTENT_BYTES as u64
 }
 
-/// Number of bytes at the start of a datagram that hold its number.
+/// Number of bytes for the number at the start of a datagram.
 const NUMBER_BYTES: usize = 8;
-/// Distance in the content from one datagram to the next, chosen so that fragments of two datagrams are never equal.
+/// Distance in the content between consecutive datagrams, chosen so that fragments from two datagrams are never equal.
 const PLACE_STEP: u64 = 65_537;
 /// Number of datagrams for which memory is allocated in advance.
 const EXPECTED: usize = 1 << 14;
-/// Interval for checking whether to stop.
+/// Interval at which a thread checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Maximum delay that a late sender makes up at a higher rate, because a longer burst would itself be a load.
+/// Maximum delay that a late sender makes up for by sending faster. A longer burst would itself be a load.
 const BEHIND_MAX: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
         for number in [0, 1, 15, 16, 1 << 40] {
             assert_eq!(content.number_of(&datagram(number)), Some(number));
         }
-        // Now the datagram contains a fragment of another datagram at the same offset.
+        // Now the datagram contains a fragment from another datagram at the same offset.
         let (mut mixed, other) = (datagram(3), datagram(4));
         mixed[1448..2896].copy_from_slice(&other[1448..2896]);
         assert_eq!(content.number_of(&mixed), None);

@@ -1,4 +1,4 @@
-//! Requests: one byte in each direction, one at a time.
+//! Traffic of requests and responses: one byte in each direction, one request at a time.
 
 use std::{
     io::{self, Read, Write},
@@ -11,7 +11,7 @@ use grosso_sys::wait::Interest;
 
 use super::{Progress, streams::serve_ready_sockets};
 
-/// Sends a byte and waits for the response, repeatedly, until stopped. Returns the duration of each request.
+/// Repeatedly sends a byte and waits for the response, until stopped. Returns the duration of each request.
 ///
 /// # Errors
 /// Fails if the socket fails.
@@ -43,10 +43,10 @@ pub(crate) fn answer(mut socket: &TcpStream, progress: &Progress) -> io::Result<
     Ok(answered)
 }
 
-/// Sends requests as [`ask`] does, but over many connections at once, each with one request in flight.
+/// Sends requests like [`ask`], but over many connections at once, each with one request in flight.
 ///
 /// # Errors
-/// Fails if a socket fails, or if no answer comes for [`crate::netns::STALLED`].
+/// Fails if a socket fails, or if no response arrives for [`crate::netns::STALLED`].
 pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(EXPECTED);
     let mut byte = [0x42];
@@ -73,7 +73,7 @@ pub(crate) fn ask_many(sockets: &[TcpStream], progress: &Progress) -> io::Result
     Ok(took)
 }
 
-/// Answers requests as [`answer`] does, but over many connections at once.
+/// Answers requests like [`answer`], but over many connections at once.
 ///
 /// # Errors
 /// Fails for the same reasons as [`ask_many`].
@@ -98,7 +98,7 @@ pub(crate) fn answer_many(sockets: &[TcpStream], progress: &Progress) -> io::Res
     Ok(answered)
 }
 
-/// Sends requests as [`ask`] does, but with datagrams: a request that is not answered in time counts as lost.
+/// Sends requests like [`ask`], but as datagrams. A request that is not answered in time counts as lost.
 ///
 /// # Errors
 /// Fails if the socket fails.
@@ -121,7 +121,7 @@ pub(crate) fn ask_datagrams(socket: &UdpSocket, progress: &Progress) -> io::Resu
     Ok(took)
 }
 
-/// Waits for the answer to a request, and skips late answers to earlier requests.
+/// Waits for the answer to a request. Ignores late answers to earlier requests.
 fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     let mut answer = [0; 8];
     loop {
@@ -131,7 +131,7 @@ fn receive_answer(socket: &UdpSocket, number: u64) -> io::Result<()> {
     }
 }
 
-/// Answers requests as [`answer`] does, but with datagrams, until stopped.
+/// Answers requests like [`answer`], but as datagrams, until stopped.
 ///
 /// # Errors
 /// Fails if the socket fails.

@@ -1,4 +1,4 @@
-//! TCP streams: one thread per side, for any number of streams.
+//! TCP streams in any number, with one thread at each side.
 
 use std::{
     io::{self, Read, Write},
@@ -12,10 +12,10 @@ use rustix::fs::sendfile;
 
 use super::{CONTENT_BYTES, Content, Progress, SEND_BYTES};
 
-/// Sends streams until stopped. Returns the number of bytes of each stream.
+/// Sends streams until stopped. Returns the number of bytes in each stream.
 ///
 /// # Errors
-/// Fails if a socket fails, or if a socket accepts nothing for [`crate::netns::STALLED`].
+/// Fails if a socket fails, or if none accepts data for [`crate::netns::STALLED`].
 pub(crate) fn send_streams(
     sockets: &[TcpStream],
     content: &Content,
@@ -24,7 +24,7 @@ pub(crate) fn send_streams(
     send_by(sockets, progress, |mut socket, place| socket.write(content.from(place)))
 }
 
-/// Sends streams as [`send_streams`] does, but without a copy by the sender.
+/// Sends streams like [`send_streams`], but the sender does not copy the data.
 ///
 /// # Errors
 /// Fails for the same reasons as [`send_streams`].
@@ -39,8 +39,8 @@ pub(crate) fn send_file(
     })
 }
 
-/// Sends streams by calling `send`, which receives a socket and the position in its stream, and returns the number of
-/// bytes that the socket accepted.
+/// Sends streams by calling `send` with a socket and the position in its stream. `send` returns the number of bytes
+/// that the socket accepted.
 fn send_by(
     sockets: &[TcpStream],
     progress: &Progress,
@@ -63,11 +63,11 @@ fn send_by(
     Ok(sent.iter().sum())
 }
 
-/// Receives streams to their ends. Returns the number of bytes. If expected content is given, every byte is compared
-/// with it.
+/// Receives streams until they end. Returns the number of bytes. If there is expected content, compares every byte with
+/// it.
 ///
 /// # Errors
-/// Fails if a socket fails, or if nothing arrives for [`crate::netns::STALLED`], and with
+/// Fails if a socket fails, or if nothing arrives for [`crate::netns::STALLED`]. Fails with
 /// [`io::ErrorKind::InvalidData`] if a byte differs.
 pub(crate) fn receive_streams(
     sockets: &[TcpStream],
@@ -135,7 +135,7 @@ pub(super) fn serve_ready_sockets(
     Ok(())
 }
 
-/// Size of the buffer of one receive call, in bytes.
+/// Buffer size of one receive call in bytes.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// Interval for checking whether to stop.
+/// Interval at which a thread checks whether to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

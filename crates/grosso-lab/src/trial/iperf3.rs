@@ -1,4 +1,4 @@
-//! Repeats a measurement with iperf3, as an independent check of the lab's own threads.
+//! Measurements with iperf3, as an independent check of the lab's own threads.
 
 use std::{
     io::Read,
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{cpu_time::CpuSeconds, netns::Hosts, traffic::Traffic};
 
-/// Measures the traffic between the hosts with iperf3. The CPU-seconds of sender and receiver are from iperf3, those of
-/// the data path from the scheduler; all cover the whole connection.
+/// Measures the traffic between the hosts with iperf3. The CPU-seconds of sender and receiver come from iperf3, and
+/// those of the data path from the scheduler. All of them cover the whole connection.
 pub(super) fn observe(
     setting: &Setting,
     hosts: &Hosts,
@@ -35,7 +35,7 @@ pub(super) fn observe(
     let report = loop {
         let mut client = Ending(start(sender, near, &words(setting, &target)?)?);
         match client.report(interrupted)? {
-            // The server needs a moment before it listens.
+            // The server needs a moment until it is listening.
             Err(text) if text.contains("refused") && started.elapsed() < LISTENS => {
                 thread::sleep(LOOK_AGAIN);
             }
@@ -75,7 +75,7 @@ fn words(setting: &Setting, target: &str) -> Result<Vec<String>, TrialError> {
     let mut words = vec!["--client".into(), target.into(), "--json".into()];
     match setting.extent {
         Extent::Time { warm_up, measured } => {
-            // Every version accepts whole seconds; some accept nothing else.
+            // Every version accepts whole seconds, and some versions accept nothing else.
             words.extend(["--time".into(), measured.as_secs().max(1).to_string()]);
             words.extend(["--omit".into(), warm_up.as_secs().to_string()]);
         }
@@ -111,7 +111,7 @@ fn start(
 struct Ending(Child);
 
 impl Ending {
-    /// Waits for the process to end. Returns its output, or the reason why there is none.
+    /// Waits until the process ends. Returns its report, or the reason why there is none.
     fn report(&mut self, interrupted: &AtomicBool) -> Result<Result<Value, String>, TrialError> {
         let mut output = self.0.stdout.take();
         thread::scope(|scope| {
@@ -148,7 +148,7 @@ impl Drop for Ending {
     }
 }
 
-/// Interval for checking whether the process has ended.
+/// Interval at which a thread checks whether the process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Maximum time that the server may take to start.
 const LISTENS: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Starts the threads of the traffic, and reads all counters at the start and at the end of the measurement.
+//! The threads that generate the traffic, and all counters at the start and the end of the measurement.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ pub(super) struct ObservedPath<'a> {
     pub(super) thread: Pid,
 }
 
-/// All counters at one moment.
+/// All counters at one point in time.
 pub(super) struct Reading {
     pub(super) time: Instant,
     bytes: u64,
@@ -45,15 +45,15 @@ pub(super) struct Reading {
     path: Option<Snapshot>,
 }
 
-/// Results of the traffic's threads: bytes sent and received, if both are known, and the latencies of requests.
+/// Results of the traffic threads: the bytes sent and received, if both are known, and the latencies of requests.
 struct Ended {
     sent: Option<u64>,
     received: u64,
     latencies: Vec<Duration>,
 }
 
-/// Measures the traffic of the lab's own threads between the hosts, through a data path or only through the kernel.
-/// `gauge` is read at the start and at the end of the measurement.
+/// Measures traffic between the hosts that the lab's own threads generate, through a data path or only through the
+/// kernel. Calls `gauge` at the start and the end of the measurement.
 pub(super) fn observe_beside<Gauged>(
     setting: &Setting,
     hosts: &Hosts,
@@ -116,7 +116,7 @@ enum Role {
     Receiver,
 }
 
-/// Waits until both threads of the traffic have announced their thread ids.
+/// Waits until both traffic threads have reported their thread IDs.
 fn threads(
     announced: &mpsc::Receiver<(Role, io::Result<Pid>)>,
     path: Option<Pid>,
@@ -128,8 +128,8 @@ fn threads(
     Ok(Threads { sender, path, receiver })
 }
 
-/// Reads the counters at the start and at the end of the measurement. `is_over` returns whether the traffic has ended
-/// of its own accord.
+/// Reads the counters at the start and the end of the measurement. `is_over` returns whether the traffic has already
+/// ended by itself.
 pub(super) fn watch<Read>(
     extent: Extent,
     progress: &Progress,
@@ -149,7 +149,7 @@ pub(super) fn watch<Read>(
     match extent {
         Extent::Time { warm_up, measured } => {
             let started = Instant::now();
-            // On a busy machine, a round trip includes waiting for the CPU, and TCP needs several round trips to reach
+            // On a busy machine, a round trip includes the wait for the CPU, and TCP needs several round trips to reach
             // its full speed.
             let has_started = || {
                 progress.bytes.load(Ordering::Relaxed) >= STARTED_BYTES
@@ -191,7 +191,8 @@ impl Reading {
         })
     }
 
-    /// Returns the measurement since an earlier reading; with `is_reverse`, the bytes come from the receiver.
+    /// Returns the measurement since an earlier reading. If `is_reverse` is set, the receiver is the host that sends
+    /// the data.
     pub(super) fn since(&self, before: &Self, is_reverse: bool) -> Measured {
         let directions = |snapshot: &Snapshot| match is_reverse {
             true => [snapshot.right_to_left, snapshot.left_to_right],
@@ -217,7 +218,7 @@ impl Reading {
     }
 }
 
-/// Returns the number of packets per frame, on the side of the path where frames are larger.
+/// Returns the number of packets per frame on the side of the path with larger frames.
 pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Option<f64> {
     let taken = after.rx_frames - before.rx_frames;
     let given = after.tx_frames - before.tx_frames;
@@ -225,7 +226,7 @@ pub(super) fn segments(after: &DirectionStats, before: &DirectionStats) -> Optio
     (least > 0).then(|| most as f64 / least as f64)
 }
 
-/// The sockets of a trial, the sending ones first.
+/// The sockets of a trial; the sending ones come first.
 enum Sides {
     Streams([Vec<TcpStream>; 2]),
     File([Vec<TcpStream>; 2]),
@@ -256,7 +257,7 @@ impl Sides {
         })
     }
 
-    /// Returns the names of the system calls of the sender and of the receiver.
+    /// Returns the names of the system calls that the sender and the receiver use.
     const fn calls(&self) -> [&'static str; 2] {
         match self {
             Self::Streams(_) => ["write", "read"],
@@ -312,16 +313,16 @@ pub(crate) fn gone() -> io::Error {
     io::Error::other("a traffic thread ended before the traffic started")
 }
 
-/// Interval for checking whether the measurement has ended.
+/// Interval at which a thread checks whether the measurement has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Interval for these checks if the end time is part of the result.
+/// Interval for the same checks if the time of the end is part of the result.
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Number of bytes after which a connection counts as running at full speed.
 const STARTED_BYTES: u64 = 4 << 20;
 /// Number of requests or datagrams after which a connection counts as running at full speed.
 const STARTED_UNITS: u64 = 1000;
-/// Multiple of the default warm-up time after which the measurement starts even if the connection has not reached its
-/// full speed.
+/// Multiple of the default warm-up time after which the measurement starts in any case, even if the connection has not
+/// reached its full speed.
 const WARM_UPS_MAX: u32 = 4;
-/// Length of the IP and UDP headers in bytes, IPv4 first.
+/// Total length of the IP and UDP headers in bytes, for IPv4 and IPv6.
 const IP_UDP_BYTES: [usize; 2] = [28, 48];

@@ -1,4 +1,4 @@
-//! Measures a sender in userspace: one connection, from its first byte.
+//! Measurements of a sender in userspace: one connection, from its first byte on.
 
 use std::{
     io,
@@ -37,18 +37,18 @@ use crate::{
     userspace::{ConnectionEnds, SenderCounts, UserSender},
 };
 
-/// A measured sender in userspace.
+/// A trial with a sender in userspace.
 struct UserTrial<'a> {
     setting: &'a Setting,
     hosts: &'a Hosts,
     listener: TcpListener,
     content: Arc<Content>,
-    /// Time of the sender's first byte.
+    /// Time at which the sender sent its first byte.
     began: Arc<OnceLock<Instant>>,
     interrupted: &'a AtomicBool,
 }
 
-/// Measures the bytes of a sender in userspace that reach a host.
+/// Measures how many bytes from a sender in userspace reach a host.
 ///
 /// # Errors
 /// Fails for the same reasons as [`super::measure`].
@@ -71,7 +71,7 @@ pub(super) fn measure(
     let content = Arc::new(Content::new(SEED)?);
     let sender = UserSender::new(ends, counting, round_trip, Arc::clone(&content));
     let began = sender.began();
-    // Packets to a NIC may be merged; packets from the NIC leave unchanged.
+    // Packets to a NIC may be merged; packets from the NIC must stay unchanged.
     options.right_to_left.coalesce = false;
     let trial = UserTrial { setting, hosts: &hosts, listener, content, began, interrupted };
     let host = |wire: Impairment| Impair::new(Nic::new(device, None), wire);
@@ -137,7 +137,7 @@ impl UserTrial<'_> {
         })
     }
 
-    /// Reads the counters until the extent is reached.
+    /// Reads the counters until the measurement's extent is reached.
     fn watch(
         &self,
         path: ObservedPath<'_>,
@@ -145,7 +145,7 @@ impl UserTrial<'_> {
         progress: &Progress,
         is_over: impl Fn() -> bool,
     ) -> Result<Measured, TrialError> {
-        // The sender runs in the path's thread.
+        // The sender runs on the path's thread.
         let threads = Threads { sender: path.thread, path: None, receiver };
         let meter = CpuMeter::new(threads, &self.setting.processors, None)?;
         let read = || Reading::take(progress, &meter, self.hosts, Some(path));
@@ -156,7 +156,7 @@ impl UserTrial<'_> {
         let [before, after] = watch(self.setting.extent, progress, read, is_over)?;
         let began = self.began.get().copied().unwrap_or(before.time);
         Ok(Measured {
-            // The time counts from the first byte, because the reader sees the connection only when bytes are already
+            // The time starts with the first byte, because the reader gets the connection only after bytes are already
             // in flight.
             seconds: (after.time - began).as_secs_f64(),
             acknowledgements: after.tcp[1].sent - before.tcp[1].sent,
@@ -164,11 +164,11 @@ impl UserTrial<'_> {
         })
     }
 
-    /// Stops the path. Stops the reader after it has read everything that came through the path.
+    /// Stops the path, and then stops the reader once it has read everything that came through the path.
     fn end(&self, path: ObservedPath<'_>, socket: &TcpStream) -> SenderCounts {
         path.handle.stop();
         let last = path.handle.snapshot().unwrap_or_default();
-        // This fails only if the connection has already ended, and then the reader has ended too.
+        // This fails only if the connection has already ended, and then so has the reader.
         let _ = socket.shutdown(Shutdown::Read);
         let port = match self.setting.traffic {
             Traffic::TcpMaerts => last.right,
@@ -178,5 +178,5 @@ impl UserTrial<'_> {
     }
 }
 
-/// Port of the sender, from the dynamic range (RFC 6335 section 6).
+/// Port of the sender, from the dynamic port range (RFC 6335 section 6).
 const SENDER_PORT: u16 = 50_000;

@@ -1,4 +1,4 @@
-//! Figures that the experiment measures, structured as in the JSON report.
+//! Figures that the experiment measures. Their structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     tunnel::Tunnel,
 };
 
-/// Results to compare with each other.
+/// Results that are compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelGroup {
@@ -20,37 +20,36 @@ pub struct TunnelGroup {
     pub rows: Vec<TunnelRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelRow {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Whether inner checksums were left to the peer; `None` if the headers have no room for that, or if the kernel's
-    /// tunnel was not configured for it.
+    /// Whether inner checksums were left to the peer; `None` if the tunnel's headers do not support this, or if the
+    /// kernel's tunnel was not configured for it.
     pub remote_checksum: Option<bool>,
-    /// Carrier of the tunnel.
+    /// The carrier that forwarded the packets.
     pub carrier: TunnelCarrier,
-    /// Throughput of all streams in Mb/s.
+    /// Total throughput of all streams in Mb/s.
     pub megabits_a_second: Spread,
-    /// CPU time of the sender and path a, in percent of all CPUs, during streams.
+    /// CPU time of the sender and path a during streams, in percent of all CPUs.
     pub tx_cpu_percent: Spread,
-    /// CPU time of path b and the receiver, in percent of all CPUs, during streams.
+    /// CPU time of path b and the receiver during streams, in percent of all CPUs.
     pub rx_cpu_percent: Spread,
-    /// CPU-seconds per gigabyte of all threads.
+    /// CPU-seconds per gigabyte, over all threads.
     pub cpu_s_per_gb: Spread,
-    /// Median CPU-seconds per gigabyte of each role.
+    /// Median CPU-seconds per gigabyte for each role.
     pub roles_s_per_gb: Roles,
     /// Requests answered per second, over all connections.
     pub transactions_a_second: Spread,
-    /// CPU time of all threads, in percent of all CPUs, during requests.
+    /// CPU time of all threads during requests, in percent of all CPUs.
     pub requests_cpu_percent: Spread,
-    /// Latency of the requests in all runs.
+    /// Request latency in all runs.
     pub latency: Option<Latency>,
-    /// Median time of checksums and tunnels, from trials in which the clock was read; `None` if the kernel did this
-    /// work.
+    /// Median times for checksums and tunnels in trials with clock readings; `None` if the kernel did this work.
     pub costs: Option<[Costs; 2]>,
-    /// Number of segments retransmitted in all runs of streams.
+    /// Number of segments retransmitted in all stream runs.
     pub retransmits: u64,
     /// Number of segments with a wrong checksum in all runs.
     pub checksum_errors: u64,
@@ -59,53 +58,53 @@ pub struct TunnelRow {
 }
 
 impl TunnelRow {
-    /// Returns the seconds per gigabyte that path b spent on checksums, in the trials in which the clock was read.
+    /// Returns the seconds per gigabyte that path b spent on checksums, for each trial with clock readings.
     pub(super) fn received_checksums(&self) -> Spread {
         let watched = self.runs.iter().flat_map(|run| &run.watched);
         Spread::of(watched.map(|one| one.paths[1].checksums_seconds / one.gigabytes))
     }
 }
 
-/// One measurement of each kind.
+/// One run: trials with streams and a trial with requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelRun {
-    /// Trials of streams.
+    /// Trials with streams.
     pub streams: Vec<TunnelTrial>,
-    /// Clock readings of streams, from trials in which the clock was read.
+    /// Clock readings from trials with streams.
     pub watched: Vec<Watched>,
-    /// The trial of requests.
+    /// Trial with requests.
     pub requests: TunnelTrial,
-    /// Trials of any kind that were repeated because nothing arrived.
+    /// Number of trials of any kind that were repeated because nothing arrived.
     pub repeated: u64,
 }
 
-/// Time of one data path during streams. In `[Costs; 2]`, the first element is path a, which sends.
+/// Time that a data path spent during streams. In `[Costs; 2]`, the first element is path a, which sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Seconds per gigabyte spent on checksums of more than 64 bytes.
+    /// Seconds per gigabyte for checksums over more than 64 bytes.
     pub checksums_s_per_gb: f64,
-    /// Percentage of the path's CPU time that checksums took; the cost of reading the clock is excluded.
+    /// Percentage of the path's CPU time that checksums took, excluding the cost of the clock readings.
     pub checksums_percent: f64,
-    /// Seconds per gigabyte for encapsulation and decapsulation: all work on packet headers outside the kernel, without
-    /// checksums.
+    /// Seconds per gigabyte for encapsulation and decapsulation: all work on packet headers outside the kernel,
+    /// excluding checksums.
     pub tunnel_s_per_gb: f64,
 }
 
-/// Grosso's VXLAN compared with another VXLAN.
+/// A comparison of Grosso's VXLAN with another VXLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelComparison {
     /// Whether Grosso left the inner checksum to the peer.
     pub remote_checksum: bool,
-    /// The other carrier.
+    /// Carrier to compare with.
     pub with: TunnelCarrier,
-    /// Ratio of Grosso's throughput to the other carrier's.
+    /// Grosso's throughput divided by the other carrier's.
     pub throughput: f64,
-    /// Ratio of Grosso's CPU time per gigabyte to the other carrier's.
+    /// Grosso's CPU time per gigabyte divided by the other carrier's.
     pub cpu_a_gigabyte: f64,
-    /// Ratio of Grosso's requests per second to the other carrier's.
+    /// Grosso's requests per second divided by the other carrier's.
     pub transactions: f64,
 }
 
@@ -145,8 +144,8 @@ impl TunnelRow {
     }
 }
 
-/// Returns the median costs over all trials in which the clock was read. The share of the checksums refers to the CPU
-/// time of each path in the trials without the clock.
+/// Returns the median costs over all trials with clock readings. The percentage for checksums is relative to each
+/// path's CPU time in the trials without clock readings.
 fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     let watched: Vec<Watched> = runs.iter().flat_map(|run| run.watched.iter().copied()).collect();
     if watched.is_empty() {
@@ -167,7 +166,7 @@ fn costs(runs: &[TunnelRun], roles_s_per_gb: &Roles) -> Option<[Costs; 2]> {
     Some([cost(0, roles_s_per_gb.path_a), cost(1, roles_s_per_gb.path_b)])
 }
 
-/// Compares Grosso's VXLAN with every other VXLAN, with and without remote checksum offload.
+/// Compares Grosso's VXLAN, with and without remote checksum offload, with every other VXLAN.
 pub(super) fn compare(groups: &[TunnelGroup]) -> Vec<TunnelComparison> {
     let rows = || groups.iter().flat_map(|group| &group.rows);
     let is_ours =

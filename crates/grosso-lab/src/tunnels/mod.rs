@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A superframe from a's kernel is encapsulated without segmentation and sent with one call (`UDP_SEGMENT`). Datagrams
-//! that b's kernel merged (`UDP_GRO`) are decapsulated and delivered as one superframe. For comparison, the kernel's
-//! own VXLAN device carries the same traffic over the same wire, and so does Grosso with every offload off.
+//! that b's kernel has merged (`UDP_GRO`) are decapsulated and delivered as one superframe. For comparison, the same
+//! traffic is also sent over the same wire by the kernel's own VXLAN device, and by Grosso with every offload off.
 
 use core::fmt;
 use std::{io, sync::atomic::AtomicBool, time::Duration};
@@ -46,32 +46,33 @@ pub use trial::{Roles, TunnelTrial, Watched, WatchedPath, measure};
 pub struct TunnelParameters {
     /// Number of concurrent TCP connections.
     pub streams: usize,
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
-    /// The IP version outside the tunnels.
+    /// IP version outside the tunnels.
     pub outer: Family,
-    /// Whether streams are sent from a file, without a copy in the sender.
+    /// Whether streams are sent from a file, which saves the sender a copy.
     pub sendfile: bool,
 }
 
 impl Default for TunnelParameters {
-    /// Returns the defaults: CUBIC over IPv4, with as many connections as can have buffers for whole superframes.
+    /// Returns the defaults: CUBIC over IPv4, with the maximum number of connections whose buffers can still hold whole
+    /// superframes.
     fn default() -> Self {
         Self { streams: 16, congestion: "cubic".into(), outer: Family::V4, sendfile: false }
     }
 }
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TunnelFindings {
-    /// Results: Grosso's tunnels, then the tunnels to compare with.
+    /// The results: first Grosso's tunnels, then the tunnels to compare with.
     pub groups: Vec<TunnelGroup>,
-    /// Each tunnel with remote checksum offload, compared with the same tunnel without it.
+    /// Comparisons of each tunnel with and without remote checksum offload.
     pub paired: Vec<Paired>,
-    /// Grosso's VXLAN, compared with other carriers' VXLAN.
+    /// Comparisons of Grosso's VXLAN with that of other carriers.
     pub comparisons: Vec<TunnelComparison>,
-    /// Table R4 as it was published.
+    /// Table R4 as published.
     pub published: [PublishedTunnel; 7],
 }
 
@@ -82,15 +83,15 @@ impl TunnelFindings {
     }
 }
 
-/// Carriers of packets between the hosts.
+/// A way to forward packets between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelCarrier {
     /// Grosso, with a tunnel endpoint at each host.
     Grosso,
-    /// Grosso without superframes, segmentation by the socket, or coalescing: one packet at a time.
+    /// Grosso one packet at a time: without superframes, segmentation by the socket, or coalescing.
     Plain,
-    /// Grosso with a tunnel endpoint at each host, where the receiver completes checksums that were left to it.
+    /// Grosso with a tunnel endpoint at each host. The receiver completes checksums that were left to it.
     Completes,
     /// The kernel's own tunnel device.
     Kernel,
@@ -112,11 +113,11 @@ impl fmt::Display for TunnelCarrier {
 pub struct TunnelSetting {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// The outer IP version; for the kernel, it must be IPv4.
+    /// The outer IP version. Must be IPv4 with the kernel's tunnel.
     pub outer: Family,
     /// Whether the inner checksum is left to the peer.
     pub remote_checksum: bool,
-    /// Carrier of the packets; for the kernel, the tunnel must be VXLAN.
+    /// The carrier that forwards the packets. With the kernel, the tunnel must be VXLAN.
     pub carrier: TunnelCarrier,
     /// Traffic between the hosts: [`Traffic::TcpStream`], [`Traffic::TcpSendfile`] or [`Traffic::TcpRequests`].
     pub traffic: Traffic,
@@ -126,28 +127,28 @@ pub struct TunnelSetting {
     pub device: Device,
     /// The CPUs of the sender and its data path, of the receiver's data path, and of the receiver.
     pub processors: [usize; 3],
-    /// The congestion control of TCP.
+    /// TCP congestion control.
     pub congestion: String,
-    /// Duration or size of the measurement.
+    /// Duration or amount of data of the measurement.
     pub extent: Extent,
-    /// Whether every byte received is compared with the byte sent.
+    /// Whether every received byte is compared with the byte that was sent.
     pub compare: bool,
-    /// Whether the time of checksums and encapsulation is measured, which itself takes time.
+    /// Whether the time for checksums and encapsulation is measured, which itself takes time.
     pub watched: bool,
 }
 
-/// The settings of table R4, and settings to compare with them.
+/// The experiment behind table R4, with additional settings to compare with.
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     plan: Plan<TunnelParameters>,
-    /// Settings of the streams, in the groups of `TITLES`. The requests use the same settings.
+    /// Settings for streams, in the groups that `TITLES` names. Requests use the same settings.
     groups: [Vec<TunnelSetting>; 2],
     /// Number of CPUs that the lab may use.
     processors: usize,
 }
 
 impl Tunnels {
-    /// Creates an experiment that covers every tunnel that the device supports, and two comparisons.
+    /// Creates an experiment with every tunnel that the device supports, and with two tunnels to compare with.
     ///
     /// # Errors
     /// Fails if `sched_getaffinity(2)` fails.
@@ -207,7 +208,7 @@ impl Experiment for Tunnels {
         self.groups.iter().map(Vec::as_slice).collect()
     }
 
-    /// Returns the number of trials: streams, streams with the clock, and requests, several of each.
+    /// Returns the number of trials, counting streams, streams with clock readings, and requests, several of each.
     fn trials(&self) -> usize {
         let settings = || self.groups.iter().flatten();
         let watched = settings().filter(|setting| setting.carrier != TunnelCarrier::Kernel).count();
@@ -225,14 +226,13 @@ impl Experiment for Tunnels {
         measure(&setting, interrupted).map(|trial| Some(trial.bytes))
     }
 
-    /// Returns whether the setting may be skipped, which is true of the kernel's tunnel if the kernel does not support
-    /// it.
+    /// Returns whether the setting may be skipped: the kernel may not support its own tunnel.
     fn is_optional(&self, setting: &TunnelSetting, error: &io::Error) -> bool {
         setting.carrier == TunnelCarrier::Kernel && error.kind() == io::ErrorKind::Unsupported
     }
 
-    /// Measures each tunnel with and without remote checksum offload alternately, several times. Each variant comes
-    /// first equally often.
+    /// Measures each tunnel several times, with and without remote checksum offload in turn. Both variants come first
+    /// equally often.
     fn measure(
         &self,
         group: &mut [RunsOf<Self>],
@@ -313,7 +313,7 @@ impl Experiment for Tunnels {
 }
 
 impl TunnelSetting {
-    /// Returns the same setting, with the clock on or off.
+    /// Returns the same setting, but with the given choice for clock readings.
     fn turn(&self, watched: bool) -> Self {
         let mut setting = Self { watched, ..self.clone() };
         if let Extent::Time { measured, .. } = &mut setting.extent {
@@ -322,14 +322,14 @@ impl TunnelSetting {
         setting
     }
 
-    /// Returns whether the other setting is the same, except for remote checksum offload.
+    /// Returns whether two settings differ at most in remote checksum offload.
     fn is_pair(&self, other: &Self) -> bool {
         (self.tunnel, self.carrier) == (other.tunnel, other.carrier)
     }
 }
 
-/// Adds a run to each of these settings that has not failed: streams alternately without and with the clock, several
-/// times, and then requests.
+/// Adds a run to each of these settings that has not failed. A run consists of several streams, without and with clock
+/// readings in turn, followed by requests.
 fn measure_interleaved(
     group: &mut [Series<TunnelSetting, TunnelRun>],
     turns: u32,
@@ -379,16 +379,16 @@ fn measure_interleaved(
     Ok(())
 }
 
-/// Returns the number of times that streams are measured in one run of the experiment, without and with the clock: all
-/// measurements together last as long as a run. The number is even, so that each variant comes first equally often. If
-/// runs are short, there are fewer measurements, because starting the streams would take most of the time.
+/// Returns how often streams are measured in one run of the experiment, both without and with clock readings. All
+/// measurements together take as long as a run. The number is even, so that each variant comes first equally often. In
+/// short runs, there are fewer measurements, because starting the streams would take most of the time.
 fn rounds(measured: Duration) -> u32 {
     if measured < ROUNDS_MAX * WARM_UP { ROUNDS_MAX / 2 } else { ROUNDS_MAX }
 }
 
 /// Maximum number of times that streams are measured in one run.
 const ROUNDS_MAX: u32 = 4;
-/// Time before the measurement, in which connections reach their full speed.
+/// Warm-up time, in which the connections reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Titles of the groups.
 const TITLES: [&str; 2] =
@@ -429,8 +429,8 @@ mod tests {
         TunnelRun { streams: vec![stream], watched, requests, repeated: 0 }
     }
 
-    /// Returns made-up results: with remote checksum offload, a fifth of the cost remains; the kernel is twice as fast;
-    /// without offloads, a fifth of the throughput remains.
+    /// Returns made-up results: remote checksum offload reduces the cost to a fifth, the kernel is twice as fast as
+    /// Grosso, and without offloads the throughput is a fifth.
     pub(super) fn report() -> Report<TunnelFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -467,7 +467,7 @@ mod tests {
         (experiment, groups)
     }
 
-    /// Returns the experiment for a machine with two CPUs.
+    /// Returns the experiment as on a machine with two CPUs.
     fn experiment(device: Device) -> Tunnels {
         let experiment = Tunnels::new(Plan { device, runs: 2, ..Plan::default() }).unwrap();
         Tunnels { processors: 2, ..experiment }
@@ -478,7 +478,7 @@ mod tests {
         let Report { findings: report, notes, .. } = report();
         let row = &report.groups[0].rows[1];
         assert_eq!(row.remote_checksum, Some(false));
-        // In half of the runs with the clock, at least 1.25 GB arrived.
+        // In half of the runs with clock readings, at least 1.25 GB arrived.
         let [path_a, path_b] = row.costs.unwrap();
         let milliseconds = |costs: Costs| {
             [costs.checksums_s_per_gb, costs.tunnel_s_per_gb].map(|s| (s * 1e3).round())

@@ -1,7 +1,7 @@
-//! Compares pairs of consecutive trials: a tunnel with remote checksum offload, and the same tunnel without it.
+//! Comparisons of consecutive trials of the same tunnel: one with and one without remote checksum offload.
 //!
-//! The cost of a trial varies with the load of the machine by more than the offload saves, but two consecutive trials
-//! usually have the same cost.
+//! The load on the machine changes the cost of a trial by more than the offload saves, but two consecutive trials
+//! usually run under the same load.
 
 use core::fmt::Write;
 
@@ -14,22 +14,21 @@ use super::{
 };
 use crate::{statistics::Spread, tunnel::Tunnel};
 
-/// Effect of remote checksum offload on a tunnel, over pairs of trials: the ratio of a figure with the offload to the
+/// Effect of remote checksum offload on a tunnel, from pairs of trials: a figure with the offload divided by the same
 /// figure without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Paired {
     /// The tunnel.
     pub tunnel: Tunnel,
-    /// Ratio of the sender's total time for checksums and encapsulation, in seconds per gigabyte; `None` if the clock
-    /// was not read.
+    /// Ratio of the sender's time per gigabyte for checksums and encapsulation together; `None` without clock readings.
     pub tx_cost: Option<Spread>,
-    /// Ratio of the throughput, in trials without the clock.
+    /// Ratio of the throughput in trials without clock readings.
     pub throughput: Spread,
 }
 
 impl Paired {
-    /// Returns every tunnel that was measured both with and without remote checksum offload.
+    /// Returns a comparison for every tunnel that was measured both with and without remote checksum offload.
     pub(super) fn all(groups: &[TunnelGroup]) -> Vec<Self> {
         let rows = || groups.iter().flat_map(|group| &group.rows);
         let row = |tunnel, remote_checksum| {
@@ -73,13 +72,13 @@ impl Paired {
     }
 }
 
-/// Returns the time for checksums and encapsulation per gigabyte, in seconds.
+/// Returns the seconds per gigabyte for checksums and encapsulation.
 fn tx_cost(watched: &Watched) -> f64 {
     let [path_a, _] = watched.paths;
     (path_a.checksums_seconds + path_a.tunnel_seconds) / watched.gigabytes
 }
 
-/// Returns the ratio of the first figure to the second in each pair.
+/// Returns the ratio of the first to the second figure in each pair.
 fn ratios(with: Vec<f64>, without: Vec<f64>) -> Vec<f64> {
     with.into_iter().zip(without).map(|(with, without)| with / without).collect()
 }
@@ -89,7 +88,7 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    /// Returns the results with changed figures in one run of a tunnel.
+    /// Returns the results with `change` applied to the figures in one run of a tunnel.
     fn changed(remote_checksum: bool, change: impl Fn(&mut Watched)) -> Vec<Paired> {
         let mut report = report().findings;
         let row = report.groups[0].rows.iter_mut().find(|row| {
@@ -107,7 +106,7 @@ mod tests {
     fn what_slows_both_of_a_pair_changes_nothing() {
         let paired = Paired::all(&report().findings.groups);
         assert_eq!(paired.len(), 4, "Geneve has none");
-        // In the two pairs, the cost is 2.5 ms and 20 ms with the offload, and 30 ms and 20 ms without it.
+        // In the two pairs, the cost is 2.5 ms and 20 ms with the offload, but 30 ms and 20 ms without it.
         let cost = vxlan(&paired);
         let all = [cost.median, cost.min, cost.max].map(|ratio| (ratio * 1e3).round());
         assert_eq!(all, [450.0; 3], "the same in all runs, whatever the throughput");

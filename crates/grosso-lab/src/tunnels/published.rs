@@ -1,4 +1,4 @@
-//! Table R4 as it was published.
+//! Table R4 as published.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,17 +13,17 @@ pub struct PublishedTunnel {
     pub tunnel: Tunnel,
     /// Whether inner checksums were left to the peer.
     pub remote_checksum: Option<bool>,
-    /// Throughput of 200 streams in Mb/s.
+    /// Total throughput of 200 streams in Mb/s.
     pub megabits_a_second: u32,
-    /// Load of the sender's CPUs, in percent.
+    /// Load on the sender's CPUs in percent.
     pub tx_cpu_percent: f64,
-    /// Load of the receiver's CPUs, in percent.
+    /// Load on the receiver's CPUs in percent.
     pub rx_cpu_percent: f64,
     /// Requests per second.
     pub transactions_a_second: u32,
-    /// Load of the CPUs during requests, in percent.
+    /// Load on the CPUs during requests in percent.
     pub requests_cpu_percent: f64,
-    /// The 90th, 95th and 99th percentile of latency, in microseconds.
+    /// The 90th, 95th and 99th percentiles of latency in microseconds.
     pub latency_us: [u16; 3],
 }
 

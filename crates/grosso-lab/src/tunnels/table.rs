@@ -1,4 +1,4 @@
-//! Shows the results as a table and as charts.
+//! A table and charts of the results.
 
 use core::fmt::Write;
 
@@ -45,7 +45,7 @@ impl Findings for TunnelFindings {
         }
         *text += &format!("\n{PUBLISHED}\n");
         table::write(&PublishedTunnel::COLUMNS, &self.published, text);
-        // Writing to a string cannot fail, here and below.
+        // Here and below: writing to a string cannot fail.
         *text += "\nCPU seconds per GB of stream data\n";
         table::write(&COSTS, self.rows(), text);
         text.push('\n');
@@ -64,7 +64,7 @@ impl Findings for TunnelFindings {
                 rows.extend(published_rows(&name, [published, off], [here, here_off]));
             }
         }
-        // The publication has no remote checksum offload for VXLAN, so GUE is compared without it too.
+        // The publication has no figures for VXLAN with remote checksum offload, so GUE is also compared without it.
         let [vxlan, gue] = [Tunnel::Vxlan, Tunnel::GreGue].map(|tunnel| {
             let mut published = self.published.iter().filter(|row| row.tunnel == tunnel);
             let published = published.find(|row| row.remote_checksum != Some(true));
@@ -123,14 +123,14 @@ impl Findings for TunnelFindings {
 }
 
 impl TunnelFindings {
-    /// Returns the row of one of Grosso's tunnels.
+    /// Returns the row for one of Grosso's tunnels.
     fn row(&self, tunnel: Tunnel, remote_checksum: bool) -> Option<&TunnelRow> {
         let mut rows = self.rows().filter(|row| row.carrier == TunnelCarrier::Grosso);
         rows.find(|row| (row.tunnel, row.remote_checksum) == (tunnel, Some(remote_checksum)))
     }
 
-    /// Returns, for each path, the share of its time that checksums take with remote checksum offload, divided by that
-    /// share without the offload.
+    /// Returns, for each path, the share of its time that checksums take with remote checksum offload, divided by their
+    /// share without it.
     fn shares_of_checksums(&self) -> Vec<BesideRow> {
         let shares = |remote_checksum| {
             let costs = self.row(Tunnel::GreGue, remote_checksum)?.costs?;
@@ -146,8 +146,8 @@ impl TunnelFindings {
     }
 }
 
-/// Returns the ratios of the first row of a table to the second: throughput, CPU time for this throughput, requests,
-/// and latency.
+/// Returns the ratios of a table's first row to its second: throughput, CPU time for this throughput, requests, and
+/// latency.
 fn published_rows(
     name: &str,
     published: [&PublishedTunnel; 2],
@@ -204,7 +204,7 @@ impl TunnelRow {
         Self::percentiles,
     ]);
 
-    /// Returns the name of the row: its tunnel, or its carrier if that is not Grosso.
+    /// Returns the name of the row: the tunnel, or the carrier if it is not Grosso.
     fn name(&self) -> String {
         match self.carrier {
             TunnelCarrier::Grosso => self.tunnel.to_string(),
@@ -238,7 +238,8 @@ impl TunnelRow {
         Bar::parts(&costs, format!("{:.2}", self.roles_s_per_gb.total()))
     }
 
-    /// Returns a figure of path a (0) or path b (1) with this number of decimals, or nothing for the kernel's tunnel.
+    /// Formats a figure for path a (0) or path b (1) with this number of decimals; returns an empty string for the
+    /// kernel's tunnel.
     fn of_path(&self, path: usize, figure: fn(&Costs) -> f64, decimals: usize) -> String {
         self.costs
             .as_ref()
@@ -273,7 +274,8 @@ impl PublishedTunnel {
     ]);
 }
 
-/// Returns the columns of table R4 with these texts, for the rows of this machine or for the published ones.
+/// Returns the columns of table R4, either for the rows from this machine or for the published rows. `of` returns the
+/// cells.
 const fn r4_columns<R>(of: [fn(&R) -> String; 8]) -> [Column<R>; 8] {
     let [name, remote_checksum, speed, tx, rx, transactions, requests, latency] = of;
     [
@@ -304,7 +306,7 @@ path b (paler), which decapsulates them, and the <b class=\"receiver\">receiver<
 const CHECKSUMS: &str = "path a spends much of its time on inner checksums";
 const PATH_A: &str = "path a's CPU time depends on the number of packets";
 const PATH_B: &str = "path b's CPU time depends on the number of packets";
-/// Minimum share of a path's time, in percent, at which the report suggests a setting for checksums.
+/// Minimum percentage of a path's time for the report to suggest a setting for checksums.
 const MANY_CHECKSUMS: f64 = 2.0;
 
 const KNOBS: &[Knob] = &[
@@ -344,8 +346,8 @@ const COSTS: [Column<TunnelRow>; 12] = [
     Column::right(&["", "b"], 7, |row| row.of_path(1, |path| path.tunnel_s_per_gb, 4)),
 ];
 
-/// Published effect on the time that checksums take, for TX and RX: their share of the time with remote checksum
-/// offload, divided by their share without it.
+/// Published effect on the time for checksums, for TX and RX: their share of the time with remote checksum offload,
+/// divided by their share without it.
 const PUBLISHED_SHARES: [(&str, f64); 2] = [("TX", 0.33 / 6.00), ("RX", 1.81 / 0.51)];
 
 const PUBLISHED: &str = "\
@@ -400,7 +402,7 @@ mod tests {
         assert_eq!(page.matches("<circle ").count(), runs);
         assert_shown(&page);
         assert!(page.contains("a&amp;b.html"));
-        // The longest bar has the maximum length: the kernel carries twice as much as Grosso.
+        // The longest bar has the maximum length: the kernel is twice as fast as Grosso.
         assert!(page.contains("width=\"264.7\""), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! One measurement, with its own hosts and tunnels.
+//! One measurement, on its own hosts and tunnels.
 
 use std::{
     io,
@@ -27,25 +27,25 @@ use crate::{
 pub struct TunnelTrial {
     /// Duration of the measurement.
     pub seconds: f64,
-    /// Bytes that arrived.
+    /// Number of bytes that arrived.
     pub bytes: u64,
-    /// Read calls of a stream, or requests answered.
+    /// Number of read calls on a stream, or of requests answered.
     pub units: u64,
     /// CPU time of each role, in seconds.
     pub cpu: Roles,
-    /// Number of segments retransmitted, from the start of the first connection to the end of the last.
+    /// Number of segments retransmitted between the start of the first connection and the end of the last.
     pub retransmits: u64,
-    /// Segments with a wrong checksum.
+    /// Number of segments with a wrong checksum.
     pub checksum_errors: u64,
-    /// Number of retransmission timeouts, from the start of the first connection to the end of the last.
+    /// Number of retransmission timeouts between the start of the first connection and the end of the last.
     pub timeouts: u64,
-    /// Measurements before this one that stalled and were repeated.
+    /// Number of earlier measurements that stalled and were repeated.
     #[serde(skip)]
     pub repeated: u64,
     /// Latency of each request.
     #[serde(skip)]
     pub latencies: Vec<Duration>,
-    /// Readings of the clock, if it was read.
+    /// Clock readings, if there were any.
     #[serde(skip)]
     pub watched: Option<Watched>,
 }
@@ -67,15 +67,15 @@ impl TunnelTrial {
 /// A figure for each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Roles {
-    /// Thread of host a, which sends data or requests.
+    /// Thread on host a, which sends data or requests.
     pub sender: f64,
-    /// Host a's data path; zero if the kernel has the tunnel.
+    /// Host a's data path; zero if the tunnel is the kernel's.
     pub path_a: f64,
-    /// Host b's data path; zero if the kernel has the tunnel.
+    /// Host b's data path; zero if the tunnel is the kernel's.
     pub path_b: f64,
-    /// Thread of host b, which receives data or answers requests.
+    /// Thread on host b, which receives data or answers requests.
     pub receiver: f64,
-    /// Kernel threads that process packets on the same CPUs, if they are visible.
+    /// Kernel threads that process packets on the same CPUs, if these threads are visible.
     pub kernel: f64,
 }
 
@@ -91,36 +91,36 @@ impl Roles {
         }
     }
 
-    /// Returns the sum of all roles.
+    /// Returns the total over all roles.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.sender + self.path_a + self.path_b + self.receiver + self.kernel
     }
 }
 
-/// Readings of the clock during a trial.
+/// Clock readings during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Watched {
-    /// Gigabytes that arrived during the readings.
+    /// Gigabytes that arrived while the clock was read.
     pub gigabytes: f64,
-    /// Readings of path a, and of path b.
+    /// Clock readings of path a and path b.
     pub paths: [WatchedPath; 2],
 }
 
-/// Readings of the clock for a data path.
+/// Clock readings of one data path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WatchedPath {
     /// Total CPU time of the path.
     pub cpu_seconds: f64,
-    /// Time spent on checksums of more than 64 bytes.
+    /// Time spent on checksums over more than 64 bytes.
     pub checksums_seconds: f64,
-    /// Time spent in the tunnel and its sockets, outside the kernel and without checksums.
+    /// Time spent in the tunnel and its sockets, outside the kernel and excluding checksums.
     pub tunnel_seconds: f64,
 }
 
-/// Measures on new hosts that are removed afterwards. If nothing arrived, the measurement has stalled and is repeated a
+/// Measures on new hosts that are removed afterward. If nothing arrives, the measurement has stalled and is repeated a
 /// few times.
 ///
 /// # Errors
@@ -164,7 +164,7 @@ fn measure_once(
 /// A running endpoint of a tunnel.
 struct TunnelEnd<'scope> {
     running: Running<'scope, ()>,
-    /// Profiler of the thread, if it is measured.
+    /// Profiler of the endpoint's thread, if its time is measured.
     profiler: Option<Arc<Profiler>>,
 }
 
@@ -202,8 +202,7 @@ impl<'scope> TunnelEnd<'scope> {
     }
 }
 
-/// Runs streams or requests, and reads the time that the tunnel endpoints of Grosso spent, if Grosso carries the
-/// tunnel.
+/// Runs streams or requests. If Grosso provides the tunnel, also reads how much time the tunnel endpoints spent.
 fn observe<const ENDS: usize>(
     setting: &TunnelSetting,
     layout: &Layout,
@@ -258,5 +257,5 @@ fn observe<const ENDS: usize>(
     })
 }
 
-/// The seed of flow tables, which is the same in all trials.
+/// Seed of the flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

@@ -1,4 +1,4 @@
-//! Judges whether the figures support the experiment's claims.
+//! Verdicts on whether the figures support the experiment's claims.
 
 use super::{Paired, TunnelCarrier, TunnelGroup, TunnelRow};
 use crate::{
@@ -7,15 +7,15 @@ use crate::{
     verdict::{Bound, Evidence, Published, Unit, Verdict},
 };
 
-/// Returns verdicts on the figures.
+/// Returns the verdicts on the figures.
 pub(super) fn judge(groups: &[TunnelGroup], paired: &[Paired]) -> Vec<Verdict> {
     let rows: Vec<&TunnelRow> = groups.iter().flat_map(|group| &group.rows).collect();
     let verdicts = [saving(paired), receiving(&rows), throughput(paired), offloads(&rows)];
     verdicts.into_iter().flatten().collect()
 }
 
-/// Judges the claim that remote checksum offload saves time for checksums and encapsulation, using the tunnel that
-/// saves least.
+/// Judges the claim that remote checksum offload reduces the time for checksums and encapsulation, using the tunnel
+/// with the smallest reduction.
 fn saving(paired: &[Paired]) -> Option<Verdict> {
     let costs = paired.iter().filter_map(|paired| {
         Some((Evidence::median(&paired.tx_cost?, Bound::Under(1.0)), paired.tunnel))
@@ -29,8 +29,8 @@ fn saving(paired: &[Paired]) -> Option<Verdict> {
     Some(verdict.with(tunnel).for_every_row())
 }
 
-/// Judges the claim that a receiver that completes the checksums spends more time on them with remote checksum offload
-/// than without it.
+/// Judges the claim that remote checksum offload increases the time that a receiver spends on checksums, if it
+/// completes them.
 fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     let sums = |carrier, remote_checksum| {
         let mut rows = rows.iter().filter(|row| row.tunnel == Tunnel::Vxlan);
@@ -57,7 +57,8 @@ fn receiving(rows: &[&TunnelRow]) -> Option<Verdict> {
     Some(verdict.with(costs).beside(Published::new(1.81 / 0.51, "R4, in 2014")))
 }
 
-/// Judges the claim that remote checksum offload costs no throughput, using the tunnel that loses most.
+/// Judges the claim that remote checksum offload does not reduce the throughput, using the tunnel with the greatest
+/// reduction.
 fn throughput(paired: &[Paired]) -> Option<Verdict> {
     let evidences = paired
         .iter()
@@ -87,9 +88,9 @@ fn offloads(rows: &[&TunnelRow]) -> Option<Verdict> {
     ))
 }
 
-/// Minimum ratio at which two throughputs count as equal.
+/// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.99;
-/// Minimum ratio of a tunnel's throughput with offloads to that without.
+/// Minimum ratio of a tunnel's throughput with offloads to its throughput without them.
 const WORTH: f64 = 3.0;
 
 #[cfg(test)]
@@ -118,7 +119,7 @@ mod tests {
         assert!(!said(&report, claim).0);
     }
 
-    /// Returns the same results with changed pairs of one tunnel.
+    /// Returns the results with `change` applied to the pairs of one tunnel.
     fn changed(tunnel: Tunnel, change: impl Fn(&mut Paired)) -> TunnelFindings {
         let mut report = report().findings;
         let pairs = report.paired.iter_mut();

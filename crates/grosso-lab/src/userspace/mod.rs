@@ -1,9 +1,9 @@
-//! A TCP sender in userspace, as a port. The sender's behavior depends only on the received frames and the caller's
-//! clock, and the sender uses the congestion control of the [model](crate::model), independent of the kernel.
+//! A TCP sender in userspace, implemented as a port. Its behavior depends only on the frames that it receives and on
+//! the caller's clock. Its congestion control is the [model](crate::model) rather than the kernel's.
 //!
-//! The sender opens one connection, which it never closes, and sends the same content repeatedly. It retransmits by
-//! NewReno (RFC 6582) and by a timer, without selective acknowledgments. It does not pace its packets, so it must not
-//! share its wire with other traffic.
+//! The sender opens one connection, never closes it, and sends the same content repeatedly. It retransmits according to
+//! NewReno (RFC 6582) and after timeouts, and does not use selective acknowledgments. It does not pace its packets, so
+//! it must not share the wire with other traffic.
 
 mod segment;
 
@@ -29,7 +29,7 @@ use crate::{
     traffic::Content,
 };
 
-/// A TCP sender in userspace.
+/// A TCP sender that runs in userspace.
 #[derive(Debug)]
 pub struct UserSender {
     ends: ConnectionEnds,
@@ -40,16 +40,16 @@ pub struct UserSender {
     cursor: u32,
     /// Sequence number after the last byte that has been sent.
     sent: u32,
-    /// Whether to retransmit the first unacknowledged segment.
+    /// Whether the first unacknowledged segment must be retransmitted.
     again: bool,
-    /// Sequence number of the receiver's next byte.
+    /// Sequence number of the next byte from the receiver.
     expected: u32,
     /// Window scale of the receiver, in bits.
     scale: u8,
-    /// The receiver's timestamp, to be echoed.
+    /// Timestamp from the receiver that must be echoed.
     echo: u32,
     timer: RetransmissionTimer,
-    /// The sequence number whose acknowledgment ends the current round trip.
+    /// Sequence number whose acknowledgment ends the current round trip.
     round_trip_end: u32,
     counts: SenderCounts,
     identification: u16,
@@ -60,20 +60,21 @@ pub struct UserSender {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UserState {
-    /// SYN has not been sent.
+    /// The SYN has not been sent yet.
     Silent,
-    /// SYN has been sent.
+    /// The SYN has been sent.
     Asked,
     Established,
     /// The peer reset the connection.
     Reset,
 }
 
-/// The timer of RFC 6298, with a fixed timeout instead of a measured one, so that no pause of the machine shortens it.
+/// The retransmission timer from RFC 6298, but with a fixed timeout instead of a measured one, so that pauses of the
+/// machine do not change it.
 #[derive(Debug)]
 struct RetransmissionTimer {
     timeout_ns: u64,
-    /// Timeouts since the last progress.
+    /// Number of timeouts since the last progress.
     backoff: u32,
     ends_ns: Option<u64>,
 }
@@ -81,16 +82,16 @@ struct RetransmissionTimer {
 /// Counters of a sender in userspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
-    /// Round trips of acknowledged data.
+    /// Number of round trips of acknowledged data.
     pub(crate) round_trips: u64,
-    /// Retransmitted segments.
+    /// Number of retransmitted segments.
     pub(crate) retransmits: u64,
-    /// Expirations of the timer.
+    /// Number of times that the timer expired.
     pub(crate) timeouts: u64,
 }
 
 impl UserSender {
-    /// Creates a sender of `content` for a wire with this round-trip time.
+    /// Creates a sender that sends `content` over a wire with this round-trip time.
     #[must_use]
     pub fn new(
         ends: ConnectionEnds,
@@ -122,7 +123,7 @@ impl UserSender {
         }
     }
 
-    /// Returns a cell that receives the time at which the first byte is sent.
+    /// Returns a cell that will contain the time at which the first byte was sent.
     #[must_use]
     pub fn began(&self) -> Arc<OnceLock<Instant>> {
         Arc::clone(&self.began)
@@ -143,7 +144,7 @@ impl UserSender {
         }
     }
 
-    /// Returns the next frame to send, if one is ready.
+    /// Returns the next frame to send, if there is one.
     fn next_frame(&mut self, now_ns: u64) -> Option<Frame<PortBuffer>> {
         match self.state {
             UserState::Silent => {
@@ -261,13 +262,13 @@ impl UserSender {
 }
 
 impl RetransmissionTimer {
-    /// Restarts the timer because something was acknowledged.
+    /// Resets the timer, because new data was acknowledged.
     fn restart(&mut self) {
         (self.backoff, self.ends_ns) = (0, None);
     }
 
-    /// Returns whether the timer has expired. Starts it if it is not running; after it expires, restarts it with twice
-    /// the timeout (RFC 6298 section 5.5).
+    /// Returns whether the timer has expired. Starts the timer if it is not running. If it has expired, restarts it
+    /// with twice the timeout (RFC 6298 section 5.5).
     fn is_over(&mut self, now_ns: u64) -> bool {
         let is_over = self.ends_ns.is_some_and(|ends_ns| now_ns >= ends_ns);
         if is_over {
@@ -336,8 +337,7 @@ impl Port for UserSender {
         Ok(Transmitted::Taken)
     }
 
-    /// Returns 0 while there is data to send, because the sender is ready immediately, and otherwise the expiry of the
-    /// timer.
+    /// Returns 0 if the sender can send immediately, and otherwise the time at which the timer expires.
     fn deadline(&self) -> Option<u64> {
         match self.state {
             UserState::Silent => Some(0),
@@ -355,9 +355,9 @@ impl Port for UserSender {
     }
 }
 
-/// The first sequence number of the content, close to wrapping around.
+/// First sequence number of the content, which soon wraps around.
 const FIRST: u32 = 0xfff0_0000;
-/// Minimum timeout (RFC 6298 section 2.4), without the round-trip time.
+/// Minimum timeout (RFC 6298 section 2.4), not including the round-trip time.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of times that the timeout is doubled.
 const BACKOFF_MAX: u32 = 6;
@@ -441,7 +441,7 @@ mod tests {
         answer(&mut sender, tcp::SYN | tcp::ACK, FIRST);
         assert_eq!(sent(&mut sender, 0).len(), 10);
         assert_eq!(sent(&mut sender, 1), [place(0)]);
-        // The answer shows that none of the ten segments had arrived.
+        // This acknowledgment shows that none of the ten segments had arrived.
         answer(&mut sender, tcp::ACK, place(1));
         assert_eq!(sent(&mut sender, 1), [place(1), place(2)]);
         assert_eq!(sender.counts.retransmits, 3);
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(sent(&mut sender, 0), [place(10), place(11), place(12)]);
         assert_eq!(sent(&mut sender, 1), [place(2)]);
         assert!(sent(&mut sender, 2).is_empty());
-        // The answer shows that the other segments had arrived.
+        // This acknowledgment shows that the other segments had arrived.
         answer(&mut sender, tcp::ACK, place(13));
         assert_eq!(sent(&mut sender, 2), [place(13), place(14)]);
         let counts = SenderCounts { round_trips: 1, retransmits: 1, timeouts: 1 };

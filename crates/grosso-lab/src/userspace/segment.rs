@@ -1,4 +1,4 @@
-//! Writes and reads the frames of a connection whose sender is in userspace.
+//! Encoder and decoder for the frames of a connection whose sender is in userspace.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use grosso_wire::{
     tcp::{self, TcpHeader, TcpOption},
 };
 
-/// Both endpoints of the connection, the sender first.
+/// The two endpoints of the connection; the sender comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionEnds {
     /// Ethernet addresses.
@@ -21,33 +21,33 @@ pub struct ConnectionEnds {
     pub ports: [u16; 2],
 }
 
-/// The fields of a segment to the receiver.
+/// The fields of a segment that is sent to the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentFields {
     pub(super) flags: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgment: u32,
-    /// The time of the sender's clock, and the echoed time of the receiver's clock.
+    /// The sender's timestamp, and the timestamp from the receiver that it echoes.
     pub(super) timestamps: [u32; 2],
     pub(super) identification: u16,
 }
 
-/// The fields of a segment from the receiver that the sender reads.
+/// The fields that the sender reads from a segment of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentReply {
     pub(super) flags: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgment: u32,
-    /// The unscaled window.
+    /// The window, unscaled.
     pub(super) window: u16,
-    /// Window scale of later segments, from the answer to SYN.
+    /// Window scale for later segments, which only the answer to SYN contains.
     pub(super) scale: Option<u8>,
-    /// The time of the receiver's clock.
+    /// The receiver's timestamp.
     pub(super) clock: Option<u32>,
 }
 
 impl ConnectionEnds {
-    /// Writes the headers of a frame. The TCP checksum still has to be completed over the payload.
+    /// Writes the headers of a frame. The TCP checksum remains to be completed with the payload.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl ConnectionEnds {
         tcp.emit(options, ip.emit(&[], at)?).map(|_| ())
     }
 
-    /// Parses a frame; returns `None` if it is not a segment of the connection from the peer.
+    /// Parses a frame; returns `None` if it is not a segment that the peer sent on this connection.
     pub(super) fn read(&self, frame: &[u8]) -> Option<SegmentReply> {
         let (ethernet, packet) = EthernetHeader::parse(frame).ok()?;
         if ethernet.ethertype.get() != ETHERTYPE_IPV4 {
@@ -122,13 +122,13 @@ impl ConnectionEnds {
     }
 }
 
-/// Returns the size of all headers of a segment with these flags.
+/// Returns the total size of the headers of a segment with these flags.
 pub(super) const fn headers_bytes(flags: u16) -> usize {
     let options = if flags & tcp::SYN == 0 { OPTIONS_BYTES } else { SYN_OPTIONS_BYTES };
     TCP_START + tcp::HEADER_LEN + options
 }
 
-/// Writes the timestamps and, before them, the options of a handshake if the segment is part of one.
+/// Writes the timestamp option. In a segment of the handshake, the handshake options come first.
 fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_BYTES]) -> &'a [u8] {
     let [value, echo] = fields.timestamps.map(u32::to_be_bytes);
     let timestamps = |to: &mut [u8]| {
@@ -141,7 +141,8 @@ fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_B
         return &options[..OPTIONS_BYTES];
     }
     let [high, low] = SEGMENT_SIZE_MAX.to_be_bytes();
-    // The sender does not scale its own window, but the option permits the peer to scale (RFC 7323 section 2.2).
+    // The sender does not scale its own window, but only with this option may the peer scale its window (RFC 7323
+    // section 2.2).
     options[..8].copy_from_slice(&[
         tcp::OPTION_MSS,
         4,
@@ -158,17 +159,17 @@ fn write_options<'a>(fields: &SegmentFields, options: &'a mut [u8; SYN_OPTIONS_B
 
 /// Number of payload bytes in a full segment: an MTU of 1500 minus the IP and TCP headers.
 pub(super) const PAYLOAD_BYTES: u32 = 1500 - 20 - 20 - OPTIONS_BYTES as u32;
-/// Start of the TCP header in a frame.
+/// Offset of the TCP header in a frame.
 pub(super) const TCP_START: usize = 14 + ipv4::HEADER_LEN;
-/// Offset of the checksum in the TCP header.
+/// Offset of the checksum field in the TCP header.
 pub(super) const CHECKSUM_OFFSET: u16 = 16;
-/// Length of the options in every segment except SYN.
+/// Length of the options in every segment except the SYN.
 const OPTIONS_BYTES: usize = 12;
 /// Length of the options in SYN.
 const SYN_OPTIONS_BYTES: usize = 20;
-/// Maximum segment size that the sender announces; no data arrives.
+/// Maximum segment size that the sender announces, although no data arrives.
 const SEGMENT_SIZE_MAX: u16 = 1460;
-/// The window of the sender, which receives no data.
+/// Window that the sender announces, although no data arrives.
 const WINDOW: u16 = u16::MAX;
 
 #[cfg(test)]

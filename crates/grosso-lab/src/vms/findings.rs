@@ -1,4 +1,4 @@
-//! Figures of the experiment, structured as in the JSON report, and verdicts on them.
+//! Figures that the experiment measures, and verdicts on them. The figures' structure is that of the JSON report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,49 +10,49 @@ use crate::{
     verdict::{Bound, Evidence, Unit, Verdict},
 };
 
-/// Figures of the experiment.
+/// Figures that the experiment measures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFindings {
-    /// Results, grouped by the peer of the guest's streams. Empty if no VM can boot.
+    /// Results, grouped by the peer with which the guest exchanges streams. Empty if no VM can boot.
     pub groups: Vec<VmGroup>,
 }
 
-/// Results to compare with each other.
+/// Results that are compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmGroup {
-    /// Peer of the guest's streams.
+    /// Peer with which the guest exchanges streams.
     pub place: VmPlace,
     /// Results, one for each carrier.
     pub rows: Vec<VmRow>,
 }
 
-/// The result of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmRow {
-    /// The carrier of the guest's frames.
+    /// The carrier that forwards the guest's frames.
     pub carrier: VmCarrier,
-    /// Streams to the guest; between two guests, streams to the second.
+    /// Streams to the guest; between two guests, streams to the second one.
     pub to_guest: VmFigures,
     /// Streams from the guest.
     pub from_guest: VmFigures,
-    /// Bytes that were compared one by one with those sent, in all runs.
+    /// Number of bytes that were compared one by one with those that were sent, in all runs.
     pub verified_bytes: u64,
     /// The measurements.
     pub runs: Vec<VmRun>,
 }
 
-/// Figures of the streams of one direction.
+/// Figures for the streams in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmFigures {
     /// Throughput in Mb/s.
     pub megabits_a_second: Spread,
-    /// CPU-seconds per gigabyte of the program between the endpoints: Grosso or passt.
+    /// CPU-seconds per gigabyte for the program between the endpoints: Grosso or passt.
     pub path_s_per_gb: Spread,
-    /// CPU-seconds per gigabyte of the emulated VMs.
+    /// CPU-seconds per gigabyte for the emulated VMs.
     pub machine_s_per_gb: Spread,
 }
 
@@ -75,7 +75,7 @@ impl VmFindings {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 
-    /// Returns verdicts on the figures. Without VMs, each verdict names what a test of its claim would need.
+    /// Returns the verdicts on the figures. If there are no VMs, each verdict says what a test of its claim would need.
     pub(super) fn judge(&self) -> Vec<Verdict> {
         if self.groups.is_empty() {
             return CLAIMS.map(|(_, claim, _)| Verdict::not_here(claim, NEEDED)).into();
@@ -83,7 +83,7 @@ impl VmFindings {
         CLAIMS.iter().filter_map(|claim| self.judge_place(*claim)).collect()
     }
 
-    /// Judges whether Grosso carries a guest's streams in both directions at least as fast as QEMU and the kernel.
+    /// Judges whether Grosso transfers a guest's streams in both directions at least as fast as QEMU and the kernel.
     fn judge_place(&self, (place, claim, cause): Claim) -> Option<Verdict> {
         let ours = self.row(place, VmCarrier::VhostUser)?;
         let others = self.row(place, VmCarrier::Qemu)?;
@@ -132,7 +132,7 @@ impl VmStream {
     }
 }
 
-/// A claim about the streams at one place, and the cause to report if the claim does not hold.
+/// A claim about the streams with one kind of peer, and the cause to report if the claim does not hold.
 type Claim = (VmPlace, &'static str, &'static str);
 
 const CLAIMS: [Claim; 3] = [
@@ -140,10 +140,10 @@ const CLAIMS: [Claim; 3] = [
     (VmPlace::Guests, "two guests: Grosso is as fast as TAPs and a bridge", OF_GUESTS),
     (VmPlace::Tunnel, "a tunnel is as fast as a TAP and the kernel's VXLAN", CAUSE),
 ];
-/// Minimum ratio at which two throughputs count as equal.
+/// Minimum ratio for two throughputs to count as equal.
 const EQUAL: f64 = 0.95;
-/// Cause to report for streams between guests. On busy CPUs, streams of 300 ms between the same two guests differ by a
-/// factor of 14 over vhost-user, and of 17 over TAPs.
+/// Cause to report for streams between guests. On busy CPUs, the speed of 300 ms streams between the same two guests
+/// varies by a factor of 14 over vhost-user, and by a factor of 17 over TAP devices.
 const OF_GUESTS: &str = "\
 two emulated VMs share the CPUs, so the speed of a short stream depends on which VM was running; try --time 3s";
 const CAUSE: &str = "the emulated VM is slower than its network backend, and both share the CPUs";

@@ -1,5 +1,5 @@
-//! Experiment that compares carriers for the frames of VMs: Grosso over shared memory or a socket, QEMU's own TAP, and
-//! passt.
+//! An experiment that compares ways to forward the frames of VMs: Grosso over shared memory or a socket, QEMU's own TAP
+//! device, and passt.
 //!
 //! ```text
 //!  host                                                      guest
@@ -8,8 +8,8 @@
 //!  guest - eth0 - vhost-user - data path - vhost-user ------ eth0
 //! ```
 //!
-//! VMs are emulated (TCG), so they need no `/dev/kvm` but boot slowly. In the guest, this program serves streams as
-//! `grosso lab sink` does. The host or another guest connects to it.
+//! VMs are emulated (TCG), so they do not need `/dev/kvm`, but they boot slowly. In the guest, this program serves
+//! streams like `grosso lab sink`, and the host or another guest connects to it.
 
 mod findings;
 mod table;
@@ -49,7 +49,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmParameters {
-    /// The guest's kernel, or the reason why no VM can boot.
+    /// Release of the guest's kernel, or the reason why no VM can boot.
     pub guest: String,
 }
 
@@ -75,17 +75,17 @@ impl fmt::Display for VmPlace {
     }
 }
 
-/// Carriers of a guest's frames.
+/// A way to forward a guest's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VmCarrier {
     /// Grosso, which shares the guest's memory.
     VhostUser,
-    /// Grosso, which passes single packets over a Unix socket.
+    /// Grosso, which exchanges single packets over a Unix socket.
     Stream,
-    /// QEMU's own TAP, and devices of the kernel connected to it.
+    /// QEMU's own TAP device, which the kernel connects to other devices.
     Qemu,
-    /// passt, which terminates the guest's connections and opens its own sockets.
+    /// passt, which terminates the guest's connections and opens sockets on the host for them.
     Passt,
 }
 
@@ -103,27 +103,27 @@ impl fmt::Display for VmCarrier {
 /// One setting to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmSetting {
-    /// Peer of the streams.
+    /// Peer with which the guest exchanges streams.
     pub place: VmPlace,
-    /// The carrier of the guest's frames.
+    /// The carrier that forwards the guest's frames.
     pub carrier: VmCarrier,
     /// Duration of each stream.
     pub measured: Duration,
 }
 
-/// The settings of the experiment.
+/// The experiment on VMs.
 #[derive(Debug)]
 pub struct Vms {
     plan: Plan<VmParameters>,
-    /// Image and directory to boot VMs; `None` if no VM can boot.
+    /// Prerequisites for booting VMs; `None` if no VM can boot.
     boot: Option<Boot>,
     groups: Vec<Vec<VmSetting>>,
     notes: Vec<String>,
 }
 
 impl Vms {
-    /// Creates an experiment with each available carrier. The guest boots the kernel that is installed in a directory
-    /// such as `/`, from an image that is built in `folder` and contains this program. If no VM can boot, the
+    /// Creates an experiment with every carrier that is available. The guest boots a kernel that is installed in a
+    /// directory such as `/`. Its image is built in `folder` and contains this program. If no VM can boot, the
     /// experiment has no settings, and a note explains why.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Experiment for Vms {
     }
 }
 
-/// Returns the reason why a carrier is not measured on this machine; `None` if it is measured.
+/// Returns why a carrier is not measured on this machine; `None` if it is.
 fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     match (place, carrier) {
         (_, VmCarrier::Passt) => {
@@ -248,7 +248,7 @@ fn why_not(place: VmPlace, carrier: VmCarrier) -> Option<&'static str> {
     }
 }
 
-/// Carriers to measure in each arrangement of VMs.
+/// Carriers to measure for each kind of peer.
 const SETTINGS: [(VmPlace, &[VmCarrier]); 3] = {
     use VmCarrier::{Passt, Qemu, Stream, VhostUser};
     [
@@ -278,7 +278,7 @@ mod tests {
         table::assert_kept,
     };
 
-    /// Returns made-up results: Grosso is twice as fast as QEMU to the guest, and half as fast from it.
+    /// Returns made-up results in which Grosso is twice as fast as QEMU to the guest, and half as fast from it.
     fn report() -> Report<VmFindings> {
         let (experiment, groups) = measured();
         experiment.report(groups).unwrap()
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// `passt` resets connections if its guest is slow.
+    /// Tests a run with a reset connection: `passt` resets connections if its guest is slow.
     #[test]
     fn a_run_with_a_reset_connection_is_reported_and_excluded() {
         let setting = VmSetting {

@@ -1,4 +1,4 @@
-//! Shows the results as a table and as charts.
+//! A table and charts of the results.
 
 use super::{VmFigures, VmFindings, VmGroup, VmParameters, VmPlace, VmRow};
 use crate::{
@@ -57,7 +57,7 @@ impl VmFigures {
         self.megabits_a_second.text(whole)
     }
 
-    /// Returns the cost of the data path; a dash if there is none.
+    /// Formats the cost of the program between the endpoints, or returns a dash if there is none.
     fn path(&self) -> String {
         match self.path_s_per_gb.max {
             0.0 => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! One measurement: VMs boot, and streams run in both directions.
+//! One measurement: boots VMs, and runs streams in both directions.
 
 use std::{
     io,
@@ -45,9 +45,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmRun {
-    /// Bytes of both directions that were compared one by one with those sent, before the measurement.
+    /// Number of bytes in both directions that were compared one by one with those that were sent, before the
+    /// measurement.
     pub verified_bytes: u64,
-    /// Stream to the guest; between two guests, the stream to the second.
+    /// The stream to the guest; between two guests, the stream to the second one.
     pub to_guest: VmStream,
     /// The stream from the guest.
     pub from_guest: VmStream,
@@ -55,20 +56,20 @@ pub struct VmRun {
     pub is_reset: bool,
 }
 
-/// A stream, and the CPU time during it.
+/// A stream, and the CPU time that was used during it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VmStream {
     /// Bytes and duration of the stream.
     #[serde(flatten)]
     pub called: Called,
-    /// CPU-seconds of the program between the endpoints: the data paths of Grosso, or passt. Zero if there is none.
+    /// CPU-seconds of the program between the endpoints: Grosso's data paths, or passt. Zero if there is none.
     pub path_cpu_seconds: f64,
     /// CPU-seconds of the emulated VMs.
     pub machine_cpu_seconds: f64,
 }
 
-/// Everything that booting VMs requires: an image, and a directory for their sockets.
+/// Prerequisites for booting VMs: an image, and a directory for the sockets.
 #[derive(Debug)]
 pub(super) struct Boot {
     image: Image,
@@ -77,7 +78,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Builds an image with a kernel and this program in `folder`.
+    /// Builds an image in `folder` that contains a kernel and this program.
     pub(super) fn new(folder: &Path, kernel: &Path, program: &Path) -> io::Result<Self> {
         let path = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
         let programs: Vec<&str> = PROGRAMS.iter().copied().chain([path]).collect();
@@ -87,7 +88,7 @@ impl Boot {
         Ok(Self { image, folder: folder.into(), program: name.into() })
     }
 
-    /// Measures once, on new hosts and VMs that are removed afterwards.
+    /// Measures once, on new hosts and VMs that are removed afterward.
     pub(super) fn measure(
         &self,
         setting: &VmSetting,
@@ -104,10 +105,10 @@ impl Boot {
             run
         });
         measured.or_else(|error| match error {
-            // After a signal from the user, errors of a guest do not matter, because the signal may have caused them.
+            // After a signal from the user, errors from a guest do not matter, because the signal may have caused them.
             _ if interrupted.load(Ordering::Relaxed) => Err(TrialError::Interrupted),
-            // `passt` resets a connection if the guest acknowledges nothing for several seconds, which happens if the
-            // guest is slow.
+            // `passt` resets a connection if the guest acknowledges nothing for several seconds, as a slow guest may
+            // do.
             TrialError::Io(error)
                 if setting.carrier == VmCarrier::Passt
                     && error.kind() == io::ErrorKind::ConnectionReset =>
@@ -118,7 +119,7 @@ impl Boot {
         })
     }
 
-    /// Creates the hosts, and the carrier of frames between them and the VMs.
+    /// Creates the hosts, and whatever forwards frames between them and the VMs.
     fn lay<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -156,7 +157,7 @@ impl Boot {
         self.folder.join(format!("vm{number}.sock"))
     }
 
-    /// Starts passt on the host. It gives its guest the addresses of the host's network.
+    /// Starts passt on the host. Its guest gets the addresses of the host's network.
     fn start_passt(&self, laid: &mut Laid<'_>) -> io::Result<()> {
         let host = &laid.networks[0];
         let template = host.run(|| {
@@ -171,21 +172,21 @@ impl Boot {
         laid.template = Some(template);
         let socket = self.socket(0);
         let mut command = Command::new(PASST);
-        // As root, passt would switch to the user nobody, who must not create a socket here.
+        // As root, passt would switch to the user nobody, who may not create a socket in this directory.
         command.args(["-f", "-4", "-u", "none", "--runas", "0:0", "-t", &SINK_PORT.to_string()]);
         command.arg("-s").arg(&socket).stdin(Stdio::null()).stdout(Stdio::null());
         let passt = host.host(die_with_parent(&mut command))?.stderr(Stdio::null()).spawn()?;
         laid.passt.insert(Passt(passt)).wait_for(&socket)
     }
 
-    /// Returns the command of VM `number`.
+    /// Returns the command that starts VM `number`.
     fn machine(&self, carrier: VmCarrier, number: usize) -> Command {
         let socket = self.socket(number);
         let socket = socket.display();
         let device = format!("virtio-net-pci,netdev=n0,mac=52:54:00:93:00:0{number}");
         match carrier {
             VmCarrier::VhostUser => {
-                // QEMU 7.2 without KVM ends with SIGSEGV when a guest uses MSI-X with vhost-user.
+                // Without KVM, QEMU 7.2 crashes with SIGSEGV when a guest uses MSI-X with vhost-user.
                 let device = format!("{device},vectors=0");
                 let mut machine = self.image.machine_at("vhost-user,id=n0,chardev=c0", &device);
                 machine.args(["-chardev", &format!("socket,id=c0,path={socket}")]);
@@ -233,7 +234,7 @@ impl Boot {
         Ok(guests)
     }
 
-    /// Compares bytes both ways, and then measures streams.
+    /// Compares bytes in both directions, and then measures streams.
     fn exchange(
         &self,
         setting: &VmSetting,
@@ -266,7 +267,7 @@ impl Boot {
         Ok(VmRun { verified_bytes, to_guest, from_guest, is_reset: false })
     }
 
-    /// Makes a call from a guest: this program runs in the guest and prints the figures.
+    /// Runs this program in a guest, where it sends or receives a stream and prints the figures.
     fn call_from(&self, guest: &mut Guest, call: Call) -> Result<Called, TrialError> {
         let direction = match call.direction {
             Direction::Transmit => "transmit",
@@ -280,18 +281,18 @@ impl Boot {
     }
 }
 
-/// Hosts, and the carriers of frames between them and the VMs.
+/// Hosts, and what forwards frames between them and the VMs.
 struct Laid<'scope> {
-    /// Network namespace of the host and, with a tunnel, of the endpoint next to the VM.
+    /// Network namespaces: the host's and, with a tunnel, also that of the endpoint next to the VM.
     networks: Vec<NetworkNamespace>,
     paths: Vec<Running<'scope, ()>>,
     passt: Option<Passt>,
-    /// The device from which passt takes the guest's addresses.
+    /// The device from which passt copies the addresses for its guest.
     template: Option<TapPort>,
 }
 
 impl<'scope> Laid<'scope> {
-    /// Opens the host's device, with an address.
+    /// Opens the host's device, and configures its address.
     fn tap(&self) -> io::Result<TapPort> {
         self.networks[0].run(|| {
             let port = TapPort::open(DEVICE, Layer::Ethernet, &TapOptions::default())?;
@@ -300,7 +301,7 @@ impl<'scope> Laid<'scope> {
         })?
     }
 
-    /// Opens one endpoint of a Grosso tunnel: the host's if `side` is 0.
+    /// Opens one endpoint of a Grosso tunnel; side 0 is the host's.
     fn tunnel_end(&self, side: usize) -> io::Result<impl Port + Send + use<'scope>> {
         let tunnel = (Tunnel::Vxlan, Family::V4);
         let end = (&self.networks[side], side);
@@ -319,7 +320,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// Adds the kernel's own tunnel, whose remote device is attached to a bridge.
+    /// Creates the kernel's own tunnel, whose far device is attached to a bridge.
     fn add_vxlan(&self) -> io::Result<()> {
         for (side, network) in self.networks.iter().enumerate() {
             let add = || {
@@ -331,7 +332,7 @@ impl<'scope> Laid<'scope> {
         Ok(())
     }
 
-    /// Configures the devices that QEMU created, and connects them.
+    /// Configures the devices that QEMU has created, and connects them.
     fn connect_devices(&self, place: VmPlace) -> io::Result<()> {
         let set_up_host = |device: &str| {
             self.networks[0].run(|| set_up(device, SENDER_ADDRESSES, Family::V4, self.mtu()))?
@@ -354,7 +355,7 @@ impl<'scope> Laid<'scope> {
         place.mtu()
     }
 
-    /// Returns the CPU-seconds of the program between the endpoints, and those of the VMs.
+    /// Returns the CPU-seconds of the program between the endpoints and of the VMs.
     fn cpu_seconds(&self, guests: &[Guest]) -> io::Result<[f64; 2]> {
         let passt = self.passt.iter().map(|passt| Pid::from_child(&passt.0));
         let threads = self.paths.iter().map(Running::thread).chain(passt);
@@ -366,7 +367,7 @@ impl<'scope> Laid<'scope> {
 }
 
 impl VmPlace {
-    /// Returns the MTU of the guest's network. Encapsulated packets of this MTU still fit the wire.
+    /// Returns the MTU of the guest's network, whose packets fit the wire even after encapsulation.
     fn mtu(self) -> u16 {
         match self {
             Self::Tunnel => tunnel::layout((Tunnel::Vxlan, Family::V4), false, 1).mtu.receiver,
@@ -375,11 +376,11 @@ impl VmPlace {
     }
 }
 
-/// A running passt, which is killed on drop.
+/// A running passt process, which is killed on drop.
 struct Passt(Child);
 
 impl Passt {
-    /// Waits until the socket of passt exists.
+    /// Waits until passt has created its socket.
     fn wait_for(&mut self, socket: &Path) -> io::Result<()> {
         let started = Instant::now();
         while !path::is_there(socket) {
@@ -416,20 +417,20 @@ fn bridge(ports: &[String], mtu: u16) -> io::Result<()> {
     control.set_up(&bridge, true)
 }
 
-/// Returns the name of the device that QEMU creates for VM `number`.
+/// Returns the name of the TAP device that QEMU creates for VM `number`.
 fn own_tap(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Programs that the guest needs in addition to this one and the programs of the image.
+/// Programs that the guest needs in addition to this program and those in every image.
 pub(super) const PROGRAMS: &[&str] = &["ip"];
 /// Program that forwards a guest's connections through sockets of its host.
 pub(super) const PASST: &str = "passt";
-/// The name of the host's device.
+/// Name of the host's device.
 const DEVICE: &str = "t0";
 /// Port on which a sink listens.
 const SINK_PORT: u16 = 5297;
-/// Script that serves streams in the guest and returns once clients can connect.
+/// Script that serves streams in the guest, and returns as soon as clients can connect.
 const SERVE: &str = "
 ip route add default via GATEWAY
 PROGRAM lab sink 0.0.0.0:5297 > /tmp/sink 2>&1 &
@@ -439,7 +440,7 @@ until grep -q ':14B1 ' /proc/net/tcp; do
     [ $tries -lt 300 ] || { cat /tmp/sink; exit 1; }
     sleep 0.1
 done";
-/// Interval for checking whether a socket exists.
+/// Interval at which a thread checks whether a socket exists.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The seed of flow tables, which is the same in all trials.
+/// Seed of the flow tables, which is the same in all trials.
 const SEED: u64 = 0x6772_6f73_736f;

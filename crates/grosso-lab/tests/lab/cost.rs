@@ -29,7 +29,7 @@ pub(super) fn one_frame_a_poll_is_one_call_a_packet(device: Device) {
     assert!(turns(by_one) > turns(on), "{device}");
 }
 
-/// Asserts what must hold for every trial: the times of the parts add up to exactly the time of the thread.
+/// Asserts what must be true in every trial: the times of the parts add up exactly to the thread's time.
 fn parts_add_up_to_the_thread_s_time(measured: &CostRun) {
     for path in &measured.paths {
         assert!(path.packets > 1000 && path.frames > 0, "{path:?}");
@@ -57,7 +57,7 @@ fn calls_are_counted_where_there_are_some(
     off: &CostRun,
 ) {
     let ([on_a, on_b], [off_a, off_b]) = (on.paths, off.paths);
-    // Packets are written to a TUN one by one, but to a ring many at once.
+    // To a TUN device, packets are written one by one; to a ring, many at a time.
     let is_each = off_b.send.calls * 2 > off_b.packets;
     assert_eq!(is_each, device == Device::Tap, "{off_b:?}");
     assert!(on_b.send.calls * 2 < on_b.packets, "{on_b:?}");
@@ -69,12 +69,13 @@ fn calls_are_counted_where_there_are_some(
 
 fn checksums_cost_without_offload(wire: Wire, on: &CostRun) {
     let [a, b] = on.paths.map(|path| path.parts.get(PartName::Checksums) > 0.0);
-    // A packet socket on a veth passes partial checksums on. On other wires, checksums must be computed and verified.
+    // A packet socket on a veth device passes partial checksums on. On other wires, checksums must be computed and
+    // verified.
     let are_made = wire != Wire::Ring;
     assert_eq!([a, b], [are_made; 2], "{wire}: {on:?}");
 }
 
-/// Measures once. Returns `None` if the user must not open such sockets.
+/// Measures once. Returns `None` if the user may not open the sockets that the setting needs.
 fn trial(device: Device, wire: Wire, offloads: Offloads) -> Option<CostRun> {
     let processor = *allowed_processors().unwrap().last().unwrap();
     let setting = CostSetting {

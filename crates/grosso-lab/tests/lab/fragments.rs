@@ -1,4 +1,4 @@
-//! Trials of `lab fragments` on the running kernel, and a check of the wire with tshark.
+//! Trials of `lab fragments` on the running kernel, and a check of the wire traffic with tshark.
 
 use std::{
     fmt::Write,
@@ -70,9 +70,9 @@ pub(super) fn an_evicting_receiver_always_has_buffers(device: Device) {
     assert!(queueing.arrived < evicting.arrived, "{queueing:?}");
 }
 
-/// Checks the wire of a short run with a program that shares no code with the lab: every fragment fits the MTU, is
-/// well-formed and becomes part of an ESP packet. Each ESP packet passes authentication with the key and contains the
-/// datagram that was sent.
+/// Checks the wire traffic of a short run with a program that shares no code with the lab. Every fragment must fit the
+/// MTU, be well-formed and belong to an ESP packet. Each ESP packet must pass authentication with the key and contain
+/// the datagram that was sent.
 pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     if Command::new("tshark").arg("--version").output().is_err() {
         return skip("tshark is not installed");
@@ -90,8 +90,8 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     let whole = tshark(&path, &["-Y", "udp"], &fields);
     assert!(whole.len() as u64 >= measured.arrived && measured.arrived > 0, "{measured:?}");
     for (number, line) in whole.iter().enumerate() {
-        // Every ESP packet is reported once, with its last fragment. The checksum status 1 means that the checksum is
-        // correct.
+        // tshark reports every ESP packet once, with its last fragment. A checksum status of 1 means that the checksum
+        // is correct.
         assert_eq!(line[..4], ["45", "1", "64008", "1"], "datagram {number}");
         let mut expected = String::new();
         for byte in datagram(number as u64).unwrap() {
@@ -104,7 +104,7 @@ pub(super) fn tshark_joins_and_decrypts_what_is_on_the_wire() {
     fs::remove_file(path).unwrap();
 }
 
-/// Returns the values of these fields for the frames that pass a filter.
+/// Returns these fields of the frames that match a filter.
 fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut key = String::new();
     for byte in KEY_AND_SALT {
@@ -115,7 +115,7 @@ fn tshark(path: &Path, filter: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
          \"AES-GCM with 12 octet ICV [RFC4106]\",\"0x{key}\",\"NULL\",\"\""
     );
     let mut command = Command::new("tshark");
-    // The home directory is a temporary one, so that tshark reads no configuration of the user.
+    // A temporary home directory prevents tshark from reading the user's configuration.
     command.env("HOME", std::env::temp_dir());
     command.arg("-r").arg(path).args(["-T", "fields", "-E", "separator=;"]).args(filter);
     for preference in ["esp.enable_encryption_decode", "esp.enable_authentication_check"] {
@@ -135,7 +135,7 @@ fn trial(setting: &FragmentSetting) -> FragmentRun {
     measured
 }
 
-/// Returns a setting in which no datagram times out, even if the receiver does not get the CPU for a while.
+/// Returns a setting in which no datagram times out, even if the receiver gets no CPU time for a while.
 fn patient(device: Device, receiver: Receiver, buffers: Option<usize>) -> FragmentSetting {
     FragmentSetting { timeout: Duration::from_secs(60), ..setting(device, receiver, buffers) }
 }

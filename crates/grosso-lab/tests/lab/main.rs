@@ -1,5 +1,5 @@
 //! The lab's trials on the running kernel. A process must be single-threaded to enter a user namespace, so this program
-//! starts itself again for each trial and for each way to become privileged. Measuring trials have a CPU to themselves.
+//! starts itself again for each trial and each way to get privileges. Trials that measure have a CPU to themselves.
 
 #![allow(clippy::disallowed_methods, reason = "tests make their files themselves")]
 
@@ -49,22 +49,22 @@ mod linux {
 
     use super::{cost, fragments, tunnels, userspace};
 
-    /// Environment variable that names the trial of a process.
+    /// Environment variable with the name of the trial that a process runs.
     pub(super) const TRIAL: &str = "GROSSO_TEST_TRIAL";
 
-    /// An ordinary user, who need not exist on the system.
+    /// User ID of an ordinary user, who need not exist on the system.
     const NOBODY: u32 = 65534;
 
-    /// Whether the process was root before it entered its own namespaces.
+    /// Whether the process was root before it entered any namespaces.
     static STARTED_AS_ROOT: OnceLock<bool> = OnceLock::new();
 
     const OWN_USER_NAMESPACE: &str = "in_own_user_namespace";
 
-    /// A trial for each device; the device's name precedes the trial's.
+    /// A trial that runs once per device; the device's name precedes the trial's.
     type OnDevice = (String, fn(Device));
     type Alone = (String, fn());
 
-    /// Lists functions with their names. Long paths contain white space in their names, which is removed.
+    /// Lists functions with their names. `stringify!` may insert white space into long paths, so it is removed.
     macro_rules! named {
         ($($($name:ident)::+),+ $(,)?) => {
             [$((stringify!($($name)::+).replace(char::is_whitespace, ""), $($name)::+ as _)),+]
@@ -119,7 +119,7 @@ mod linux {
         ]
     }
 
-    /// Trials that mostly wait for their wires and only compare bytes, so that neither rates nor timeouts affect them.
+    /// Trials that only compare bytes and mostly wait for their wires, so that neither rates nor timeouts affect them.
     /// They share the CPUs, and start before the trials that measure.
     const WAITING: [&str; 3] = [
         "a_bad_wire_is_repaired_by_tcp",
@@ -127,11 +127,11 @@ mod linux {
         "userspace::every_byte_arrives_over_a_wire_that_loses",
     ];
 
-    /// Trials whose results depend on rates, which change if the machine is busy. Only the gate's experiment step runs
-    /// them, with `cargo test -p grosso-lab --test lab -- --ignored`.
+    /// Trials whose results depend on rates, which change if the machine is busy. Only the experiment step in the gate
+    /// runs them, with `cargo test -p grosso-lab --test lab -- --ignored`.
     const MEASURING: [&str; 1] = ["tunnels::without_offloads_every_packet_passes_by_itself"];
 
-    /// Number of concurrent trials per CPU; one of them measures.
+    /// Number of concurrent trials per CPU, only one of which measures.
     const THREADS_A_PROCESSOR: usize = 4;
 
     fn waits(trial: &str) -> bool {
@@ -142,8 +142,8 @@ mod linux {
         names.iter().any(|name| trial.ends_with(&format!("::{name}")))
     }
 
-    /// Returns the ways to get the privileges that a trial needs, and the user of each. An ordinary user always enters
-    /// a user namespace.
+    /// Returns the ways to get the privileges that a trial needs, with the user for each. An ordinary user always
+    /// enters a user namespace.
     fn ways() -> Vec<(&'static str, Option<u32>)> {
         let mut ways = vec![("as_it_is", None), (OWN_USER_NAMESPACE, None)];
         if rustix::process::geteuid().is_root() {
@@ -152,8 +152,8 @@ mod linux {
         ways
     }
 
-    /// Returns whether to run a trial with the privileges obtained in this way. For root, a user namespace gives the
-    /// same privileges through a different call, so two trials are sufficient to test it.
+    /// Returns whether to run a trial with the privileges that this way provides. For root, a user namespace provides
+    /// the same privileges through a different call, so two trials are enough to test it.
     fn is_tried(way: &str, trial: &str) -> bool {
         let few: [OnDevice; _] =
             named![coalescing_makes_trains_and_changes_no_byte, superframes_of_the_sender_are_cut,];
@@ -185,7 +185,7 @@ mod linux {
         libtest_mimic::run(&several, trials.collect()).exit();
     }
 
-    /// Runs one trial in a separate process, and reports which parts it skipped.
+    /// Runs one trial in a separate process, and prints which parts it skipped.
     fn start(name: &str, user: Option<u32>) -> Result<(), Failed> {
         let mut command = Command::new("/proc/self/exe");
         command.env(TRIAL, name);
@@ -231,7 +231,7 @@ mod linux {
         assert_eq!(links(), before, "nothing is left behind");
     }
 
-    /// Reports why a trial is skipped. No trial may be skipped if everything it needs is available.
+    /// Reports why a trial is skipped. No trial may be skipped if everything that it needs is available.
     pub(super) fn skip(why: &str) {
         println!("skipped: {why}");
         assert!(
@@ -263,7 +263,7 @@ mod linux {
             for copy in [false, true] {
                 let measured = clean(&Setting { layout, ..through(device, grosso(copy)) });
                 let packets = measured.packets_per_page.unwrap();
-                // The first packets of a connection are shorter, so more of them fit.
+                // The first packets on a connection are shorter, so more of them fit into a page.
                 let most = layout.packets_per_page(page_bytes) as f64 + 0.5;
                 assert!(packets > least && packets < most, "{packets} packets in {page_bytes}");
                 assert!(measured.segments_per_train.unwrap() > 1.0, "{measured:?}");
@@ -306,7 +306,7 @@ mod linux {
 
     fn the_kernel_s_own_wire_carries_the_same() {
         for gro in [false, true] {
-            // The kernel may lose packets here, because with GRO the wire holds at most 256.
+            // The kernel may lose packets here, because the wire holds at most 256 packets if GRO is used.
             let setting = setting(Carrier::Kernel { gro });
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             assert!(measured.bytes >= BYTES);
@@ -337,7 +337,7 @@ mod linux {
             };
             let measured = measure(&setting, &AtomicBool::new(false)).unwrap();
             let headers = if family == Family::V4 { 28 } else { 48 };
-            // A thread may already have counted the bytes of a datagram, but not the datagram.
+            // A thread may already have counted a datagram's bytes, but not the datagram itself.
             let datagrams = measured.bytes / (1500 - headers);
             assert!(datagrams.abs_diff(measured.units) <= 1, "{family:?}: {measured:?}");
             assert!(measured.segments_per_train.unwrap() > 20.0, "{measured:?}");
@@ -386,7 +386,7 @@ mod linux {
             // On a busy machine, a late answer may count as lost, and the last answer may arrive after the end.
             let known = measured.latencies.len() as u64 + measured.lost + 1;
             assert!(known >= measured.units, "{traffic}: {measured:?}");
-            // The two counters are read one after the other while the traffic continues.
+            // The two counters are read one after another while the traffic continues.
             assert!((measured.units * bytes).abs_diff(measured.bytes) <= bytes * 4, "{traffic}");
         }
     }
@@ -424,7 +424,7 @@ mod linux {
     }
 
     /// Checks that no connection starts with pacing. A socket that is created with BBR, for example because it is the
-    /// system default, keeps pacing even if another congestion control is set later.
+    /// system default, still paces even if another congestion control is set later.
     fn no_connection_begins_with_pacing() {
         let hosts = Hosts::joined(&Layout::default(), false).unwrap();
         for host in hosts.networks() {
@@ -440,7 +440,7 @@ mod linux {
         assert!(matches!(ended, Err(TrialError::Interrupted)), "{ended:?}");
     }
 
-    /// Measures a trial in which nothing may be damaged. Retransmissions are ignored, because a sender that was not
+    /// Runs a trial in which nothing may be damaged. Retransmissions are ignored, because a sender that has not been
     /// scheduled for a long time retransmits data that was not lost.
     fn clean(setting: &Setting) -> Measured {
         let measured = measure(setting, &AtomicBool::new(false)).unwrap();

@@ -72,7 +72,7 @@ pub(super) fn without_offloads_every_packet_passes_by_itself(device: Device) {
     assert!(plain(TunnelCarrier::Plain) > plain(TunnelCarrier::Grosso));
 }
 
-/// Checks that the kernel's own VXLAN device carries the same traffic over the same wire.
+/// Checks that the same traffic can use the kernel's own VXLAN device over the same wire.
 pub(super) fn the_kernel_s_vxlan_carries_the_same() {
     let setting =
         TunnelSetting { carrier: TunnelCarrier::Kernel, ..setting(Device::Veth, Tunnel::Vxlan) };

@@ -1,4 +1,4 @@
-//! Trials of a sender in userspace that sends to the running kernel's TCP.
+//! Trials with a sender in userspace that sends to the running kernel's TCP.
 
 use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
@@ -18,8 +18,7 @@ const RUNS: usize = 3;
 const COUNTINGS: [Counting; 3] =
     [Counting::Bytes { limit: u32::MAX }, Counting::Bytes { limit: 2 }, Counting::Packets];
 
-/// Returns a transfer to a host for which the path acts as the NIC or, for [`Traffic::TcpMaerts`], from a host behind
-/// the path.
+/// Returns a transfer to a host whose NIC is the data path or, with [`Traffic::TcpMaerts`], from such a host.
 fn setting(
     device: Device,
     traffic: Traffic,
@@ -54,8 +53,7 @@ fn carried(setting: &Setting) -> Measured {
     measured
 }
 
-/// Runs transfers concurrently, each between separate hosts. This is possible because they mostly wait for packets on
-/// their wires.
+/// Runs transfers concurrently, each between separate hosts, because they spend most of the time waiting for packets.
 fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     thread::scope(|scope| {
         let transfers = settings.each_ref().map(|setting| scope.spawn(move || carried(setting)));
@@ -63,8 +61,8 @@ fn carried_at_once<const N: usize>(settings: &[Setting; N]) -> [Measured; N] {
     })
 }
 
-/// Returns the number of round trips that a transfer takes for each way in which a sender counts acknowledgments. It is
-/// the minimum of several runs: other load on the host delays the reader, and its kernel acknowledges less often.
+/// Returns how many round trips a transfer takes for each way of counting acknowledgments. Each result is the minimum
+/// of several runs, because other load on the host delays the reader, whose kernel then acknowledges less often.
 fn round_trips(device: Device, traffic: Traffic, profile: Option<Profile>) -> [f64; 3] {
     let settings = COUNTINGS.map(|counting| setting(device, traffic, profile.clone(), counting));
     let mut fewest = [u64::MAX; 3];

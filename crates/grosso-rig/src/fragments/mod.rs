@@ -1,4 +1,4 @@
-//! Builds IP fragments for tests, and runs the reassembler on them.
+//! IP fragments for tests, and a wrapper that runs the reassembler on them.
 
 mod oracle;
 mod rig;
@@ -8,10 +8,10 @@ pub use rig::{Rig, Whole};
 
 use grosso_testkit::{Packet, random::Random};
 
-/// A part of a datagram's data, as one fragment carries it.
+/// The part of a datagram's data that one fragment carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Offset of the first byte, a multiple of 8.
+    /// Offset of the first byte in the data; a multiple of 8.
     pub offset: u32,
     /// Whether more fragments follow.
     pub more: bool,
@@ -25,13 +25,13 @@ impl Piece {
         Self { offset: start as u32, more: end < data.len(), data: data[start..end].to_vec() }
     }
 
-    /// Returns the offset after the piece's last byte.
+    /// Returns the offset of the end of the piece in the data.
     pub fn end(&self) -> u32 {
         self.offset + self.data.len() as u32
     }
 }
 
-/// Splits data into pieces of `size` bytes, a multiple of 8.
+/// Splits data into pieces of `size` bytes, which must be a multiple of 8.
 pub fn cut(data: &[u8], size: usize) -> Vec<Piece> {
     let starts = (0..data.len()).step_by(size);
     starts.map(|start| Piece::of(data, start, data.len().min(start + size))).collect()
@@ -50,12 +50,12 @@ impl Version {
     /// Both versions.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Returns a frame with a part of a UDP datagram.
+    /// Returns a frame that carries a piece of a UDP datagram.
     pub fn frame(self, id: u32, piece: &Piece) -> Vec<u8> {
         self.behind(Packet::new().ethernet(|e| e), id, piece)
     }
 
-    /// Returns a frame with the given headers, followed by a part of a UDP datagram.
+    /// Returns a frame that carries a piece of a UDP datagram after the given headers.
     pub fn behind(self, packet: Packet, id: u32, piece: &Piece) -> Vec<u8> {
         let Piece { offset, more, ref data } = *piece;
         let units = (offset / 8) as u16;
@@ -71,12 +71,12 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// Returns a frame with a whole datagram.
+    /// Returns a frame that carries a whole datagram.
     pub fn whole(self, id: u32, data: &[u8]) -> Vec<u8> {
         self.whole_behind(Packet::new().ethernet(|e| e), id, data)
     }
 
-    /// Returns a frame with the given headers, followed by a whole datagram.
+    /// Returns a frame that carries a whole datagram after the given headers.
     pub fn whole_behind(self, packet: Packet, id: u32, data: &[u8]) -> Vec<u8> {
         let packet = match self {
             Self::V4 => packet.ipv4(|ip| ip.id(id as u16).df(false).protocol(17)),
@@ -85,7 +85,7 @@ impl Version {
         packet.payload(data).build()
     }
 
-    /// Returns the data of a UDP datagram with this payload and a correct checksum.
+    /// Returns a UDP datagram with this payload and a correct checksum, starting with the UDP header.
     pub fn udp(self, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match self {
@@ -97,7 +97,7 @@ impl Version {
     }
 }
 
-/// Returns the fragments of a datagram in random order, some of them repeated, some with changed bytes or offsets.
+/// Returns the fragments of a datagram in random order. Some are repeated, and some have changed bytes or offsets.
 pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<Piece> {
     let len = data.len();
     let size = random.within(1, len.div_ceil(8) - 1).max(len / 160) * 8;
@@ -124,7 +124,7 @@ pub fn random_pieces(random: &mut Random, version: Version, data: &[u8]) -> Vec<
             2 if odd.offset > 0 || version == Version::V4 => odd.data.clear(),
             _ => {}
         }
-        // Skips pieces that are not fragments, and first fragments that are too short for the headers.
+        // Skips pieces that are not fragments, and first fragments that are too short for the UDP header.
         if odd.offset == 0 && (!odd.more || odd.data.len() < 8) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A slow oracle for the reassembly of one datagram, byte by byte.
+//! A slow oracle that reassembles one datagram, byte by byte.
 
 use std::collections::BTreeMap;
 
@@ -21,23 +21,23 @@ pub enum Fate {
     Dead,
 }
 
-/// State of the datagrams with one reassembly key, under one overlap policy.
+/// State of the datagrams that share a reassembly key, under one overlap policy.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     version: Version,
     overlap: Overlap,
     bytes: BTreeMap<u32, u8>,
     accepted: Vec<Piece>,
-    /// Runs of bytes that arrived in order, as Linux keeps them.
+    /// Byte ranges that arrived in order, as Linux stores them.
     runs: Vec<(u32, u32)>,
     end: Option<u32>,
     dead: bool,
-    /// The data of completed datagrams.
+    /// The data of the completed datagrams.
     pub complete: Vec<Vec<u8>>,
 }
 
 impl Oracle {
-    /// Creates an oracle that has received no fragment.
+    /// Creates an oracle that has not received any fragments.
     pub fn new(version: Version, overlap: Overlap) -> Self {
         Self {
             version,

@@ -1,4 +1,4 @@
-//! Runs a reassembler with numbered buffers, and checks that every buffer comes back.
+//! A wrapper that runs a reassembler with numbered buffers, and checks that every buffer is returned.
 
 use std::ops::Range;
 
@@ -35,30 +35,30 @@ pub struct Whole {
     pub dont_fragment: bool,
     /// Description of the fragments for a forwarder.
     pub fragmented: Option<Fragmented>,
-    /// The fragments with the numbers of their buffers, in a mode that keeps the geometry.
+    /// The fragments and the numbers of their buffers, in a mode that preserves fragment boundaries.
     pub frames: Vec<(usize, Vec<u8>, Meta)>,
 }
 
-/// A run of one reassembler. Every push checks that nothing is lost and that all limits are respected.
+/// A run of one reassembler. Every push checks that nothing is lost and that no limit is exceeded.
 #[derive(Debug)]
 pub struct Rig {
     reassembler: Reassembler<Numbered>,
     pushed: usize,
     /// Number of times that each buffer was returned.
     back: Vec<u32>,
-    /// The time, in nanoseconds.
+    /// The current time in nanoseconds.
     pub now_ns: u64,
     /// Delivered datagrams.
     pub whole: Vec<Whole>,
-    /// Frames that passed through unchanged, with the reasons.
+    /// Frames that passed through unchanged, and the reason for each.
     pub passed: Vec<(Vec<u8>, Pass)>,
-    /// Forwarded fragments, with the numbers of their buffers.
+    /// Forwarded fragments with the numbers of their buffers.
     pub forwarded: Vec<(usize, Vec<u8>, Flow)>,
-    /// Discarded datagrams: the reason, and the missing ranges.
+    /// Reasons why datagrams were discarded, and the byte ranges that were missing.
     pub discarded: Vec<(Discard, Vec<Range<u32>>)>,
-    /// ICMP errors to send, with the packets that they quote.
+    /// ICMP errors to be sent, with the packets that they quote.
     pub problems: Vec<(IcmpError, Vec<u8>)>,
-    /// Returned buffers, with the reason.
+    /// Numbers of the returned buffers, and why they were returned.
     pub returned: Vec<(usize, Returned)>,
 }
 
@@ -68,7 +68,7 @@ impl Rig {
         Self::on(rules, LinkType::Ethernet)
     }
 
-    /// Creates a run for frames of a link.
+    /// Creates a run for frames with this link type.
     pub fn on(rules: ReassemblyRules, link: LinkType) -> Self {
         let reassembler = Reassembler::new(rules, link, PORTS, 0x5eed);
         Self {
@@ -128,7 +128,7 @@ impl Rig {
         self.reassembler.deadline()
     }
 
-    /// Returns the memory that the reassembler holds, in bytes.
+    /// Returns how many bytes of memory the reassembler holds.
     pub fn held_bytes(&self) -> usize {
         self.reassembler.held_bytes()
     }
@@ -138,7 +138,7 @@ impl Rig {
         self.reassembler.held_datagrams()
     }
 
-    /// Takes the bytes of the delivered datagrams, and clears the list.
+    /// Takes the delivered datagrams, and leaves the list empty.
     pub fn take_whole(&mut self) -> Vec<Vec<u8>> {
         self.whole.drain(..).map(|whole| whole.bytes).collect()
     }

@@ -1,15 +1,15 @@
-//! Finds out which headers the running kernel's receive coalescing can parse to merge the packets inside.
+//! A probe of which headers the running kernel's GRO can parse to merge the packets inside.
 
 use grosso_testkit::Packet;
 
 use super::gro::{GroOptions, GroOracle};
 
-/// The port on which the oracle's VXLAN device listens.
+/// Port on which the oracle's VXLAN device listens.
 const VXLAN_PORT: u16 = 4789;
 /// Number of payload bytes in each of the two segments that are sent.
 const PAYLOAD_BYTES: usize = 100;
 
-/// Result of sending two TCP segments after some headers.
+/// Result of sending two TCP segments after some other headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// The headers, outermost first.
@@ -18,11 +18,12 @@ pub struct Capability {
     pub merges: bool,
 }
 
-/// Tries every kind of header once on the kernel.
+/// Tries each kind of header once on the running kernel.
 ///
 /// # Errors
 ///
-/// Fails with a message that contains the system's error. Without VXLAN devices, VXLAN is reported as not merged.
+/// Fails with a message that contains the system's error. If the kernel has no VXLAN devices, VXLAN is reported as not
+/// merged.
 pub fn capabilities() -> Result<Vec<Capability>, String> {
     let vxlan = GroOptions { vxlan_port: Some(VXLAN_PORT), ..GroOptions::default() };
     let mut oracle = GroOracle::with(&vxlan).or_else(|_| GroOracle::new())?;
@@ -42,7 +43,7 @@ pub fn capabilities() -> Result<Vec<Capability>, String> {
         .collect()
 }
 
-/// Function that builds the headers before TCP for the segment with this index.
+/// Function that builds the headers before TCP for a segment with this index.
 type BeforeTcp = fn(u32) -> Packet;
 
 fn ipv4(packet: Packet, index: u32) -> Packet {

@@ -1,5 +1,4 @@
-//! Oracle that passes a vector of frames through the kernel's receive coalescing (GRO), and returns what the kernel
-//! delivers.
+//! An oracle that passes a list of frames ("vector") through the kernel's GRO and returns what the kernel delivers.
 
 use std::fmt;
 use std::io;
@@ -24,42 +23,43 @@ use super::{FRAME_BYTES_MAX, MTU_BYTES, QUIET, isolate};
 pub const FRAMES_MAX: usize = 63;
 /// Number of times that [`GroOracle::coalesce`] writes a vector.
 const REPEATS: usize = 3;
-/// Maximum number of attempts to write a vector within one jiffy. A few percent of the vectors do not fit, most of them
-/// on a host whose CPUs are all busy.
+/// Maximum number of attempts to write a vector within one jiffy. A few percent of the vectors fail, most of them on a
+/// host whose CPUs are all busy.
 const JIFFIES_MAX: usize = 500;
-/// Size of the oracle's receive buffer in bytes, with room for many vectors of jumbo frames.
+/// Size of the oracle's receive buffer in bytes: enough for many vectors of jumbo frames.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
-/// EtherType of the frame that ends a vector (IEEE 802 local experimental 1); it has no GRO handler.
+/// EtherType of the frame that ends a vector: the first one for local experiments (IEEE 802), for which GRO has no
+/// handler.
 const FENCE_ETHERTYPE: u16 = 0x88b5;
-/// The shortest Ethernet frame, without its check sequence.
+/// Length of the shortest Ethernet frame, without its frame check sequence.
 const FENCE_BYTES: usize = 60;
-/// Maximum time until a poll delivers its first packet; otherwise the whole vector counts as dropped. Normally this
+/// Maximum time until a poll delivers its first packet; after that, the whole vector counts as dropped. A poll normally
 /// takes microseconds; the margin is for oracles that share a CPU.
 const POLL_WAIT: Duration = Duration::from_millis(250);
-/// Maximum time until a fence returns. Normally this takes microseconds; the margin is for a host that stalls.
+/// Maximum time until a fence frame returns. This normally takes microseconds; the margin is for hosts that stall.
 const FENCE_WAIT: Duration = Duration::from_secs(5);
-/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, longer than the time to write a vector.
+/// `gro_flush_timeout` in nanoseconds: shorter than a jiffy at HZ=250, but longer than it takes to write a vector.
 const FLUSH_TIMEOUT_NS: &str = "2000000";
 
-/// Methods that make the kernel coalesce a vector as if it had arrived in one burst.
+/// Method of making the kernel coalesce a vector as if it had arrived in one burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// All frames are read in one NAPI poll, which delivers everything held at its end. This method is exact: the NAPI
-    /// thread shares a CPU with the writer, whose real-time priority is higher, so the writer finishes before the poll
-    /// begins. Limited to [`FRAMES_MAX`] frames.
+    /// All frames are read in one NAPI poll, which delivers all held packets when it ends. This method is exact: the
+    /// NAPI thread shares a CPU with the writer, whose real-time priority is higher, so the writer finishes before the
+    /// poll begins. Limited to [`FRAMES_MAX`] frames.
     Poll,
     /// Each frame is read in a separate poll, and `gro_flush_timeout` delivers held packets. The number of frames is
-    /// unlimited; a vector takes 20 ms or more. A vector that is written across the end of a jiffy may be split, so it
-    /// is written repeatedly until it fits into one.
+    /// unlimited, and a vector takes 20 ms or more. A vector whose writing spans two jiffies may be split, so it is
+    /// written again until it fits into one.
     Timer,
 }
 
 /// Configuration of an oracle.
 #[derive(Clone, Debug, Default)]
 pub struct GroOptions {
-    /// The method that makes the kernel coalesce a vector as one burst; by default the best one that the system allows.
+    /// Method of making the kernel coalesce a vector as one burst; by default, the best method that the system allows.
     pub batching: Option<Batching>,
-    /// Device features to turn on, with the names of `ethtool -k`.
+    /// Device features to turn on, named as in `ethtool -k`.
     pub features: Vec<&'static str>,
     /// `gro_max_size` and `gro_ipv4_max_size` in bytes (rule G60).
     pub max_size: Option<(u32, u32)>,
@@ -70,9 +70,9 @@ pub struct GroOptions {
 /// One packet that the kernel delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// The kernel's metadata of the packet. If there is a VLAN tag in `bytes`, the offsets include it.
+    /// The kernel's metadata for the packet. If `bytes` contains a VLAN tag, the offsets include it.
     pub virtio: VirtioHeader,
-    /// The frame. A VLAN tag that the kernel removed from the frame is restored.
+    /// The frame. If the kernel removed a VLAN tag, the tag is restored.
     pub bytes: Vec<u8>,
 }
 
@@ -84,14 +84,15 @@ impl fmt::Debug for Delivered {
     }
 }
 
-/// The kernel's receive coalescing. Each oracle has its own namespace, TAP and thread, so several can run at once.
+/// An oracle that uses the kernel's GRO. Each oracle has its own namespace, TAP device and thread, so several can run
+/// at once.
 pub struct GroOracle {
     worker: Worker<GroThread>,
     batching: Batching,
 }
 
 impl GroOracle {
-    /// Starts an oracle with the kernel's defaults.
+    /// Starts an oracle with the kernel's default settings.
     ///
     /// # Errors
     ///
@@ -112,8 +113,8 @@ impl GroOracle {
         Ok(Self { worker, batching })
     }
 
-    /// Returns the kernel's deliveries for a vector of frames, in order: the most frequent of three results. In rare
-    /// cases, timing causes a result with too little coalescing.
+    /// Returns what the kernel delivers for a vector of frames, in order. The vector is written three times and the
+    /// most frequent result is returned, because in rare cases the timing prevents some merges.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl GroOracle {
         Ok(most_frequent(answers))
     }
 
-    /// Returns the kernel's deliveries for a vector of frames that is written once.
+    /// Returns what the kernel delivers for a vector of frames that is written once.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl GroOracle {
         })
     }
 
-    /// Turns a device feature on or off for later vectors.
+    /// Turns a device feature on or off for subsequent vectors.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl GroOracle {
     }
 }
 
-/// Returns the most frequent result; among equals, the one with the fewest packets.
+/// Returns the most frequent result; if there are several, the one with the fewest packets.
 ///
 /// # Panics
 ///
@@ -228,15 +229,16 @@ impl GroThread {
         Ok(Self { tap, socket, control, batching, fences: 0, buffer: vec![0; FRAME_BYTES_MAX] })
     }
 
-    /// Writes a vector, virtio headers first, and collects the deliveries. `None` if the vector may have been split.
+    /// Writes a vector, starting each frame with its virtio header, and collects what the kernel delivers. Returns
+    /// `None` if the vector may have been split.
     fn coalesce(&mut self, frames: &[Vec<u8>]) -> io::Result<Option<Vec<Delivered>>> {
         let before = self.jiffy();
-        // A refused frame ends the vector, but the frames written before it must still be delivered.
+        // A frame that the TAP refuses ends the vector, but the frames written before it must still be delivered.
         let written = frames.iter().try_for_each(|frame| self.tap.write(frame).map(drop));
         let is_whole = before == self.jiffy();
         let mut delivered = Vec::new();
         match self.batching {
-            // The poll runs while this thread sleeps. It is not preempted, so it has ended when this thread wakes.
+            // The poll runs while this thread sleeps. Nothing preempts it, so it has ended when this thread wakes up.
             Batching::Poll if frames.is_empty() => {}
             Batching::Poll => _ = self.socket.wait(POLL_WAIT)?,
             Batching::Timer => {
@@ -262,8 +264,8 @@ impl GroThread {
         is_asked.then(|| clock_gettime(ClockId::MonotonicCoarse))
     }
 
-    /// Sends a frame that GRO leaves unchanged, and collects everything that arrives before it, so that no packet can
-    /// be attributed to the next vector.
+    /// Sends a frame that GRO leaves unchanged, and collects everything that arrives before it, so that no packet is
+    /// attributed to the next vector.
     fn drain_to_fence(&mut self, delivered: &mut Vec<Delivered>) -> io::Result<()> {
         self.fences += 1;
         let mut fence = vec![0; FENCE_BYTES];
@@ -290,7 +292,7 @@ impl GroThread {
     }
 }
 
-/// Chooses the method for delivering a vector as one burst, and prepares the device for it.
+/// Chooses the method of delivering a vector as one burst, and prepares the device for it.
 fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, String> {
     let poll = || match wanted {
         Some(Batching::Timer) => Err("method not selected".to_owned()),
@@ -313,7 +315,7 @@ fn batch(name: &InterfaceName, wanted: Option<Batching>) -> Result<Batching, Str
     }
 }
 
-/// Binds the device's NAPI thread to this thread's CPU, with a lower real-time priority.
+/// Binds the device's NAPI thread to the calling thread's CPU, with a lower real-time priority.
 fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     write_attribute(name, "threaded", "1")
@@ -332,17 +334,17 @@ fn share_processor_with_napi(name: &InterfaceName) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds a VXLAN device and sets it up, so that its socket listens.
+/// Adds a VXLAN device and brings it up, so that its socket listens.
 fn add_vxlan(control: &Control, port: u16) -> io::Result<()> {
     let name = InterfaceName::new("vxlan0")?;
     Netlink::new()?.add_vxlan(&name, port)?;
     control.set_up(&name, true)
 }
 
-/// Number of oracles started, used to spread them over the CPUs and to name their devices.
+/// Number of oracles started. Used to spread them over the CPUs and to name their devices.
 static ORACLES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns a name that is unique on the host, because the device's NAPI thread is found by this name.
+/// Returns a name that is unique on the host, because the device's NAPI thread is found by that name.
 fn unique_name() -> InterfaceName {
     let number = ORACLES.fetch_add(1, Ordering::Relaxed) & 0xffff;
     InterfaceName::new(&format!("g{:x}n{number:x}", process::id())).expect("at most 14 bytes")

@@ -1,4 +1,4 @@
-//! Oracle that lets the kernel segment a superframe (GSO), and returns the packets.
+//! An oracle that lets the kernel segment a superframe (GSO) and returns the packets.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use super::virtio::VirtioHeader;
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// Length of the read queue in packets, sufficient for a superframe of 65 535 bytes in segments of one byte.
+/// Length of the read queue in packets: enough for a superframe of 65,535 bytes in one-byte segments.
 const QUEUE_PACKETS: i32 = 70_000;
-/// Length of the read queue if the process is not real root, because only real root can change it (`TUN_READQ_SIZE`).
+/// Length of the read queue if the process is not real root; only real root can change it (`TUN_READQ_SIZE`).
 const QUEUE_PACKETS_DEFAULT: i32 = 500;
 
-/// The kernel's segmentation: a bridge between a TAP to which superframes are written and a TAP without offloads from
-/// which packets are read.
+/// An oracle that uses the kernel's GSO. A bridge connects two TAP devices: superframes are written to one, and packets
+/// are read from the other, which has no offloads.
 ///
-/// Unlike a router, a bridge changes no byte of a frame: addresses and TTL stay the same.
+/// Unlike a router, a bridge forwards frames unchanged: addresses and TTL stay the same.
 pub struct GsoOracle {
     worker: Worker<GsoThread>,
 }
@@ -47,7 +47,8 @@ impl GsoOracle {
                     control.add_bridge_port(&bridge, tap.name())?;
                     control.set_up(tap.name(), true)?;
                 }
-                // A bridge that learned an address on the input would not forward its frames to the output.
+                // If the bridge learned an address on the input, it would not forward frames with that destination to
+                // the output.
                 write_attribute(input.name(), "brport/learning", "0")?;
                 control.set_up(&bridge, true)?;
                 Ok(GsoThread { input, output, queue_packets, buffer: vec![0; FRAME_BYTES_MAX] })
@@ -57,15 +58,15 @@ impl GsoOracle {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// Returns the packets that the kernel creates when it segments a frame with this virtio header. They have no
-    /// virtio headers: all checksums are complete. `None` if the kernel drops the frame.
+    /// Returns the packets that the kernel creates when it segments a frame with this virtio header. The packets have
+    /// no virtio headers, and all their checksums are complete. Returns `None` if the kernel drops the frame.
     ///
     /// The destination must not be in 01:80:c2:00:00:00 to 0f, which bridges do not forward.
     ///
     /// # Errors
     ///
-    /// Fails with `EINVAL` for a header that the kernel refuses (rules V1 to V9), and for more packets than the output
-    /// can queue (500 without real root).
+    /// Fails with `EINVAL` if the kernel refuses the header (rules V1 to V9), and also if there are more packets than
+    /// the output can queue (500 without real root).
     pub fn segment(&mut self, header: &VirtioHeader, frame: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut packet = header.to_bytes().to_vec();
         packet.extend_from_slice(frame);
@@ -82,13 +83,13 @@ struct GsoThread {
 }
 
 impl GsoThread {
-    /// Writes a packet, which passes through the bridge and segmentation before the call returns, and reads all
+    /// Writes a packet, which the kernel segments and forwards before the call returns, and reads all resulting
     /// packets.
     fn segment(&mut self, packet: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.input.write(packet)?;
         let mut segments = Vec::new();
         let mut refused = None;
-        // Reading fails for a packet that the virtio header cannot describe (rule V9), but other packets may follow.
+        // A read fails if the virtio header cannot describe the packet (rule V9), but other packets may follow.
         for _ in 0..self.queue_packets {
             match self.output.read(&mut self.buffer) {
                 Ok(length) => segments.push(self.buffer[VirtioHeader::BYTES..length].to_vec()),

@@ -1,4 +1,4 @@
-//! A host that receives packets from a device and reads them from sockets.
+//! A host that receives packets on a device and reads them from sockets.
 
 use std::fs;
 use std::io::{self, Read};
@@ -40,7 +40,7 @@ impl Host {
         Self::start(false)
     }
 
-    /// Starts a host that also has IPv6, reports every error, and never runs out of memory for fragments.
+    /// Starts a host that also has IPv6, sends every ICMP error, and never runs out of memory for fragments.
     ///
     /// # Errors
     ///
@@ -77,11 +77,11 @@ impl Host {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// Returns the datagrams that a socket at a port reads after these packets have arrived.
+    /// Delivers these packets, and returns the datagrams that a socket at this port then reads.
     ///
     /// # Errors
     ///
-    /// Fails with `EINVAL` for a virtio header that the kernel refuses, otherwise with the socket's error.
+    /// Fails with `EINVAL` if the kernel refuses a virtio header, or with a socket error.
     pub fn datagrams(
         &mut self,
         port: u16,
@@ -90,7 +90,7 @@ impl Host {
         self.datagrams_at(IpAddr::V4(Ipv4Addr::from(Self::ADDRESS)), port, packets)
     }
 
-    /// Returns the datagrams that a socket bound to one of the host's addresses reads after these packets have arrived.
+    /// Delivers these packets, and returns the datagrams that a socket bound to this address of the host then reads.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Host {
         })
     }
 
-    /// Listens at a port, receives a SYN, and returns the packet that the host answers with.
+    /// Listens on a port, delivers a SYN, and returns the host's answer.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Host {
         })
     }
 
-    /// Returns the bytes that the accepted connection reads after these packets have arrived.
+    /// Delivers these packets, and returns the bytes that the accepted connection then reads.
     ///
     /// # Errors
     ///
@@ -165,10 +165,10 @@ impl Host {
     }
 }
 
-/// Maximum number of checks for a new address, one per millisecond.
+/// Maximum number of checks whether a new address is usable, one per millisecond.
 const ADDRESS_LOOKS: usize = 10_000;
 
-/// Memory for fragments, in bytes: more than any test needs.
+/// Memory limit for fragments in bytes: more than any test needs.
 const FRAGMENT_BYTES: &str = "500000000";
 
 /// State of the host's thread.
@@ -179,8 +179,8 @@ struct HostThread {
 }
 
 impl HostThread {
-    /// Waits until a socket receives packets for the IPv6 address, because a kernel thread adds the route of the
-    /// address later.
+    /// Waits until a socket can receive packets for the IPv6 address, because a kernel thread adds the address's route
+    /// with a delay.
     fn wait_for_ipv6(&self) -> io::Result<()> {
         let socket = UdpSocket::bind((Ipv6Addr::from(Host::ADDRESS_IPV6), 0))?;
         socket.set_nonblocking(true)?;
@@ -200,7 +200,7 @@ impl HostThread {
         Err(io::Error::new(io::ErrorKind::TimedOut, "the IPv6 address did not become usable"))
     }
 
-    /// Writes packets. Each one reaches the sockets before the call returns.
+    /// Writes packets, each of which reaches the sockets before the call returns.
     fn write(&self, packets: &[(VirtioHeader, Vec<u8>)]) -> io::Result<()> {
         packets.iter().try_for_each(|(header, packet)| {
             let header = &header.to_bytes()[..VirtioHeader::BYTES];

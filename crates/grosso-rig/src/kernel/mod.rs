@@ -1,8 +1,8 @@
-//! The running kernel as an oracle: how Linux treats given frames.
+//! The running kernel as an oracle, which shows how Linux treats frames.
 //!
-//! [`GroOracle`] passes a vector of frames to the kernel's receive coalescing and returns its deliveries; [`GsoOracle`]
-//! passes it a superframe and returns the packets on the wire. Both run in their own network namespaces, change nothing
-//! outside them, and need no other program.
+//! [`GroOracle`] passes a vector of frames to the kernel's GRO and returns what it delivers; [`GsoOracle`] passes it a
+//! superframe and returns the packets on the wire. Both run in their own network namespaces, change nothing outside
+//! them, and need no other program.
 //!
 //! The oracles need root. Without it, run the tests inside a user namespace (`unshare -Urm cargo test ...`):
 //! [`GsoOracle`] works there; [`GroOracle`] does not, because keeping a vector together needs real-time priority or
@@ -48,15 +48,16 @@ pub use virtio::{TunnelOffsets, VirtioHeader};
 
 /// Maximum MTU of the oracles' devices; superframes may be longer.
 const MTU_BYTES: u16 = 65_000;
-/// Maximum length of a frame that is read back: the limit of rule G60, plus link-layer header and virtio header.
+/// Maximum length of a frame that is read back: the limit in rule G60, plus the link-layer header and the virtio
+/// header.
 const FRAME_BYTES_MAX: usize = 524_280 + 18 + 24;
-/// Time without a packet after which no more are expected. The kernel's own timer in the oracle is 2 ms.
+/// Time without a packet after which no more packets are expected. The kernel's own timer in the oracle is 2 ms.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Environment variable that makes a skipped test fail, for CI as root, where every test must run.
+/// Environment variable that turns a skipped test into a failure: CI runs as root, so every test must run there.
 const SKIP_NOTHING: &str = "GROSSO_SKIP_NOTHING";
 
-/// Reports that a test is skipped, and the reason.
+/// Prints that the calling test is skipped, and why.
 ///
 /// # Panics
 ///
@@ -69,11 +70,11 @@ pub fn skip(why: &str) {
     );
 }
 
-/// Checks whether the oracles can run here.
+/// Checks whether the oracles can run on this system.
 ///
 /// # Errors
 ///
-/// Fails with the text after `skipped:`, which names the oracle and the system's error.
+/// Fails with the text to print after `skipped:`, which contains the name of the oracle and the system's error.
 pub fn probe() -> Result<(), String> {
     GroOracle::new().map_err(|why| format!("cannot test the kernel's GRO: {why}"))?;
     GsoOracle::new().map_err(|why| format!("cannot test the kernel's GSO: {why}"))?;
@@ -88,12 +89,12 @@ pub fn release() -> (u32, u32) {
     (next(), next())
 }
 
-/// Moves the calling thread into a new network namespace in which the kernel sends nothing.
+/// Moves the calling thread into a new network namespace in which the kernel sends nothing by itself.
 fn isolate() -> Result<Control, String> {
     namespace::isolate_thread_network()
         .map_err(|error| format!("cannot create a network namespace: {error}"))?;
-    // Without these settings the kernel sends neighbor discovery on its own, and netfilter inspects bridged frames. A
-    // kernel without IPv6 or bridge netfilter lacks the files, and needs no change.
+    // Without these settings, the kernel would send neighbor discovery packets, and netfilter would inspect bridged
+    // frames. A kernel without IPv6 or bridge netfilter does not have these files and needs no change.
     for (path, value) in [
         ("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"),
         ("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"),

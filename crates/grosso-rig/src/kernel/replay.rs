@@ -1,13 +1,13 @@
-//! Prints the seed and the frames with which a failed vector can be repeated.
+//! The seed and the frames with which a failed vector can be reproduced.
 
 use std::env;
 use std::fmt::Write;
 
-/// The environment variable that replaces the fixed seed of every random test of the kernel.
+/// Environment variable that replaces the fixed seed in every random test of the kernel.
 const SEED: &str = "GROSSO_SEED";
 
-/// Returns the seed of a random test: `fixed`, or the value of `GROSSO_SEED`. Prints the seed, which is visible with
-/// `--nocapture` and in failures.
+/// Returns the seed for a random test: the value of `GROSSO_SEED` if it is set, otherwise `fixed`. Prints the seed, so
+/// that it appears with `--nocapture` and when the test fails.
 ///
 /// # Panics
 ///

@@ -10,17 +10,17 @@ use grosso_sys::tun::{Tun, TunBuilder};
 use super::worker::Worker;
 use super::{FRAME_BYTES_MAX, MTU_BYTES, isolate};
 
-/// A router between two networks; the second has the smaller MTU.
+/// A router between two networks, the second of which has the smaller MTU.
 pub struct Router {
     worker: Worker<RouterThread>,
 }
 
-/// Packets that the router sends after it has received one packet.
+/// Packets that the router sends when it receives one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// Packets that the router forwards to the destination.
+    /// Packets that the router sends toward the destination.
     pub onward: Vec<Vec<u8>>,
-    /// ICMP errors that the router sends to the source.
+    /// ICMP errors that the router sends back to the source.
     pub back: Vec<Vec<u8>>,
 }
 
@@ -44,7 +44,7 @@ impl Router {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// Forwards a packet to a network of this MTU.
+    /// Forwards a packet to a network with this MTU.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ struct RouterThread {
 impl RouterThread {
     fn new(control: &Control) -> io::Result<Self> {
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-        // ICMP errors are not rate-limited, so that every oversized packet is answered.
+        // ICMP errors are not rate-limited, so that every oversized packet causes one.
         fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0")?;
         let open = |name: &str, address: [u8; 4]| {
             let name = InterfaceName::new(name)?;

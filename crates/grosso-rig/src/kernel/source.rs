@@ -1,4 +1,4 @@
-//! Host whose kernel fragments datagrams that are longer than the MTU.
+//! A host whose kernel fragments datagrams that exceed the MTU.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,8 @@ impl Source {
         Ok(Self { worker: Worker::start(setup)? })
     }
 
-    /// Sends a datagram of `len` bytes from a socket into a network with this MTU, and returns the packets that leave.
+    /// Sends a datagram of `len` bytes from a socket to a network with this MTU, and returns the packets that leave the
+    /// host.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl SourceThread {
     fn new(control: Control) -> io::Result<Self> {
         let name = InterfaceName::new("source6")?;
         let tun = TunBuilder::tun(name).nonblocking(true).open()?;
-        // With these settings, the kernel sends nothing on its own, and the address is usable immediately.
+        // With these settings, the kernel sends nothing by itself, and the address is usable immediately.
         for (attribute, value) in
             [("disable_ipv6", "0"), ("router_solicitations", "0"), ("accept_dad", "0")]
         {

@@ -1,35 +1,36 @@
-//! Encodes and decodes the virtio header without using the engine's code.
+//! A virtio header codec that does not use the engine's code.
 
-/// A virtio header in the order of its fields (`docs/rules.md` section 6.1), in native byte order.
+/// A virtio header in native byte order, with its fields in the standard's order (`docs/rules.md` section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// Flags: 1 needs checksum, 2 data valid, 8 outer UDP checksum of a tunnel.
+    /// Flags: 1 for a checksum to be completed, 2 for valid data, 8 for the outer UDP checksum of a tunnel.
     pub flags: u8,
-    /// Type: 0 none, 1 TCP over IPv4, 3 UDP fragments, 4 TCP over IPv6, 5 UDP segments; plus 0x20 or 0x40 for a tunnel.
+    /// Type: 0 for none, 1 for TCP over IPv4, 3 for UDP fragments, 4 for TCP over IPv6, 5 for UDP segments; plus 0x20
+    /// or 0x40 in a tunnel.
     pub gso_type: u8,
-    /// Number of header bytes, as a hint.
+    /// Length of all headers in bytes, as a hint.
     pub header_length: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
-    /// Start of the checksummed bytes, from the start of the frame.
+    /// Offset of the first checksummed byte in the frame.
     pub checksum_start: u16,
     /// Offset of the checksum field from `checksum_start`.
     pub checksum_offset: u16,
-    /// Tunnel around the superframe; written only in the 24-byte form.
+    /// Tunnel around the superframe; present only in the 24-byte form.
     pub tunnel: TunnelOffsets,
 }
 
-/// Offsets of the headers of a tunneled superframe, from the start of the frame; 0 without a tunnel.
+/// Offsets of a tunneled superframe's headers in the frame; 0 without a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelOffsets {
-    /// The outer UDP header.
+    /// Offset of the outer UDP header.
     pub outer_transport: u16,
-    /// The inner IP header.
+    /// Offset of the inner IP header.
     pub inner_network: u16,
 }
 
 impl VirtioHeader {
-    /// Length of the short form, without `tunnel`.
+    /// Length in bytes of the short form, without `tunnel`.
     pub const BYTES: usize = 10;
     /// Length in bytes of the long form, which includes `tunnel`.
     pub const TUNNEL_BYTES: usize = 24;
@@ -54,7 +55,7 @@ impl VirtioHeader {
     /// Added to the type: the first packet of the superframe may have CWR.
     pub const ECN: u8 = 0x80;
 
-    /// Reads the short form.
+    /// Decodes the short form.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Self {
@@ -68,7 +69,7 @@ impl VirtioHeader {
         }
     }
 
-    /// Writes the long form, with `tunnel`. The two fields of `tunnel` are always little endian.
+    /// Encodes the long form, with `tunnel`, whose two fields are always little endian.
     pub fn to_bytes(&self) -> [u8; Self::TUNNEL_BYTES] {
         let mut bytes = [0; Self::TUNNEL_BYTES];
         bytes[0] = self.flags;

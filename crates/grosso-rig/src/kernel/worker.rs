@@ -1,11 +1,11 @@
-//! A thread that owns the state of a namespace, and runs jobs on it.
+//! Threads that own the state of a namespace and run jobs on it.
 
 use std::sync::mpsc;
 use std::thread;
 
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// A thread with its own state. It ends when the handle is dropped.
+/// A thread that owns some state. The thread ends when this handle is dropped.
 pub(super) struct Worker<S> {
     jobs: Option<mpsc::Sender<Job<S>>>,
     thread: Option<thread::JoinHandle<()>>,

@@ -1,8 +1,8 @@
-//! A vhost-user front end with its own driver: a VM without a CPU.
+//! A vhost-user front end that contains a driver: in effect, a VM without a CPU.
 //!
 //! The front end keeps its memory in a file and accesses it through reads and writes, so that it shares no code with
 //! the tested program. Guest addresses, process addresses and file offsets all differ. The memory has two regions; the
-//! second region of the guest is the first one of the file.
+//! guest's second region comes first in the file.
 
 mod packed;
 
@@ -25,33 +25,33 @@ use rustix::{
 
 use self::packed::Packed;
 
-/// Ring of frames to the guest, in the first pair of rings. Each further pair has ring numbers that are two higher.
+/// Number of the ring for frames to the guest in the first pair. The ring numbers of each further pair are two higher.
 pub const TO_GUEST: usize = 0;
-/// Ring of frames from the guest, in the first pair of rings.
+/// Number of the ring for frames from the guest in the first pair.
 pub const FROM_GUEST: usize = 1;
 /// Event index: a ring feature that the driver supports.
 pub const EVENT_INDEX: u64 = 1 << 29;
 /// Mergeable receive buffers: a frame may occupy several buffers.
 pub const MERGEABLE: u64 = 1 << 15;
-/// Virtio 1: the rings and headers of the standard.
+/// Virtio 1: rings and headers in the format of the standard.
 pub const VERSION_1: u64 = 1 << 32;
-/// Protocol features: a ring is used only after it is enabled.
+/// Protocol features: a ring is not used until it is enabled.
 pub const PROTOCOL: u64 = 1 << 30;
 /// Packed rings.
 pub const PACKED: u64 = 1 << 34;
-/// Log of the device's writes.
+/// Logging of the memory that the device writes.
 const LOG_ALL: u64 = 1 << 26;
 
-/// Way in which a frame is divided into descriptors.
+/// Way to divide a frame into descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// This many ring descriptors, at most [`PIECES_MAX`].
+    /// This many descriptors in the ring, at most [`PIECES_MAX`].
     Direct(usize),
     /// An indirect table with this many descriptors.
     Table(usize),
 }
 
-/// A front end that has configured its memory and its rings.
+/// A front end whose memory and rings are configured.
 #[derive(Debug)]
 pub struct FrontEnd {
     socket: UnixStream,
@@ -67,7 +67,7 @@ pub struct FrontEnd {
     /// Number of used entries processed in each ring so far, modulo 2^16.
     used: Vec<u16>,
     packed: Vec<Packed>,
-    /// Queue pair for sending and receiving frames.
+    /// Queue pair on which frames are sent and received.
     pub pair: usize,
     /// Length of a virtio header.
     pub header_bytes: usize,
@@ -82,8 +82,8 @@ impl FrontEnd {
         Self::on(UnixStream::connect(path)?, wanted, serve)
     }
 
-    /// Connects to the back end through a socket that is already connected. `serve` is called repeatedly so that the
-    /// back end can work.
+    /// Sets up the rings over a socket that is already connected to the back end. `serve` is called repeatedly so that
+    /// the back end can run.
     ///
     /// # Errors
     /// Fails for the same reasons as [`FrontEnd::connect`].
@@ -91,7 +91,7 @@ impl FrontEnd {
         Self::with_pairs(socket, (wanted, 1), serve)
     }
 
-    /// Connects with this many pairs of rings, at most [`PAIRS_MAX`], and enables all of them.
+    /// Sets up this many ring pairs, at most [`PAIRS_MAX`], and enables all of them.
     ///
     /// # Errors
     /// Fails for the same reasons as [`FrontEnd::connect`].
@@ -121,7 +121,7 @@ impl FrontEnd {
         };
         front.offered = front.ask(1, serve)?;
         front.send_request(3, &[], &[])?;
-        // The log feature is only acknowledged if a log is provided.
+        // The log feature is acknowledged only if there is a log.
         front.chosen = front.offered & wanted & !LOG_ALL;
         if front.chosen & (VERSION_1 | MERGEABLE) == 0 {
             front.header_bytes = 10;
@@ -135,8 +135,8 @@ impl FrontEnd {
         for ring in 0..2 * pairs {
             front.set_ring(ring)?;
         }
-        // The reply shows that all previous messages have been processed: a frame sent to rings that are not configured
-        // yet would be lost.
+        // A frame sent to rings that are not configured yet would be lost. This reply shows that all previous messages
+        // have been processed.
         front.ask(17, serve)?;
         Ok(front)
     }
@@ -151,7 +151,7 @@ impl FrontEnd {
         self.send_request(5, &payload, &[self.memory.as_fd(), self.memory.as_fd()])
     }
 
-    /// Sends the configuration of a ring, and enables it.
+    /// Sends the configuration of a ring and enables the ring.
     ///
     /// # Errors
     /// Fails if the socket fails.
@@ -183,7 +183,7 @@ impl FrontEnd {
         self.send_request(18, &payload, &[])
     }
 
-    /// Stops a ring, and returns the index of its next entry, or the encoded position in a packed ring.
+    /// Stops a ring and returns the index of its next entry or, for a packed ring, the encoded position.
     ///
     /// # Errors
     /// Fails for the same reasons as [`FrontEnd::connect`].
@@ -231,7 +231,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Sends a request and returns the first number of the reply.
+    /// Sends a request and returns the first number in the reply.
     ///
     /// # Errors
     /// Fails for the same reasons as [`FrontEnd::connect`].
@@ -253,7 +253,7 @@ impl FrontEnd {
         self.put(2 * self.pair + FROM_GUEST, bytes.len(), shape, Some(bytes))
     }
 
-    /// Makes a buffer for a frame, or for part of one, available; returns `false` if the ring is full.
+    /// Makes a buffer that holds a frame or part of one available; returns `false` if the ring is full.
     pub fn give(&mut self, bytes: usize, shape: Shape) -> bool {
         self.put(2 * self.pair + TO_GUEST, bytes, shape, None)
     }
@@ -295,7 +295,7 @@ impl FrontEnd {
         true
     }
 
-    /// Makes an entry of a split ring available.
+    /// Adds an entry to the available entries of a split ring.
     pub fn offer(&mut self, ring: usize, head: u16) {
         let [_, available, _] = rings(ring).map(|at| GUEST + at);
         let entry = u64::from(self.available[ring] % SIZE);
@@ -304,7 +304,7 @@ impl FrontEnd {
         self.write(available + 2, &self.available[ring].to_le_bytes());
     }
 
-    /// Returns whether the back end requests a notification for the last available entries.
+    /// Returns whether the back end has asked to be notified of the entries that were made available last.
     #[must_use]
     pub fn is_asked(&self, ring: usize) -> bool {
         let [_, _, used] = rings(ring).map(|at| GUEST + at);
@@ -318,7 +318,7 @@ impl FrontEnd {
         self.available[ring].wrapping_sub(event) == 1
     }
 
-    /// Notifies the back end of entries.
+    /// Notifies the back end that entries are available.
     ///
     /// # Errors
     /// Fails if `write(2)` fails.
@@ -327,7 +327,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Makes the descriptors shared with the back end blocking. Every program that holds them can do so.
+    /// Makes the file descriptors that are shared with the back end blocking, as any program that holds them can.
     ///
     /// # Errors
     /// Fails if `fcntl(2)` fails.
@@ -336,7 +336,7 @@ impl FrontEnd {
         kicks.chain(self.calls.iter().map(AsFd::as_fd)).try_for_each(let_wait)
     }
 
-    /// Fills the notification counter of the driver, so that a blocking write would wait.
+    /// Fills the driver's notification counter, so that a blocking write to it would wait.
     ///
     /// # Errors
     /// Fails if `write(2)` fails.
@@ -366,7 +366,7 @@ impl FrontEnd {
         self.count_used(2 * self.pair + FROM_GUEST)
     }
 
-    /// Returns the next frame in the guest's buffers, including its header.
+    /// Returns the next frame that the guest received, including its header.
     pub fn received(&mut self) -> Option<Vec<u8>> {
         let ring = 2 * self.pair + TO_GUEST;
         let (mut frame, mut left) = (Vec::new(), 1);
@@ -385,7 +385,7 @@ impl FrontEnd {
         Some(frame)
     }
 
-    /// Returns the next used entry: the address of its buffer, and the number of bytes written.
+    /// Returns the address of the next used entry's buffer, and the number of bytes written to it.
     fn returned(&mut self, ring: usize) -> Option<(u64, usize)> {
         if self.is_packed() {
             let (slot, bytes) = self.returned_packed(ring)?;
@@ -401,7 +401,7 @@ impl FrontEnd {
         self.used[ring] = self.used[ring].wrapping_add(1);
         let first = self.read(table + 16 * u64::from(head), 16);
         let at = u64::from_le_bytes(*first.first_chunk().expect("8 bytes"));
-        // Pieces are contiguous, whether a table or the ring lists them.
+        // The pieces are contiguous both in a table and in the ring.
         Some((if first[12] & 4 == 0 { at } else { at - DATA_BYTES }, bytes))
     }
 
@@ -411,7 +411,7 @@ impl FrontEnd {
         &self.memory
     }
 
-    /// Truncates the memory's file while the back end has it mapped.
+    /// Truncates the memory file while the back end has it mapped.
     ///
     /// # Errors
     /// Fails if `ftruncate(2)` fails.
@@ -436,21 +436,21 @@ impl FrontEnd {
         read
     }
 
-    /// Processes the used entries of the ring for the guest's frames.
+    /// Processes the used entries of a ring of frames from the guest.
     fn reclaim(&mut self, ring: usize) {
         if ring % 2 != FROM_GUEST {
             return;
         }
         if self.is_packed() {
-            // Each call adds its own entry. If the entries were counted in a separate pass, an entry that is returned
-            // in between would count twice.
+            // Each call counts the entry that it returns. If a separate pass counted the entries, an entry returned in
+            // between would be counted twice.
             while self.returned_packed(ring).is_some() {}
         } else {
             self.used[ring] = self.count_used(ring);
         }
     }
 
-    /// Returns whether rings are packed.
+    /// Returns whether the rings are packed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.chosen & PACKED != 0
@@ -469,7 +469,7 @@ impl FrontEnd {
     }
 }
 
-/// Makes a file descriptor blocking. All processes that hold it are affected.
+/// Makes a file descriptor blocking for all processes that hold it.
 ///
 /// # Errors
 /// Fails if `fcntl(2)` fails.
@@ -477,7 +477,7 @@ pub fn let_wait(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(file, OFlags::empty())?)
 }
 
-/// Creates a counter that each read decreases by one and that never reaches zero.
+/// Creates a counter that each read decrements by one, and that is large enough never to reach zero.
 ///
 /// # Errors
 /// Fails if `eventfd(2)` fails.
@@ -485,7 +485,7 @@ pub fn semaphore() -> io::Result<File> {
     Ok(eventfd(1 << 30, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?.into())
 }
 
-/// Creates a sparse file of this many bytes in memory.
+/// Creates a sparse in-memory file with this many bytes.
 ///
 /// # Errors
 /// Fails if `memfd_create(2)` or `ftruncate(2)` fails.
@@ -495,7 +495,7 @@ pub fn sparse(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Encodes a descriptor: address, length, flags and the index of the next one.
+/// Encodes a descriptor: address, length, flags and the index of the next descriptor.
 #[must_use]
 pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8> {
     let mut words = address.to_le_bytes().to_vec();
@@ -504,7 +504,7 @@ pub fn descriptor((address, bytes, flags, next): (u64, u32, u16, u16)) -> Vec<u8
     words
 }
 
-/// Returns the regions of the memory: address in the guest, length, address in the process, and offset in the file.
+/// Returns the memory regions, each with its guest address, length, process address and file offset.
 #[must_use]
 pub fn regions() -> [[u64; 4]; 2] {
     let half = MEMORY_BYTES / 2;
@@ -512,7 +512,7 @@ pub fn regions() -> [[u64; 4]; 2] {
     [[GUEST, half, USER[0], half], [GUEST + half, half, USER[1], 0]]
 }
 
-/// Returns the offsets in the memory of a ring's three parts: the descriptor table, the available entries and the used
+/// Returns the offsets in memory of a ring's three parts: the descriptor table, the available entries and the used
 /// entries.
 #[must_use]
 pub fn rings(ring: usize) -> [u64; 3] {
@@ -520,7 +520,7 @@ pub fn rings(ring: usize) -> [u64; 3] {
     [start, start + 0x4000, start + 0x6000]
 }
 
-/// Returns the guest address of an entry's buffer. Some buffers span the border between the regions.
+/// Returns the guest address of an entry's buffer. Some buffers span both regions.
 #[must_use]
 pub fn slot_at(ring: usize, slot: u64) -> u64 {
     GUEST + RINGS_MAX * RING_BYTES + (slot * RINGS_MAX + ring as u64) * SLOT_BYTES
@@ -538,24 +538,24 @@ fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, core::ops::Range<
 
 /// First address of the guest's memory.
 pub const GUEST: u64 = 0x4000_0000;
-/// Addresses of the two regions in the front end's process, where their order is reversed.
+/// Process addresses of the two regions, which are in reverse order there.
 const USER: [u64; 2] = [0x7f12_0000_0000, 0x7f01_0000_0000];
 /// Size of the guest's memory.
 pub const MEMORY_BYTES: u64 = 32 << 20;
 /// Maximum number of ring pairs of a front end.
 pub const PAIRS_MAX: usize = 2;
 const RINGS_MAX: u64 = 2 * PAIRS_MAX as u64;
-/// Number of entries of a ring.
+/// Number of entries in a ring.
 pub const SIZE: u16 = 256;
-/// Size of a ring in bytes.
+/// Size in bytes of the memory for one ring.
 const RING_BYTES: u64 = 0x8000;
 /// Maximum number of outstanding entries.
 pub const SLOTS: u16 = 64;
-/// Maximum number of ring descriptors per entry.
+/// Maximum number of descriptors that an entry uses in the ring.
 pub const PIECES_MAX: usize = 4;
-/// Size of an entry: a superframe, followed by a table of descriptors.
+/// Size of an entry's memory: a superframe, followed by a descriptor table.
 const SLOT_BYTES: u64 = DATA_BYTES + 0x1000;
-/// Size of the superframe in an entry.
+/// Size of the superframe in an entry's memory.
 const DATA_BYTES: u64 = 0x1_1000;
 /// Maximum time to wait for a reply.
 pub const STALLED: Duration = Duration::from_secs(20);

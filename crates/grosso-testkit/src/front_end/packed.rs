@@ -1,19 +1,19 @@
-//! Packed rings of a front end.
+//! Packed rings, as the front end's driver uses them.
 
 use super::{
     DATA_BYTES, FrontEnd, GUEST, PIECES_MAX, SIZE, SLOTS, Shape, descriptor, rings, slot_at,
 };
 
-/// The driver's state of a packed ring.
+/// The driver's state for a packed ring.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
     /// Number of descriptors made available so far.
     next: u32,
     /// Number of descriptors returned so far.
     seen: u32,
-    /// Number of descriptors made available before the last available entry.
+    /// Value of `next` before the latest entry was made available.
     last: u32,
-    /// Number of descriptors of each slot's entry.
+    /// Number of descriptors that the entry in each slot uses.
     slots: [u8; SLOTS as usize],
 }
 
@@ -24,13 +24,14 @@ impl Default for Packed {
 }
 
 impl Packed {
-    /// Returns the position after all returned entries, as encoded in messages.
+    /// Returns the position of the first descriptor that has not been returned yet, in the encoding of vhost-user
+    /// messages.
     pub(super) fn base(&self) -> u32 {
         u32::from(bits(self.seen)) << 16 | u32::from(bits(self.seen))
     }
 
-    /// Returns whether a device with this event suppression area requests a notification for the last available
-    /// entries.
+    /// Returns whether a device with this event suppression area requests a notification for the entries that were made
+    /// available last.
     pub(super) fn is_asked(&self, [place, flags]: [u16; 2]) -> bool {
         match flags {
             0 => true,
@@ -39,14 +40,14 @@ impl Packed {
         }
     }
 
-    /// Returns the event suppression area of a driver that requests a notification for the next used entry.
+    /// Returns the event suppression area of a driver that wants a notification for the next used entry.
     pub(super) fn wanted(&self) -> Vec<u8> {
         [bits(self.seen), 2].map(u16::to_le_bytes).concat()
     }
 }
 
 impl FrontEnd {
-    /// Makes the entry of a slot with this many bytes available, writing the first descriptor last.
+    /// Makes the entry in a slot available with this many bytes. Writes the first descriptor last.
     pub(super) fn put_packed(
         &mut self,
         ring: usize,
@@ -82,7 +83,7 @@ impl FrontEnd {
         self.available[ring] = self.available[ring].wrapping_add(1);
     }
 
-    /// Makes one descriptor of an entry available in a packed ring, with its address, length and flags.
+    /// Writes one available descriptor with this address, length and flags into a packed ring.
     fn write_packed(
         &self,
         ring: usize,
@@ -96,7 +97,7 @@ impl FrontEnd {
         self.write(table + 16 * u64::from(number % u32::from(SIZE)), &words);
     }
 
-    /// Returns the next returned entry: its slot, and the number of bytes written.
+    /// Returns the slot of the next used entry and the number of bytes written to it.
     pub(super) fn returned_packed(&mut self, ring: usize) -> Option<(u16, usize)> {
         let (slot, bytes) = self.used_packed(ring, self.packed[ring].seen)?;
         let packed = &mut self.packed[ring];
@@ -116,7 +117,7 @@ impl FrontEnd {
         count
     }
 
-    /// Returns the used entry at a position: its slot, and the number of bytes written.
+    /// Returns the slot of the used entry at a position, and the number of bytes written to it.
     fn used_packed(&self, ring: usize, place: u32) -> Option<(u16, usize)> {
         if place == self.packed[ring].next {
             return None;
@@ -131,17 +132,17 @@ impl FrontEnd {
     }
 }
 
-/// Returns whether a descriptor is in an odd lap; the first lap is odd.
+/// Returns whether a descriptor belongs to an odd lap of the ring; the first lap is odd.
 fn is_odd(number: u32) -> bool {
     (number / u32::from(SIZE)).is_multiple_of(2)
 }
 
-/// Returns the position of a descriptor, as encoded in messages and events.
+/// Returns a descriptor's position in the encoding of messages and events.
 fn bits(number: u32) -> u16 {
     (number % u32::from(SIZE)) as u16 | u16::from(is_odd(number)) << 15
 }
 
-/// Descriptor flag that encodes the lap in which a descriptor was made available.
+/// Descriptor flag whose value alternates with the laps in which the driver makes descriptors available.
 const AVAILABLE: u16 = 1 << 7;
-/// Descriptor flag that encodes the lap in which a descriptor was used.
+/// Descriptor flag whose value alternates with the laps in which the device uses descriptors.
 const USED: u16 = 1 << 15;

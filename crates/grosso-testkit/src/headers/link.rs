@@ -2,8 +2,8 @@
 
 use super::{Around, Header, ethertype, setters};
 
-/// Ethernet II. The default is aa:00:00:00:00:02 to aa:00:00:00:00:01. Inside a tunnel, both addresses start with 02
-/// instead of aa.
+/// Ethernet II. By default, the frame goes from aa:00:00:00:00:02 to aa:00:00:00:00:01. Inside a tunnel, both addresses
+/// start with 02 instead of aa.
 #[derive(Clone, Debug)]
 pub struct Ethernet {
     pub(crate) destination: [u8; 6],
@@ -40,7 +40,7 @@ impl Ethernet {
     }
 }
 
-/// A VLAN tag: the 4 bytes after the EtherType that announces the tag. The EtherType is that of 802.1Q unless
+/// A VLAN tag: the 4 bytes after the EtherType that announces the tag. That EtherType is 0x8100 (802.1Q) unless
 /// [`service`](Self::service) is called.
 #[derive(Clone, Debug)]
 pub struct Vlan {
@@ -102,7 +102,7 @@ impl Pppoe {
     }
 
     setters! {
-        /// Sets version and type, 4 bits each; 0x11 is the only defined pair.
+        /// Sets version and type, 4 bits each; 0x11 is the only defined value.
         version_type: u8;
         /// Sets the code; 0 is session data.
         code: u8;
@@ -131,7 +131,7 @@ impl Pppoe {
             _ => 0xc021,
         });
         let len = self.len.unwrap_or_else(|| {
-            // Rule G5a caps the length of an aggregate.
+            // Rule G5a limits the length of a merged packet.
             (around.inner.len() + 2).min(0xffff) as u16
         });
         let mut bytes = vec![self.version_type, self.code];

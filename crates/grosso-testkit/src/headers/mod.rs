@@ -1,7 +1,7 @@
 //! The headers of a [`Packet`](crate::Packet), with one builder each.
 //!
-//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be deliberately
-//! wrong.
+//! Every length, checksum and next-protocol number is computed unless it is overridden; an override may be wrong on
+//! purpose.
 
 mod link;
 mod network;
@@ -26,7 +26,7 @@ macro_rules! setters {
     };
 }
 
-/// Defines the builder methods that set a wrong checksum.
+/// Defines builder methods that override the checksum.
 macro_rules! checksum_setters {
     () => {
         /// Sets the checksum, correct or wrong.
@@ -35,12 +35,13 @@ macro_rules! checksum_setters {
             self
         }
 
-        /// Sets the checksum to zero, which means no checksum in UDP and a wrong checksum otherwise.
+        /// Sets the checksum to zero. In UDP this means that there is no checksum; in all other protocols the checksum
+        /// is wrong.
         pub fn checksum_zero(self) -> Self {
             self.checksum_raw(0)
         }
 
-        /// Sets the correct checksum with these bits flipped.
+        /// Sets the correct checksum, but with these bits flipped.
         pub fn checksum_xor(mut self, bits: u16) -> Self {
             self.checksum = crate::headers::Checksum::Xor(bits);
             self
@@ -66,7 +67,7 @@ pub(crate) enum Checksum {
 }
 
 impl Checksum {
-    /// Returns the field's value, given the correct one in `right`.
+    /// Returns the field's value; `right` is the correct value.
     pub(crate) fn field(self, right: u16) -> u16 {
         match self {
             Self::Right | Self::Seed => right,
@@ -108,9 +109,9 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Returns the addresses for the checksum of a header after `headers`: those of the nearest IP header, with two
-    /// exceptions. A source route with hops left or a routing header with segments left determines the destination (RFC
-    /// 9293 section 3.9.2.1, RFC 8200 section 8.1). A home address option determines the source (RFC 6275 section
+    /// Returns the addresses that the checksum of a header after `headers` covers: those in the nearest IP header, with
+    /// two exceptions. A source route with hops left or a routing header with segments left determines the destination
+    /// (RFC 9293 section 3.9.2.1, RFC 8200 section 8.1). A home address option determines the source (RFC 6275 section
     /// 11.3.1).
     pub(crate) fn behind(headers: &[Header]) -> Option<Self> {
         let network = headers.iter().rposition(|header| header.addresses().is_some())?;
@@ -146,7 +147,7 @@ pub(crate) struct Around<'a> {
     pub(crate) inner: &'a [u8],
     /// The addresses that the header's checksum covers.
     pub(crate) addresses: Option<&'a Addresses>,
-    /// Whether the packet is a superframe, so that segmentation fills in the checksums over payload (rules G51, T11).
+    /// Whether the packet is a superframe, in which checksums over payload are left to segmentation (rules G51, T11).
     pub(crate) superframe: bool,
 }
 
@@ -156,8 +157,8 @@ impl Around<'_> {
         self.inside.first()
     }
 
-    /// Returns the transport checksum of `header`, whose checksum field is zero: complemented, or only the
-    /// pseudo-header sum.
+    /// Returns the transport checksum for `header`, whose checksum field must be zero: the complemented sum, or only
+    /// the pseudo-header sum.
     pub(crate) fn transport(&self, mode: Checksum, protocol: u8, header: &[u8]) -> u16 {
         let len = header.len() + self.inner.len();
         let seed = self.addresses.map_or(0, |addresses| addresses.seed(protocol, len));
@@ -258,7 +259,7 @@ impl Header {
         }
     }
 
-    /// Returns the offset of the checksum field in the header, if the checksum can be partial.
+    /// Returns the offset of the checksum field in the header if a partial checksum is possible.
     pub(crate) fn checksum_offset(&self) -> Option<usize> {
         match self {
             Self::Tcp(_) => Some(16),

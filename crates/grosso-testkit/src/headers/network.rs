@@ -3,8 +3,8 @@
 use super::{Around, Checksum, checksum_setters, protocol, setters};
 use crate::oracle;
 
-/// IPv4 (RFC 791). The default is 192.168.1.200 to 192.168.1.100 (10.d.0.2 to 10.d.0.1 at tunnel depth d), with DF set,
-/// TTL 8 and identification 0.
+/// IPv4 (RFC 791). By default, the packet goes from 192.168.1.200 to 192.168.1.100 (from 10.d.0.2 to 10.d.0.1 at tunnel
+/// depth d), with DF set, TTL 8 and identification 0.
 #[derive(Clone, Debug)]
 pub struct Ipv4 {
     pub(crate) source: [u8; 4],
@@ -81,7 +81,7 @@ impl Ipv4 {
     }
 
     /// Adds a loose (131) or strict (137) source route over these addresses; the first `passed` hops were already
-    /// visited. While any hop is left, transport checksums cover the last address.
+    /// visited. While any hop is left, transport checksums cover the last address in the route.
     ///
     /// # Panics
     /// Panics if `addresses` is empty.
@@ -136,8 +136,8 @@ impl Ipv4 {
     }
 }
 
-/// The fixed IPv6 header (RFC 8200). The default is fdaa::2 to fdaa::1 (fdaa:d::2 to fdaa:d::1 at tunnel depth d), with
-/// hop limit 8.
+/// The fixed IPv6 header (RFC 8200). By default, the packet goes from fdaa::2 to fdaa::1 (from fdaa:d::2 to fdaa:d::1
+/// at tunnel depth d), with hop limit 8.
 #[derive(Clone, Debug)]
 pub struct Ipv6 {
     pub(crate) source: [u8; 16],
@@ -180,7 +180,7 @@ impl Ipv6 {
         flow_label: u32;
         /// Sets the hop limit.
         hop_limit: u8;
-        /// Sets the version nibble; anything but 6 is wrong.
+        /// Sets the version nibble; every value except 6 is invalid.
         version: u8;
     }
 
@@ -226,22 +226,22 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Creates a header whose 6 bytes of contents have no effect: PadN, or a routing header with no segments left.
+    /// Creates a header with 6 bytes of contents that have no effect: PadN, or a routing header with no segments left.
     pub(crate) fn new(kind: u8) -> Self {
         let data = if kind == 43 { vec![0; 6] } else { vec![1, 4, 0, 0, 0, 0] };
         Self { kind, data, next_header: None, len: None, final_destination: None, home: None }
     }
 
-    /// Makes the extension a routing header of this type, with these addresses in their order in the header: types 0
-    /// (RFC 2460 section 4.4) and 2 (RFC 6275 section 6.4) end with the final destination, type 4 (RFC 8754 section 2)
-    /// begins with it.
+    /// Makes the extension a routing header of this type. The addresses are in header order: types 0 (RFC 2460 section
+    /// 4.4) and 2 (RFC 6275 section 6.4) end with the final destination, and type 4 (RFC 8754 section 2) begins with
+    /// it.
     ///
     /// # Panics
     /// Panics if `addresses` is empty.
     pub fn route(self, routing_type: u8, segments_left: u8, addresses: &[[u8; 16]]) -> Self {
         let (first, last) = (addresses[0], addresses[addresses.len() - 1]);
         let is_last_first = routing_type == 4;
-        // The fourth byte is the last entry in type 4, and reserved in the other types.
+        // The fourth byte is the index of the last entry in type 4, and reserved in the other types.
         let last_entry = if is_last_first { addresses.len() as u8 - 1 } else { 0 };
         let fixed = [routing_type, segments_left, last_entry, 0, 0, 0];
         let stop = if is_last_first { first } else { last };
@@ -251,21 +251,21 @@ impl Extension {
         header
     }
 
-    /// Makes the extension destination options with the home address of the sender (RFC 6275 section 6.3).
+    /// Makes the extension a destination options header with the sender's home address (RFC 6275 section 6.3).
     pub fn home_address(self, address: [u8; 16]) -> Self {
         // The option starts 6 bytes after a multiple of 8, so PadN fills 4 bytes.
         self.home_address_behind([1, 2, 0, 0], address)
     }
 
-    /// Sets a home address option after 4 bytes of other options.
+    /// Makes the extension a destination options header with 4 bytes of other options before the home address option.
     pub fn home_address_behind(self, options: [u8; 4], address: [u8; 16]) -> Self {
         let mut header = self.data(&[&options[..], &[0xc9, 16], &address].concat());
         header.home = Some(address);
         header
     }
 
-    /// Sets the contents after the two fixed bytes, padded with zeros (Pad1) so that the header is a multiple of 8
-    /// bytes long.
+    /// Sets the contents after the two fixed bytes. Zeros (Pad1) are added so that the header's length is a multiple of
+    /// 8 bytes.
     pub fn data(mut self, data: &[u8]) -> Self {
         self.data = data.to_vec();
         self.data.resize((data.len() + 2).next_multiple_of(8) - 2, 0);
@@ -278,7 +278,7 @@ impl Extension {
         self
     }
 
-    /// Sets the length (in units of 8 bytes after the first 8), regardless of the contents.
+    /// Sets the length (in 8-byte units after the first 8 bytes), regardless of the contents.
     pub fn len_raw(mut self, value: u8) -> Self {
         self.len = Some(value);
         self
@@ -291,7 +291,7 @@ impl Extension {
     }
 }
 
-/// The IPv6 fragment header (RFC 8200 section 4.5). The default is an atomic fragment (RFC 6946).
+/// The IPv6 fragment header (RFC 8200 section 4.5). By default, the fragment is atomic (RFC 6946).
 #[derive(Clone, Debug)]
 pub struct Fragment {
     pub(crate) id: u32,

@@ -3,8 +3,8 @@
 use super::{Around, Checksum, Header, checksum_setters, setters};
 use crate::oracle::{self, ESP_PORT, FOU_PORT, GENEVE_PORT, GUE_PORT, VXLAN_GPE_PORT, VXLAN_PORT};
 
-/// TCP (RFC 9293). The default is port 1500 to port 8000, sequence and acknowledgment numbers 100, ACK set, and window
-/// 65535.
+/// TCP (RFC 9293). By default, the segment goes from port 1500 to port 8000 with sequence and acknowledgment number
+/// 100, the ACK flag and window 65535.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     pub(crate) source_port: u16,
@@ -63,17 +63,17 @@ impl Tcp {
         sequence: u32;
         /// Sets the acknowledgment number.
         ack: u32;
-        /// Sets all 12 bits between data offset and window: the three reserved ones, AE, CWR ... FIN.
+        /// Sets all 12 bits between data offset and window: the three reserved bits and the flags AE, CWR ... FIN.
         flags: u16;
         /// Sets the window.
         window: u16;
-        /// Sets the urgent pointer; it does not set URG.
+        /// Sets the urgent pointer, but not the URG flag.
         urgent_pointer: u16;
     }
 
     checksum_setters!();
 
-    /// Sets these bits of the 12 flag bits.
+    /// Sets these flags in addition to those already set.
     pub fn flag(mut self, bits: u16) -> Self {
         self.flags |= bits;
         self
@@ -119,7 +119,7 @@ impl Tcp {
         self.flag(Self::AE)
     }
 
-    /// Sets these bits of the three reserved bits.
+    /// Sets these bits in addition to the reserved bits already set. Bit 0 is the lowest of the three reserved bits.
     pub fn reserved(self, bits: u16) -> Self {
         self.flag((bits & 7) << 9)
     }
@@ -151,7 +151,7 @@ impl Tcp {
         self
     }
 
-    /// Leaves the pseudo-header sum in the checksum field, as remote checksum offload sends it.
+    /// Leaves the pseudo-header sum in the checksum field, as senders with remote checksum offload do.
     pub fn checksum_seed(mut self) -> Self {
         self.checksum = Checksum::Seed;
         self
@@ -174,7 +174,8 @@ impl Tcp {
     }
 }
 
-/// UDP (RFC 768). The default is port 1500 to the port of the next tunnel, or to port 8000, with a checksum.
+/// UDP (RFC 768). By default, the datagram has a checksum, and goes from port 1500 to the port of the tunnel protocol
+/// that follows, or else to port 8000.
 #[derive(Clone, Debug)]
 pub struct Udp {
     pub(crate) source_port: u16,
@@ -207,7 +208,7 @@ impl Udp {
         self
     }
 
-    /// Leaves the pseudo-header sum in the checksum field, as remote checksum offload sends it.
+    /// Leaves the pseudo-header sum in the checksum field, as senders with remote checksum offload do.
     pub fn checksum_seed(mut self) -> Self {
         self.checksum = Checksum::Seed;
         self
@@ -231,7 +232,7 @@ impl Udp {
         bytes.extend(len.to_be_bytes());
         bytes.extend([0, 0]);
         let mut checksum = around.transport(self.checksum, 17, &bytes);
-        // RFC 768: a computed zero is sent as all ones, because zero means no checksum.
+        // RFC 768: a checksum of zero is sent as all ones, because zero means no checksum.
         if checksum == 0 && self.checksum == Checksum::Right {
             checksum = 0xffff;
         }
@@ -240,7 +241,7 @@ impl Udp {
     }
 }
 
-/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. The default is an echo request.
+/// ICMP (RFC 792), or ICMPv6 (RFC 4443) inside IPv6. By default, the message is an echo request.
 #[derive(Clone, Debug)]
 pub struct Icmp {
     pub(crate) kind: Option<u8>,
@@ -255,7 +256,7 @@ impl Icmp {
     }
 
     setters! {
-        /// Sets the code.
+        /// Sets the ICMP code.
         code: u8;
         /// Sets the four bytes after the checksum.
         rest: [u8; 4];
@@ -263,7 +264,7 @@ impl Icmp {
 
     checksum_setters!();
 
-    /// Sets the type.
+    /// Sets the ICMP type.
     pub fn kind(mut self, kind: u8) -> Self {
         self.kind = Some(kind);
         self
@@ -316,7 +317,7 @@ impl Sctp {
     }
 }
 
-/// ESP (RFC 4303): the 8 bytes before the encrypted part, which the payload replaces.
+/// ESP (RFC 4303): the 8 bytes before the encrypted part. The packet's payload stands in for the encrypted part.
 #[derive(Clone, Debug)]
 pub struct Esp {
     pub(crate) spi: u32,

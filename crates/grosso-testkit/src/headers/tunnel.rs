@@ -75,7 +75,7 @@ impl Gre {
         }
         bytes.extend(self.key.iter().flat_map(|key| key.to_be_bytes()));
         bytes.extend(self.sequence.iter().flat_map(|sequence| sequence.to_be_bytes()));
-        // In a superframe the checksum of each segment is not computed yet, and the field is zero.
+        // In a superframe, the segments' checksums have not been computed yet, so the field is zero.
         if self.with_checksum && !around.superframe {
             let right = oracle::checksum(&[&bytes[..], around.inner].concat());
             bytes[4..6].copy_from_slice(&self.checksum.field(right).to_be_bytes());
@@ -84,8 +84,7 @@ impl Gre {
     }
 }
 
-/// VXLAN (RFC 7348) with the bits of group policy, generic protocol extension and remote checksum
-/// offload.
+/// VXLAN (RFC 7348) with its extensions: group policy, generic protocol extension and remote checksum offload.
 #[derive(Clone, Debug)]
 pub struct Vxlan {
     pub(crate) vni: u32,
@@ -103,7 +102,7 @@ impl Vxlan {
     setters! {
         /// Sets the 24-bit network identifier.
         vni: u32;
-        /// Sets the whole first word; by default only the I flag.
+        /// Sets the whole first word; by default, only the I flag is set.
         flags: u32;
         /// Sets the last byte.
         reserved: u8;
@@ -115,14 +114,14 @@ impl Vxlan {
         self
     }
 
-    /// Makes the header VXLAN-GPE: P flag and next protocol (rule W31).
+    /// Makes the header VXLAN-GPE: sets the P flag and the next protocol (rule W31).
     pub fn gpe(mut self) -> Self {
         self.gpe = true;
         self
     }
 
-    /// Announces remote checksum offload for the innermost transport header (rule C50), whose checksum field keeps the
-    /// pseudo-header sum.
+    /// Announces remote checksum offload for the innermost transport header (rule C50), in which the checksum field
+    /// contains only the pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self
@@ -204,7 +203,7 @@ impl Nsh {
         self
     }
 
-    /// Sets the length (words, 6 bits), regardless of the context.
+    /// Sets the length (6 bits, in words), regardless of the context.
     pub fn length_raw(mut self, words: u8) -> Self {
         self.length = Some(words);
         self
@@ -282,7 +281,7 @@ impl Geneve {
         reserved: u8;
     }
 
-    /// Appends one option: class, type, contents (padded with zeros to a multiple of 4 bytes).
+    /// Appends one option with this class, type and contents, padded with zeros to a multiple of 4 bytes.
     pub fn option(mut self, class: u16, kind: u8, contents: &[u8]) -> Self {
         let len = contents.len().next_multiple_of(4);
         self.options.extend(class.to_be_bytes());
@@ -292,7 +291,7 @@ impl Geneve {
         self
     }
 
-    /// Sets the option length (words, 6 bits), regardless of the options.
+    /// Sets the option length (6 bits, in words), regardless of the options.
     pub fn options_len_raw(mut self, words: u8) -> Self {
         self.options_len = Some(words);
         self
@@ -317,7 +316,7 @@ impl Geneve {
     }
 }
 
-/// GUE version 0 (rule W20). Version 1 has no header: put IP directly after a UDP header to
+/// GUE version 0 (rule W20). Version 1 has no header: for it, put IP directly after a UDP header with destination port
 /// [`GUE_PORT`](oracle::GUE_PORT).
 #[derive(Clone, Debug)]
 pub struct Gue {
@@ -348,25 +347,25 @@ impl Gue {
         version: u8;
         /// Sets the C bit: a control message.
         control: bool;
-        /// Sets the flag word, which adds no fields.
+        /// Sets the flag word without adding the fields that its flags announce.
         flags: u16;
     }
 
-    /// Sets raw optional fields after the first word, padded with zeros to a multiple of 4 bytes.
+    /// Sets the optional fields after the first word as raw bytes, padded with zeros to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self.options.resize(options.len().next_multiple_of(4), 0);
         self
     }
 
-    /// Announces remote checksum offload for the innermost transport header (rule C51), whose checksum field keeps the
-    /// pseudo-header sum.
+    /// Announces remote checksum offload for the innermost transport header (rule C51), in which the checksum field
+    /// contains only the pseudo-header sum.
     pub fn remote_checksum(mut self) -> Self {
         self.remote_checksum = true;
         self
     }
 
-    /// Sets the header length (words after the first), regardless of the fields.
+    /// Sets the header length (in words after the first), regardless of the fields.
     pub fn hlen_raw(mut self, words: u8) -> Self {
         self.hlen = Some(words);
         self
@@ -398,16 +397,16 @@ impl Gue {
     }
 }
 
-/// Returns the position at which the sum of the innermost transport checksum starts, counted from the first byte after
-/// this header, and the offset of the checksum field from that position.
+/// Returns where the bytes that the innermost transport checksum covers start, relative to the end of this header, and
+/// the offset of the checksum field from there.
 fn remote_checksum(around: &Around<'_>) -> Option<(usize, usize)> {
     let last = around.inside.iter().rposition(|header| header.checksum_offset().is_some())?;
     let start = around.inside[..last].iter().map(Header::len).sum();
     Some((start, around.inside[last].checksum_offset()?))
 }
 
-/// A data message of L2TPv3 over IP (RFC 3931), in the format that the oracle reads by default: a cookie of
-/// [`oracle::L2TP_COOKIE_LEN`] bytes, and the default sublayer without a sequence number.
+/// A data message of L2TPv3 over IP (RFC 3931), in the oracle's default format: a cookie of [`oracle::L2TP_COOKIE_LEN`]
+/// bytes, and the default sublayer without a sequence number.
 #[derive(Clone, Debug)]
 pub struct L2tp {
     pub(crate) session: u32,
@@ -425,7 +424,7 @@ impl L2tp {
         session: u32;
     }
 
-    /// Sets the cookie, of any length.
+    /// Sets the cookie, which may have any length.
     pub fn cookie(mut self, cookie: &[u8]) -> Self {
         self.cookie = cookie.to_vec();
         self

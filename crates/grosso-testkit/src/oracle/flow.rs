@@ -1,14 +1,15 @@
-//! Names the flow of a packet. The name has one part for each header.
+//! Flow names. A name has one part for each header.
 
 use std::fmt;
 
 use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 
-/// The flow of a packet: addresses, protocol and ports of every level down to the innermost transport header, with the
-/// identifiers between them (VLAN, PPPoE session, MPLS label, GRE key, VNI, service path and index, L2TP session).
+/// The flow to which a packet belongs: the addresses, protocol and ports at every level down to the innermost transport
+/// header, and the identifiers between these levels (VLAN, PPPoE session, MPLS label, GRE key, VNI, service path and
+/// index, L2TP session).
 ///
-/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to the flow: they may change within a flow, whose
-/// packets must still stay in order.
+/// MAC addresses, VLAN priority and the IPv6 flow label do not belong to the flow: they may change within a flow, but
+/// its packets must still stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(String);
 
@@ -24,14 +25,14 @@ pub fn flow_of(frame: &[u8], link: Link) -> Option<Flow> {
     flow_of_parsed(&parse(frame, link, Lengths::Declared))
 }
 
-/// Returns the flow of a frame that is already parsed.
+/// Returns the flow of a parsed frame.
 pub fn flow_of_parsed(parsed: &Parsed) -> Option<Flow> {
     if matches!(parsed.stop, Stop::Broken | Stop::Fragment) {
         return None;
     }
     let innermost = parsed.layers.iter().rposition(Layer::is_ip)?;
     let mut parts: Vec<String> = parsed.layers.iter().filter_map(part).collect();
-    // The contents of the innermost IP header, parsed or not.
+    // What follows the innermost IP header, parsed or not.
     let behind = &parsed.layers[innermost + 1..];
     if behind.iter().all(|layer| !matches!(layer.name, "tcp" | "udp")) {
         let last = parsed.layers[innermost..].iter().rev().find_map(|layer| {

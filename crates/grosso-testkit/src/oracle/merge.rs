@@ -1,9 +1,9 @@
 //! Coalesces packets into trains, one packet at a time (rules G10 to G64, U10 to U15, T1 to T13).
 //!
 //! The rules follow Linux 7.2 (G34b), with these choices: the urgent pointer must be equal; a checksum must be exactly
-//! the one that segmentation would write; a packet that cannot merge ends the held train of its flow (G75); MAC
-//! addresses, VLAN priority and the IPv6 flow label are compared but do not belong to the flow. There is no table that
-//! could overflow (G2, G3) and no time (G71).
+//! the one that segmentation would write; a packet that cannot merge ends the train that is held for its flow (G75);
+//! MAC addresses, VLAN priority and the IPv6 flow label are compared but do not belong to the flow. No table can
+//! overflow (G2, G3), and no train times out (G71).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::parse::{Layer, Lengths, Link, Parsed, Stop, parse};
 use super::segment::{Description, fit, pseudo_sum, put};
 use super::verify::{State, verify};
 
-/// Limits on the packets that may be coalesced.
+/// Conditions under which packets are coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether plain UDP datagrams are coalesced (rule U3).
@@ -50,7 +50,7 @@ pub struct Train {
     pub closed_by: &'static str,
 }
 
-/// Returns the trains that `frames` form if time and room are unlimited. The trains are in the order of their first
+/// Returns the trains that `frames` form if neither holding time nor table size is limited, ordered by their first
 /// packets.
 pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Train> {
     let mut held: BTreeMap<Flow, Held> = BTreeMap::new();
@@ -70,8 +70,8 @@ pub fn trains<T: AsRef<[u8]>>(frames: &[T], link: Link, rules: Rules) -> Vec<Tra
     done
 }
 
-/// Merges one train's packets into a superframe, and returns it with the description of its segments (rules G50 to
-/// G52).
+/// Merges the packets of one train into a superframe, and returns the superframe with the metadata for its segmentation
+/// (rules G50 to G52).
 ///
 /// # Panics
 /// Panics if `frames` is empty or has no TCP or UDP header.
@@ -83,7 +83,7 @@ pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) 
     for (frame, parsed) in frames.iter().zip(&parsed).skip(1) {
         superframe.extend(parsed.payload(frame.as_ref()));
         if let Some(tcp) = parsed.last().filter(|last| last.name == "tcp") {
-            // FIN and PSH of every packet are kept (rule G35).
+            // The superframe has FIN or PSH if any packet has it (rule G35).
             superframe[tcp.offset + 13] |= tcp.number("offset_flags") as u8 & 0x09;
         }
     }
@@ -104,7 +104,7 @@ pub fn join<T: AsRef<[u8]>>(frames: &[T], link: Link) -> (Vec<u8>, Description) 
     (superframe, description)
 }
 
-/// Writes the lengths of a superframe and the pseudo-header sums in its checksum fields.
+/// Writes the lengths of a superframe, and the pseudo-header sums in its checksum fields.
 fn describe_lengths(superframe: &mut [u8], first: &Parsed) {
     for (index, layer) in first.layers.iter().enumerate() {
         let len = superframe.len() - layer.offset;
@@ -144,7 +144,7 @@ struct Held {
     packets: Vec<usize>,
     segment: usize,
     payload: usize,
-    /// Whether the identification of each layer is fixed, which is known from the second packet on.
+    /// Whether the identification is the same in all packets, for each layer. Known from the second packet on.
     fixed: Vec<bool>,
 }
 
@@ -214,7 +214,7 @@ fn push(
     }
 }
 
-/// Checks that the packet can be in a train, even alone. If not, the error is the reason.
+/// Checks whether a train may contain the packet, even as its only one. The error is the reason why not.
 fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> {
     let parsed = parse(frame, link, Lengths::Declared);
     let last = parsed.last().ok_or("no headers")?;
@@ -246,13 +246,13 @@ fn eligible(frame: &[u8], link: Link, rules: Rules) -> Result<(), &'static str> 
     if parsed.payload(frame).is_empty() { Err("no payload") } else { Ok(()) }
 }
 
-/// Checks that one header allows its packet in a train. If not, the error is the reason.
+/// Checks whether a train may contain a packet with this header. The error is the reason why not.
 fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     let refused = match layer.name {
         "ipv4" => layer.number("version_ihl") != 0x45 || layer.number("fragment") & 0x8000 != 0,
         "fragment" => true,
         "tcp" => layer.number("offset_flags") >> 12 != layer.len as u64 / 4,
-        // GRE may have only the flags C and K (rule T21).
+        // GRE may have only flags C and K (rule T21).
         "gre" => layer.number("flags") & !0xa000 != 0,
         // Control packets never merge (rule T6).
         "geneve" => layer.number("bits") & 0x80 != 0,
@@ -266,8 +266,8 @@ fn eligible_header(layer: &Layer) -> Result<(), &'static str> {
     if refused { Err("a header that the rules do not merge") } else { Ok(()) }
 }
 
-/// Returns whether exactly one header announces remote checksum offload, refers to the innermost transport checksum,
-/// and follows a verified outer checksum (rule C54).
+/// Returns whether remote checksum offload is used in the simplest way: exactly one header announces it, refers to the
+/// innermost transport checksum, and follows an outer checksum that was verified (rule C54).
 fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     let Some(transport) = parsed.last() else { return false };
     let field = if transport.name == "tcp" { 16 } else { 6 };
@@ -294,13 +294,13 @@ fn remote_checksum_is_plain(parsed: &Parsed) -> bool {
     announcing == 1
 }
 
-/// Returns whether a packet ends its train, or stays single (rule G36).
+/// Returns whether a packet ends its train, or is never part of one (rule G36).
 fn ends_train(parsed: &Parsed) -> bool {
     // URG, PSH, RST, SYN, FIN.
     parsed.last().is_some_and(|last| last.name == "tcp" && last.number("offset_flags") & 0x2f != 0)
 }
 
-/// Checks that `packet` continues the train. If not, the error is the reason.
+/// Checks whether `packet` continues the train. The error is the reason why not.
 fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static str> {
     if train.first.layers.len() != packet.parsed.layers.len() {
         return Err("other headers");
@@ -324,8 +324,8 @@ fn joins(train: &Held, packet: &Candidate, rules: Rules) -> Result<(), &'static 
     Ok(())
 }
 
-/// Checks that one header of a packet continues the header of the train's first packet, field by field. If not, the
-/// error is the reason.
+/// Compares a packet's header with the same header of the train's first packet, field by field, to check whether it
+/// continues the train. The error is the reason why not.
 fn continues(train: &Held, index: usize, first: &Layer, next: &Layer) -> Result<(), &'static str> {
     if first.name != next.name || first.fields.len() != next.fields.len() {
         return Err("other headers");

@@ -1,4 +1,4 @@
-//! Slow, literal oracles: the expected results, stated as plainly as possible, without code in common with the product.
+//! Slow, literal oracles that compute the expected results as plainly as possible. They share no code with the product.
 
 mod flow;
 mod merge;

@@ -1,4 +1,4 @@
-//! A naive parser: every header becomes a map from the names of its fields to their bytes.
+//! A naive parser: every header becomes a map from field names to bytes.
 //!
 //! Longer than 600 lines: the oracle parses every header in one naive pass, independent of the code under test.
 
@@ -14,11 +14,11 @@ pub const VXLAN_GPE_PORT: u16 = 4790;
 pub const GENEVE_PORT: u16 = 6081;
 /// The UDP port of GUE, both versions.
 pub const GUE_PORT: u16 = 6080;
-/// The UDP port of FOU in this kit, which carries IP directly; FOU has no assigned port.
+/// The UDP port that this crate uses for FOU, which carries IP directly; FOU has no assigned port.
 pub const FOU_PORT: u16 = 5555;
 /// The UDP port of ESP in UDP (RFC 3948).
 pub const ESP_PORT: u16 = 4500;
-/// Length of the cookie of each L2TPv3 session in this kit, in bytes. The default sublayer follows it.
+/// Length in bytes of every L2TPv3 session's cookie in this crate. The default sublayer follows the cookie.
 pub const L2TP_COOKIE_LEN: usize = 4;
 
 /// Link layer of a frame.
@@ -30,12 +30,12 @@ pub enum Link {
     Ip,
 }
 
-/// Meaning of the lengths that the headers of a frame declare.
+/// Interpretation of the lengths that the headers of a frame declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// The frame is a packet from the wire: bytes after a declared length do not belong to the header.
+    /// The frame was on the wire: bytes beyond a declared length do not belong to the header.
     Declared,
-    /// The frame is a superframe, whose lengths may be zero: all headers extend to the end of the frame.
+    /// The frame is a superframe, whose lengths may be zero: every header's contents extend to the end of the frame.
     Whole,
 }
 
@@ -44,7 +44,7 @@ pub enum Lengths {
 pub enum Stop {
     /// A transport header was found; its payload follows.
     Transport,
-    /// The packet is a fragment of a datagram (not an atomic one).
+    /// The packet is a fragment, but not an atomic one.
     Fragment,
     /// The remaining bytes are encrypted or of an unknown kind.
     Opaque,
@@ -61,16 +61,16 @@ pub struct Layer {
     pub offset: usize,
     /// Length of the header in bytes, with its options.
     pub len: usize,
-    /// Offset in the frame at which the contents end according to the header; it may lie beyond the frame.
+    /// Offset in the frame at which, according to the header, its contents end; possibly beyond the end of the frame.
     pub declared_end: usize,
-    /// Actual offset in the frame at which the contents end.
+    /// Offset in the frame at which the contents really end.
     pub end: usize,
     /// The fields by name.
     pub fields: BTreeMap<&'static str, Vec<u8>>,
 }
 
 impl Layer {
-    /// Returns the field as a big-endian number; zero if the header has no such field.
+    /// Returns the value of a big-endian field; zero if the header has no such field.
     pub fn number(&self, field: &str) -> u64 {
         let bytes = self.fields.get(field).map_or(&[][..], Vec::as_slice);
         bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -86,7 +86,7 @@ impl Layer {
         self.name == "ipv4" || self.name == "ipv6"
     }
 
-    /// Returns the offset of the contents.
+    /// Returns the offset of the header's contents.
     pub fn inside(&self) -> usize {
         self.offset + self.len
     }
@@ -112,17 +112,17 @@ impl Parsed {
         self.last().map_or(frame, |last| &frame[last.inside().min(last.end)..last.end])
     }
 
-    /// Returns the nearest IP header around the layer at `index`.
+    /// Returns the IP header that most closely encloses the layer at `index`.
     pub fn network_of(&self, index: usize) -> Option<&Layer> {
         self.layers[..index].iter().rev().find(|layer| layer.is_ip())
     }
 
-    /// Returns the bytes of the pseudo-header of the layer at `index`, over `len` bytes; `None` without an IP header
-    /// around it.
+    /// Returns the pseudo-header that the checksum of the layer at `index` covers, for a length of `len` bytes; `None`
+    /// if no IP header encloses the layer.
     ///
-    /// The destination is the final one: that of a source route with hops left, instead of the next hop in the IPv4
-    /// header (RFC 9293 section 3.9.2.1), and that of a routing header with segments left (RFC 8200 section 8.1). The
-    /// source is the home address if an option has one (RFC 6275 section 11.3.1).
+    /// The destination is the final one. A source route with hops left (RFC 9293 section 3.9.2.1) or a routing header
+    /// with segments left (RFC 8200 section 8.1) specifies it; the IP header then contains the next hop. The source is
+    /// the home address if an option contains one (RFC 6275 section 11.3.1).
     pub fn pseudo_header_of(&self, index: usize, protocol: u8, len: usize) -> Option<Vec<u8>> {
         let network = self.layers[..index].iter().rposition(Layer::is_ip)?;
         let mut source = self.layers[network].bytes("source");
@@ -175,7 +175,7 @@ fn end_of_route(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// Returns the final destination of a routing header with segments left.
+/// Returns the final destination if a routing header has segments left.
 fn last_stop(layer: &Layer) -> Option<&[u8]> {
     // The data consists of the length, the type, the segments left, four bytes that depend on the type, and the
     // addresses.
@@ -210,17 +210,17 @@ fn home_address(layer: &Layer) -> Option<&[u8]> {
     }
 }
 
-/// The next header, as announced by the previous one.
+/// The next header, as the previous header announces it.
 enum Next {
     EtherType(u16),
     Protocol(u8),
-    /// IPv4 or IPv6, depending on the first nibble.
+    /// IPv4 or IPv6, depending on the first nibble of the header.
     Nibble,
     Udp(u16),
     Stop(Stop),
 }
 
-/// Returns the header that a next protocol of VXLAN-GPE or NSH announces.
+/// Returns the header that a next-protocol field of VXLAN-GPE or NSH announces.
 fn next_protocol(number: u64) -> Next {
     match number {
         1 => Next::EtherType(0x0800),
@@ -257,7 +257,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads the header that `next` announces. Every header has at least 4 bytes, so the walk ends.
+    /// Reads the header that `next` announces. Every header is at least 4 bytes long, so the parser always terminates.
     fn step(&mut self, next: Next) -> Option<Next> {
         match next {
             Next::EtherType(0x8100 | 0x88a8 | 0x9100) => self.vlan(),
@@ -395,7 +395,7 @@ impl Walk<'_> {
 
     fn tcp(&mut self) -> Option<Next> {
         let words = usize::from(self.rest().get(12)? >> 4);
-        // The ports are readable even if the data offset is wrong; the header then counts as one without options.
+        // The ports are readable even if the data offset is wrong; the header is then treated as one without options.
         let len = if words < 5 || words * 4 > self.end - self.offset { 20 } else { words * 4 };
         self.layer(
             "tcp",
@@ -434,7 +434,7 @@ impl Walk<'_> {
                 _ => Some(Next::Stop(Stop::Opaque)),
             },
             FOU_PORT => Some(Next::Nibble),
-            // A zero word is IKE, one byte is a keepalive (rule T9): both are plain payload.
+            // Four zero bytes mean IKE, and a single byte is a keepalive (rule T9): both are plain payload.
             ESP_PORT if self.rest().len() >= 8 && self.rest()[..4] != [0; 4] => self.esp(),
             _ => Some(Next::Stop(Stop::Transport)),
         }
@@ -480,7 +480,7 @@ impl Walk<'_> {
             len += 4;
         }
         self.layer("gre", len, &fields)?;
-        // With the R bit or another version, the contents are unknown (rule W50).
+        // If the R bit is set or the version is not 0, the contents are unknown (rule W50).
         if flags & 0x4007 != 0 {
             return Some(Next::Stop(Stop::Opaque));
         }
@@ -548,7 +548,8 @@ impl Walk<'_> {
         let fields =
             [("first", 0, 1), ("protocol", 1, 1), ("flags", 2, 2), ("options", 4, len - 4)];
         self.layer("gue", len, &fields)?;
-        // This is a control message, or it has flags whose fields do not fit (rule W21).
+        // This is a control message, or it has unknown flags or too little space for the fields of its flags (rule
+        // W21).
         let flags = self.number("flags");
         let private = self.layers.last()?.bytes("options").first().copied();
         let bad_private =
@@ -571,7 +572,7 @@ impl Walk<'_> {
             sublayer + 4,
             &[("session", 0, 4), ("cookie", 4, L2TP_COOKIE_LEN), ("sublayer", sublayer, 4)],
         )?;
-        // Because of the sequence number (RFC 3931 section 4.6), no two packets have the same header.
+        // The sequence number (RFC 3931 section 4.6) makes every header unique.
         let is_numbered = self.number("sublayer") & 0x4000_0000 != 0;
         Some(if is_numbered { Next::Stop(Stop::Opaque) } else { Next::EtherType(0x6558) })
     }
@@ -584,7 +585,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Appends a header of `len` bytes with these fields (name, offset, length) and advances past it.
+    /// Appends a header of `len` bytes with these fields (name, offset, length), and advances past the header.
     fn layer(
         &mut self,
         name: &'static str,
@@ -600,7 +601,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Records that the last header's contents end at `declared`, which cannot lie inside the header.
+    /// Records that the contents of the last header end at `declared`, which must not lie inside the header.
     fn declare(&mut self, declared: usize) -> Option<()> {
         if self.lengths == Lengths::Whole {
             return Some(());

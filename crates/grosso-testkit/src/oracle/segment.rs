@@ -1,17 +1,17 @@
-//! Segments a superframe, one packet at a time (rules S7 to S45).
+//! Segmentation of superframes, one packet at a time (rules S7 to S45).
 
 use super::parse::{Lengths, Link, Parsed, Stop, parse};
 use super::sum::{add, checksum, sum};
 
-/// Metadata that describes the segmentation.
+/// Metadata that describes how to segment a superframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Payload bytes of every segment but the last.
+    /// Number of payload bytes in every segment except the last.
     pub gso_size: usize,
-    /// IP levels at which all segments have the same IPv4 identification, one bit per level. Bit 0 is the outermost IP
+    /// Bit mask of the IP levels at which all segments have the same IPv4 identification. Bit 0 is the outermost IP
     /// header, of either version.
     pub fixed_ids: u32,
-    /// Whether CWR stays on every segment, as AccECN requires, instead of only on the first.
+    /// Whether every segment keeps CWR, as AccECN requires, instead of only the first.
     pub cwr_on_all: bool,
 }
 
@@ -26,7 +26,8 @@ pub enum Refusal {
     GreSequence,
 }
 
-/// Segments a superframe into packets with complete checksums. A payload that fits into one segment becomes one packet.
+/// Segments a superframe into packets with complete checksums. If the payload fits into one segment, the result is one
+/// packet.
 pub fn segment(
     superframe: &[u8],
     link: Link,
@@ -56,7 +57,7 @@ pub fn segment(
     Ok(packets.collect())
 }
 
-/// Sets the fields of packet `index` of `count` that depend on its position.
+/// Sets the fields of packet `index` of `count` that depend on the packet's position.
 fn advance(
     packet: &mut [u8],
     parsed: &Parsed,
@@ -79,7 +80,7 @@ fn advance(
             packet[layer.offset + 4..layer.offset + 8].copy_from_slice(&sequence.to_be_bytes());
             let flags = &mut packet[layer.offset + 13];
             if index + 1 != count {
-                // FIN 0x01 and PSH 0x08 are only on the last segment (rule S11).
+                // Only the last segment has FIN (0x01) and PSH (0x08) (rule S11).
                 *flags &= !0x09;
             }
             if index != 0 && !description.cwr_on_all {
@@ -89,7 +90,7 @@ fn advance(
     }
 }
 
-/// Writes every length and checksum, from the inside out.
+/// Writes every length and checksum, starting with the innermost header.
 fn complete(packet: &mut [u8], parsed: &Parsed) {
     let remote = parsed.has_remote_checksum();
     for (index, layer) in parsed.layers.iter().enumerate().rev() {
@@ -107,7 +108,8 @@ fn complete(packet: &mut [u8], parsed: &Parsed) {
             "tcp" => transport(packet, parsed, index, remote),
             "udp" => {
                 put(packet, layer.offset + 4, fit(len));
-                // A tunnel without a checksum stays without one (rule S40); a datagram always gets one (rule S20).
+                // A tunnel header without a checksum stays without one (rule S40); an innermost UDP header always gets
+                // one (rule S20).
                 if innermost || layer.number("checksum") != 0 {
                     transport(packet, parsed, index, innermost && remote);
                 }
@@ -138,12 +140,13 @@ fn transport(packet: &mut [u8], parsed: &Parsed, index: usize, seed_only: bool) 
     put(packet, at, right);
 }
 
-/// Returns the folded, uncomplemented pseudo-header sum of the layer at `index`; zero without an IP header around it.
+/// Returns the folded, uncomplemented pseudo-header sum of the layer at `index`; zero if no IP header encloses the
+/// layer.
 pub(crate) fn pseudo_sum(parsed: &Parsed, index: usize, protocol: u8, len: usize) -> u16 {
     parsed.pseudo_header_of(index, protocol, len).map_or(0, |bytes| sum(&bytes))
 }
 
-/// Returns the length, or zero if the field cannot hold it (rule G50).
+/// Returns the length, or zero if a 16-bit field cannot hold it (rule G50).
 pub(crate) fn fit(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

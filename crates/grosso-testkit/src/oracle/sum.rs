@@ -1,4 +1,4 @@
-//! Computes the Internet checksum as in RFC 1071 section 4.1: one 16-bit word at a time.
+//! The Internet checksum, computed as in RFC 1071 section 4.1: one 16-bit word at a time.
 
 /// Returns the folded, uncomplemented one's-complement sum of `bytes`; an odd last byte is the high half of its word.
 ///
@@ -34,7 +34,7 @@ pub fn pseudo_header(source: &[u8], destination: &[u8], protocol: u8, len: usize
     let mut bytes = [source, destination].concat();
     if source.len() == 4 {
         bytes.extend([0, protocol]);
-        // A transport packet beyond 65535 bytes exists only as a superframe; the bits above 16 are also summed.
+        // Only a superframe can be longer than 65535 bytes; the sum also covers the upper 16 bits of its length.
         bytes.extend(((len >> 16) as u16).to_be_bytes());
         bytes.extend((len as u16).to_be_bytes());
     } else {

@@ -12,12 +12,12 @@ pub enum State {
     Wrong,
     /// The field is zero, which in UDP means no checksum.
     Absent,
-    /// A tunnel header asks the receiver to complete the checksum (rule C50), and the field has the correct
+    /// A tunnel header asks the receiver to complete the checksum (rule C50), and the field contains the correct
     /// pseudo-header sum.
     Remote,
 }
 
-/// One checksum of a frame.
+/// One checksum in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Index of the header that contains the checksum, counted from the outside.
@@ -32,8 +32,8 @@ pub struct Verdict {
     pub expected: u16,
 }
 
-/// Verifies every checksum of `frame`, outermost first. The transport checksum of a fragment is omitted: it covers
-/// bytes that are not present.
+/// Verifies every checksum of `frame`, outermost first. Omits the transport checksum of a fragment, because it covers
+/// bytes in other fragments.
 pub fn verify(frame: &[u8], link: Link) -> Vec<Verdict> {
     let parsed = parse(frame, link, Lengths::Declared);
     (0..parsed.layers.len()).filter_map(|index| verdict(frame, &parsed, index)).collect()
@@ -68,7 +68,8 @@ fn verdict(frame: &[u8], parsed: &Parsed, index: usize) -> Option<Verdict> {
     Some(Verdict { layer: index, name: layer.name, state, found, expected })
 }
 
-/// Returns the checksum that a sender writes: computed with the field set to zero, and in UDP never zero (RFC 768).
+/// Returns the checksum that a sender writes. It is computed with the field set to zero, and is never zero in UDP (RFC
+/// 768).
 fn expected(cover: &[u8], at: usize, name: &str) -> u16 {
     let mut zeroed = cover.to_vec();
     zeroed[at..at + 2].fill(0);

@@ -1,4 +1,4 @@
-//! Generates random packets that exercise every decision of the originals.
+//! Random packets that exercise every decision of the originals.
 
 use crate::{
     Packet,
@@ -16,12 +16,12 @@ struct GeneratedFlow {
     value: u32,
     echo: u32,
     is_stamped: bool,
-    /// Payload of a full packet.
+    /// Payload bytes of a full packet.
     size: usize,
 }
 
-/// Returns the frames of `count` polls of up to 200 packets, from `connections` connections. Some connections have the
-/// same addresses.
+/// Returns the frames that `count` polls receive, up to 200 per poll, on `connections` connections. Some connections
+/// share the same addresses.
 pub fn polls(random: &mut Random, connections: u16, count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut all: Vec<_> =
         (0..connections).map(|index| GeneratedFlow::random(random, index)).collect();
@@ -31,7 +31,7 @@ pub fn polls(random: &mut Random, connections: u16, count: usize) -> Vec<Vec<Vec
 fn poll(random: &mut Random, all: &mut [GeneratedFlow]) -> Vec<Vec<u8>> {
     let packets = random.within(1, 200);
     let mut frames = Vec::new();
-    // Few deviations let trains reach their limits.
+    // Trains reach their limits only if there are few deviations.
     let deviations = *random.choose(&[0, 2, 10, 40]);
     let active = random.within(1, all.len());
     while frames.len() < packets {
@@ -55,7 +55,7 @@ impl GeneratedFlow {
             value: if random.one_in(4) { u32::MAX - 20 } else { 1000 },
             echo: 50,
             is_stamped,
-            // Small packets reach the limits on packet counts.
+            // Trains of small packets reach the limits on the number of packets.
             size: match random.one_in(3) {
                 true => 500,
                 false if is_stamped => 1448,
@@ -73,7 +73,7 @@ impl GeneratedFlow {
             2 => random.within(1, self.size),
             _ => self.size,
         };
-        // Sometimes, the acknowledgment number of the other direction advances.
+        // Sometimes the peer has sent data, so the acknowledgment number advances.
         match random.below(12) {
             0..4 => self.ack = self.ack.wrapping_add(random.within(1, 3000) as u32),
             4 => self.window = self.window.wrapping_add(random.within(1, 9) as u16),
@@ -117,12 +117,12 @@ impl GeneratedFlow {
             }
         };
         let built = Packet::new().ethernet(ethernet).ipv4(ip).tcp(tcp).payload_len(len);
-        // Short frames are either padded, as on Ethernet, or unpadded, as from a device that removes the padding.
+        // Short frames either have padding, as on Ethernet, or none, as from a device that removes the padding.
         if random.one_in(3) { built.build() } else { built.pad_to(packet.pad_to).build() }
     }
 }
 
-/// Fields of a packet that vary.
+/// The fields that vary between packets.
 #[derive(Clone, Debug)]
 struct Shown {
     sequence: u32,
@@ -165,7 +165,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// Changes one field or the payload length; returns the payload length.
+    /// Changes one field or the payload length, and returns the payload length.
     fn deviate(&mut self, random: &mut Random, len: usize) -> usize {
         match random.below(24) {
             0 => self.sequence = self.sequence.wrapping_add(random.within(1, 3000) as u32),

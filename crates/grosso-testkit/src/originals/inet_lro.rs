@@ -1,5 +1,5 @@
-//! Model of the generic LRO in Linux 2.6.24 to 4.4, as used by a driver that delivers socket buffers. The MTU of the
-//! device is 1500.
+//! Model of the generic LRO in Linux 2.6.24 to 4.4, as used by a driver that delivers socket buffers. The device's MTU
+//! is 1500.
 
 use super::{
     Delivered, Departure, Original, Sessions,
@@ -12,7 +12,7 @@ use crate::headers::Tcp;
 pub struct InetLro(Sessions);
 
 impl InetLro {
-    /// Returns whether a segment may join the session of `train` or, if there is none, start a session.
+    /// Returns whether a segment may join `train` or, without a train, start one.
     fn suits(&self, frame: &[u8], segment: &Segment, train: Option<&HeldTrain>) -> bool {
         const REFUSED: u16 = Tcp::CWR | Tcp::ECE | Tcp::URG | Tcp::RST | Tcp::SYN | Tcp::FIN;
         let is_padded = without_padding(frame).len() != frame.len();
@@ -35,7 +35,7 @@ impl InetLro {
         }
     }
 
-    /// Returns whether the guarantees of the profile let a segment join a train.
+    /// Returns whether a segment may join a train according to the profile's additional guarantees.
     fn is_guaranteed(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let departs = |departure| self.0.departs(departure);
         let ack_flags = [train.first.flags(), segment.flags()].map(|flags| flags & Tcp::ACK);
@@ -97,8 +97,8 @@ impl Original for InetLro {
     }
 }
 
-/// Number of sessions that drivers configured.
+/// Number of sessions that drivers usually configured.
 const SESSIONS: usize = 8;
-/// Number of packets per session that drivers configured.
+/// Maximum number of packets per session that drivers usually configured.
 const PACKETS: u32 = 64;
 const MTU: usize = 1500;

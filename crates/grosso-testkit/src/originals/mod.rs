@@ -1,10 +1,10 @@
-//! Literal models of published receive offloads. Each model decides packet by packet, slowly, but exactly like its
+//! Literal models of published receive offloads. Each model handles one packet at a time: slowly, but exactly like its
 //! original.
 //!
 //! A profile of Grosso corresponds to an original, but keeps guarantees that the original lacks. Each such difference
 //! is a [`Departure`]. A model without departures behaves like the original; a model with [`Departure::ALL`] behaves
-//! like the profile. Checksums are valid or not, as a device would report them. Frames that are not TCP over IPv4 over
-//! Ethernet pass through.
+//! like the profile. The models compute whether checksums are valid, which a device would report. Frames that are not
+//! TCP over IPv4 over Ethernet pass through.
 
 mod generator;
 mod inet_lro;
@@ -23,19 +23,19 @@ pub enum Departure {
     Order,
     /// The packets of a train have the same ECN bits and MAC addresses.
     Headers,
-    /// The packets of a train have the same ACK flag; one without ACK may start a train.
+    /// The packets of a train have the same ACK flag; a packet without ACK may start a train.
     AckFlag,
-    /// The packets of a train either all have a timestamp or none.
+    /// Either all packets of a train have a timestamp, or none.
     TimestampPresence,
-    /// A superframe has PSH if one of its packets has it.
+    /// A superframe has PSH if any of its packets has it.
     Push,
-    /// An acknowledgment whose number is lower than the train's never merges and is never dropped.
+    /// An acknowledgment with a lower number than the train's never merges and is never dropped.
     OlderAcknowledgment,
     /// A duplicate acknowledgment is delivered alone.
     Duplicate,
-    /// A pure acknowledgment that only shrinks the window sets the window of the train.
+    /// A pure acknowledgment that only shrinks the window updates the window of the train.
     SmallerWindow,
-    /// A packet with other flags or options starts no train.
+    /// A packet with other flags or options does not start a train.
     Head,
     /// Timestamps are compared in serial arithmetic (RFC 7323 section 5.2).
     SerialTimestamp,
@@ -62,13 +62,13 @@ impl Departure {
 pub struct Delivered {
     /// The bytes of the frame.
     pub bytes: Vec<u8>,
-    /// Number of packets in the frame. Pure acknowledgments count, although the frame does not show them.
+    /// Number of packets in the frame. Pure acknowledgments count, although they leave no trace in the frame.
     pub packets: u32,
 }
 
 /// A model of an original.
 pub trait Original {
-    /// Creates the model with these departures.
+    /// Creates a model with these departures from the original.
     fn with(departures: &[Departure]) -> Self
     where
         Self: Sized;
@@ -83,7 +83,7 @@ pub trait Original {
     fn delivered(&self) -> &[Delivered];
 }
 
-/// The trains that an original holds, which it calls sessions, and the frames that it has delivered.
+/// The trains that an original holds (it calls them sessions), and the frames that it has delivered.
 #[derive(Debug)]
 struct Sessions {
     departures: Vec<Departure>,
@@ -100,7 +100,7 @@ impl Sessions {
         self.departures.contains(&departure)
     }
 
-    /// Delivers the session at this index.
+    /// Removes and delivers the session at this index.
     fn flush(&mut self, index: usize) {
         let train = self.held.remove(index);
         self.delivered.push(train.deliver(self.departs(Departure::Push)));
@@ -117,7 +117,7 @@ impl Sessions {
         self.delivered.push(Delivered { bytes: segment::without_padding(frame), packets: 1 });
     }
 
-    /// Delivers a packet that the original passes through at once, even if a train of its flow is held.
+    /// Delivers a packet that the original passes on immediately, even while it holds a train of the same flow.
     fn overtake(&mut self, frame: &[u8]) {
         if self.departs(Departure::Order) {
             while let Some(index) = self.held.iter().position(|train| train.may_have(frame)) {

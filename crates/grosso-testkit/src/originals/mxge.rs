@@ -1,5 +1,5 @@
-//! Model of the LRO in Myricom's driver (2007), from which FreeBSD derived its `tcp_lro.c` of 2008 to 2012. The MTU of
-//! the device is 1500. Both implementations make the same decisions for frames up to the MTU.
+//! Model of the LRO in Myricom's driver (2007), from which FreeBSD derived its `tcp_lro.c` of 2008 to 2012. The
+//! device's MTU is 1500. Both implementations make the same decisions for frames that do not exceed the MTU.
 
 use super::{
     Delivered, Departure, Original, Sessions,
@@ -15,7 +15,7 @@ impl Mxge {
     /// Returns whether a segment's timestamp lets it join a train.
     fn timestamp_suits(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let Carries::Timestamp(value, echo) = segment.carries() else { return true };
-        // For a session without timestamps, the original kept zero, or the timestamp of an earlier connection.
+        // In a session without timestamps, the original kept zero or the timestamp of an earlier connection.
         let (held, _) = train.timestamp.unwrap_or_default();
         let is_older = match self.0.departs(Departure::SerialTimestamp) {
             true => precedes(value, held),
@@ -24,7 +24,7 @@ impl Mxge {
         !is_older && echo != 0
     }
 
-    /// Returns whether the guarantees of the profile let a segment join a train.
+    /// Returns whether a segment may join a train according to the profile's additional guarantees.
     fn is_guaranteed(&self, segment: &Segment, train: &HeldTrain) -> bool {
         let departs = |departure| self.0.departs(departure);
         let ack_flags = [train.first.flags(), segment.flags()].map(|flags| flags & Tcp::ACK);
@@ -92,5 +92,5 @@ impl Original for Mxge {
 
 const SESSIONS: usize = 8;
 const MTU: usize = 1500;
-/// Length of an Ethernet header, which the original's size limit included.
+/// Length of an Ethernet header, which counts toward the original's size limit.
 const ETHERNET: usize = 14;

@@ -1,4 +1,4 @@
-//! A TCP segment over IPv4 over Ethernet, and a train of such segments.
+//! TCP segments over IPv4 over Ethernet, and trains of such segments.
 
 use super::Delivered;
 use crate::{
@@ -11,14 +11,14 @@ const IP: usize = 14;
 /// Offset of the TCP header after an IPv4 header without options.
 const TCP: usize = IP + 20;
 
-/// A segment with its frame, which has no padding.
+/// A segment and its frame, without padding.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) frame: Vec<u8>,
 }
 
-/// Returns whether a frame is an unfragmented TCP packet over IPv4, without options and with correct checksums. A
-/// driver passes only such frames to an original.
+/// Returns whether a frame contains an unfragmented TCP packet over IPv4, without IP options and with correct
+/// checksums. A driver passes only such frames to an original.
 pub(super) fn is_eligible(frame: &[u8]) -> bool {
     if frame.len() < TCP + 20 || frame[12..14] != [8, 0] || frame[IP] != 0x45 || frame[IP + 9] != 6
     {
@@ -37,12 +37,12 @@ pub(super) fn is_eligible(frame: &[u8]) -> bool {
     sum(&[&pseudo, &frame[TCP..end]].concat()) == 0xffff
 }
 
-/// Returns whether the packet is a fragment: the IPv4 header has a fragment offset, or more fragments follow.
+/// Returns whether the packet is a fragment: the fragment offset is not zero, or the MF flag is set.
 fn is_fragment(frame: &[u8]) -> bool {
     word(frame, IP + 6) & 0x3fff != 0
 }
 
-/// Returns the frame without the bytes after the IPv4 packet.
+/// Returns the frame without any padding after the IPv4 packet.
 pub(super) fn without_padding(frame: &[u8]) -> Vec<u8> {
     let end = IP + word(frame, IP + 2) as usize;
     frame[..end.min(frame.len())].to_vec()
@@ -56,7 +56,7 @@ fn long(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Options of a TCP header.
+/// The options in a TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carries {
     /// No options.
@@ -68,7 +68,7 @@ pub(super) enum Carries {
 }
 
 impl Segment {
-    /// Reads an eligible frame.
+    /// Reads a segment from an eligible frame.
     pub(super) fn of(frame: &[u8]) -> Self {
         Self { frame: without_padding(frame) }
     }
@@ -130,13 +130,13 @@ fn connection_at(frame: &[u8], tcp: usize) -> [u8; 12] {
     connection
 }
 
-/// A train: its first segment, the payload of all segments, and the fields that a later segment replaces.
+/// A train: its first segment, the payload of all segments, and the fields that later segments update.
 #[derive(Clone, Debug)]
 pub(super) struct HeldTrain {
     pub(super) first: Segment,
     pub(super) payload: Vec<u8>,
     pub(super) packets: u32,
-    /// Packets in the train, not counting pure acknowledgments after the first packet.
+    /// Number of packets in the train, not counting pure acknowledgments after the first packet.
     pub(super) counted: u32,
     pub(super) next_sequence: u32,
     pub(super) ack: u32,
@@ -165,7 +165,7 @@ impl HeldTrain {
         }
     }
 
-    /// Appends the payload of a segment and counts it. The caller replaces the other fields.
+    /// Appends a segment's payload and counts the segment. The caller updates the other fields.
     pub(super) fn append(&mut self, segment: &Segment) {
         self.payload.extend(segment.payload());
         self.next_sequence = self.next_sequence.wrapping_add(segment.payload().len() as u32);
@@ -190,8 +190,8 @@ impl HeldTrain {
         is_stamped(self.first.carries()) == is_stamped(segment.carries())
     }
 
-    /// Returns whether a packet over IPv4 may belong to this train: the addresses are equal and, unless the packet is a
-    /// fragment, the ports are equal too.
+    /// Returns whether an IPv4 packet may belong to this train: the addresses are equal and, unless the packet is a
+    /// fragment, so are the ports.
     pub(super) fn may_have(&self, frame: &[u8]) -> bool {
         let tcp = IP + usize::from(frame[IP] & 15) * 4;
         let own = self.first.connection();
@@ -199,7 +199,7 @@ impl HeldTrain {
         own[..8] == its[..8] && (is_fragment(frame) || own == its)
     }
 
-    /// Returns the superframe with correct checksums, or the packet itself if it is the only one.
+    /// Returns the superframe with correct checksums, or the original packet if the train has only one.
     pub(super) fn deliver(self, keeps_push: bool) -> Delivered {
         let Self { first, payload, packets, ack, window, timestamp, push, .. } = self;
         let mut bytes = first.frame.clone();
@@ -233,7 +233,7 @@ impl HeldTrain {
     }
 }
 
-/// Returns whether a number precedes another in serial arithmetic.
+/// Returns whether a number is less than another in serial arithmetic.
 pub(super) fn precedes(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) < 0
 }

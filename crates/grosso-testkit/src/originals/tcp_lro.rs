@@ -1,4 +1,4 @@
-//! Model of FreeBSD's current `tcp_lro.c`. Batches are sorted, so that every connection gets an entry. Packets of one
+//! Model of FreeBSD's current `tcp_lro.c`. It sorts each batch, so that every connection gets an entry. Packets of one
 //! connection wait in a chain, which is merged when it is flushed.
 
 use super::{
@@ -11,16 +11,16 @@ use crate::headers::Tcp;
 #[derive(Debug)]
 pub struct TcpLro {
     sessions: Sessions,
-    /// Segments of each connection after the head, which is in the sessions.
+    /// Segments after the head of each chain; the heads are in the sessions.
     chains: Vec<Vec<Segment>>,
 }
 
-/// Treatment of a segment that follows the head of its chain.
+/// Outcome for a segment that follows the head of its chain.
 enum Fate {
     Joins,
-    /// The head is delivered, and the segment becomes the head.
+    /// The head is delivered, and the segment becomes the new head.
     Replaces,
-    /// The head is delivered, and then the segment.
+    /// The head is delivered, followed by the segment.
     Leaves,
 }
 
@@ -29,13 +29,13 @@ impl TcpLro {
         self.sessions.departs(departure)
     }
 
-    /// Merges the packets of the chain at this index, and delivers them.
+    /// Merges and delivers the packets of the chain at this index.
     fn flush(&mut self, index: usize) {
         let mut train = Some(self.sessions.held.remove(index));
         let keeps_push = self.departs(Departure::Push);
         for segment in self.chains.remove(index) {
             let Some(mut head) = train.take() else {
-                // The profile starts no train with a packet of this kind.
+                // The profile never starts a train with such a packet.
                 match self.departs(Departure::Head) && is_special(&segment) {
                     true => self.sessions.pass(&segment.frame),
                     false => train = Some(HeldTrain::start(segment)),
@@ -126,7 +126,7 @@ impl Original for TcpLro {
     fn receive(&mut self, frame: &[u8]) {
         let is_taken = is_eligible(frame) && Segment::of(frame).flags() & Tcp::SYN == 0;
         if !is_taken {
-            // A refused packet flushes the queue of its connection.
+            // A packet that is not eligible flushes the queue of its connection.
             while let Some(index) =
                 self.sessions.held.iter().position(|train| train.may_have(frame))
             {

@@ -1,4 +1,4 @@
-//! Ways in which a packet can differ from the packet that its train expects.
+//! Ways in which a packet can differ from what its train expects.
 
 use crate::Packet;
 use crate::headers::{
@@ -12,35 +12,35 @@ use super::Sender;
 /// One kind of deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// One field of one header differs; every checksum is correct.
+    /// One field in one header differs; all checksums are correct.
     Field,
     /// One checksum is wrong.
     Checksum,
-    /// One bit of the frame is flipped.
+    /// One bit of the frame is flipped; checksums are not updated.
     Bit,
     /// One TCP flag differs.
     Flag,
-    /// No payload, and an acknowledgment that advances.
+    /// A packet without payload whose acknowledgment number advances.
     PureAck,
-    /// A packet that was already sent.
+    /// A packet that was sent before.
     Retransmission,
     /// Two packets in the wrong order.
     Reorder,
-    /// Bytes are missing before the packet.
+    /// Data is missing before the packet.
     Gap,
-    /// A shorter payload.
+    /// The payload is shorter.
     Shorter,
-    /// A longer payload.
+    /// The payload is longer.
     Longer,
-    /// Padding to 60 bytes that no header length includes.
+    /// Padding to 60 bytes, which no length field includes.
     Padding,
-    /// A trailer that no header length includes.
+    /// A trailer that no length field includes.
     Trailer,
     /// IPv4 options.
     Options,
-    /// An IPv6 extension header that the other packets lack.
+    /// An IPv6 extension header that is missing in the other packets.
     Extension,
-    /// A fragment of a datagram, or an atomic one.
+    /// The packet is a fragment, possibly an atomic one.
     Fragment,
     /// The frame is truncated.
     Truncation,
@@ -74,7 +74,7 @@ impl Deviation {
     ];
 }
 
-/// Returns one or two frames that deviate in this way.
+/// Returns one or two frames with this deviation.
 pub(super) fn frames(
     deviation: Deviation,
     sender: &mut Sender,
@@ -105,7 +105,7 @@ pub(super) fn frames(
     }
 }
 
-/// Returns the next packet with a deviation.
+/// Returns the next packet with this deviation.
 fn changed(deviation: Deviation, sender: &mut Sender, random: &mut Random) -> Vec<u8> {
     let is_tcp = sender.is_tcp();
     let mut packet = sender.next(random);
@@ -149,7 +149,7 @@ fn checksum(packet: &mut Packet, random: &mut Random) {
         .filter_map(|header| match header {
             Header::Ipv4(header) => Some(&mut header.checksum),
             Header::Tcp(header) => Some(&mut header.checksum),
-            // A UDP header without a checksum cannot have a wrong one.
+            // A UDP header without a checksum cannot have a wrong checksum.
             Header::Udp(header) if header.checksum == Checksum::Right => Some(&mut header.checksum),
             Header::Icmp(header) => Some(&mut header.checksum),
             Header::Gre(header) if header.with_checksum => Some(&mut header.checksum),
@@ -167,7 +167,7 @@ fn options(packet: &mut Packet, random: &mut Random) {
     let index = random.below(packet.headers.len());
     let place = packet.headers[index..].iter().position(|header| matches!(header, Header::Ipv4(_)));
     if let Some(Header::Ipv4(ip)) = place.map(|offset| &mut packet.headers[index + offset]) {
-        // A record route option with room for one address, and end-of-options.
+        // A record route option with space for one address, then end-of-options.
         ip.options = vec![7, 7, 4, 0, 0, 0, 0, 0];
     }
 }
@@ -195,16 +195,16 @@ fn fragment(packet: &mut Packet, random: &mut Random) {
     }
 }
 
-/// Replaces the frame's content with something other than IP.
+/// Turns the frame into one that does not contain IP.
 fn not_ip(packet: &mut Packet, random: &mut Random) {
-    // The values are ARP, LLDP, an 802.3 length, and a length of zero.
+    // EtherTypes of ARP and LLDP, and two 802.3 lengths, one of them zero.
     let kind = *random.choose(&[0x0806, 0x88cc, 0x0040, 0x0000]);
     if let Some(Header::Ethernet(ethernet)) = packet.headers.first_mut() {
         ethernet.ethertype = Some(kind);
     }
 }
 
-/// Changes one field of one header; lengths and checksums are computed afterwards.
+/// Changes one field of one header; lengths and checksums are computed afterward.
 fn field(packet: &mut Packet, random: &mut Random) {
     let index = random.below(packet.headers.len());
     let change = random.below(16);

@@ -1,4 +1,4 @@
-//! Seeded traffic: interleaved flows over any header stack, with a configurable share of deviations.
+//! Seeded traffic: interleaved flows over any header stacks, with a configurable percentage of deviations.
 
 mod deviate;
 
@@ -11,7 +11,7 @@ use crate::stack::{Place, Stack, Transport};
 
 pub use deviate::Deviation;
 
-/// An endless sequence of frames of several flows.
+/// An endless sequence of frames from several flows.
 ///
 /// ```
 /// use grosso_testkit::Traffic;
@@ -42,7 +42,8 @@ impl Traffic {
         let count = random.within(1, 6);
         let mut flows: Vec<Sender> = Vec::new();
         for flow in 0..count {
-            // Half of the flows share their headers with the previous one, and differ only in host and port.
+            // Half of the flows have the same header stack as the previous one, and differ from it only in host and
+            // port.
             let shared = flows.last().map(|sender| sender.stack.clone());
             let stack = match shared {
                 Some(stack) if random.percent(50) => stack,
@@ -58,7 +59,7 @@ impl Traffic {
         Self::new(seed).deviations_percent(0)
     }
 
-    /// Creates traffic of these stacks, one flow each.
+    /// Creates traffic with one flow over each of these stacks.
     pub fn of(stacks: &[Stack], seed: u64) -> Self {
         let mut random = Random::new(seed);
         let flows = stacks.iter().enumerate();
@@ -74,23 +75,23 @@ impl Traffic {
         self
     }
 
-    /// Sets the mean number of consecutive packets of one flow.
+    /// Sets the mean number of consecutive packets from the same flow.
     pub fn burst_mean(mut self, packets: usize) -> Self {
         self.burst_mean = packets;
         self
     }
 
-    /// Returns the stacks of the flows.
+    /// Returns each flow's header stack.
     pub fn stacks(&self) -> impl Iterator<Item = &Stack> {
         self.flows.iter().map(|sender| &sender.stack)
     }
 
-    /// Queues one burst of one flow.
+    /// Queues a burst of packets from one flow.
     fn burst(&mut self) {
         let Self { random, flows, queue, .. } = self;
         let index = random.below(flows.len());
         let sender = &mut flows[index];
-        // One burst in twelve is long enough to reach the limits of size and packet count.
+        // One burst in twelve is long enough to reach the limits on size and packet count.
         let mean = if random.one_in(12) { 12 * self.burst_mean } else { self.burst_mean };
         for _ in 0..random.geometric(mean) {
             if random.percent(self.deviations_percent) {
@@ -100,7 +101,7 @@ impl Traffic {
                 queue.push_back(sender.next(random).build());
             }
         }
-        // A flow that has sent all its data sets PSH, or ends with a shorter segment.
+        // A flow that has sent all its data sets PSH, or its last segment is shorter.
         if random.percent(30) {
             queue.push_back(sender.last(random).build());
         }
@@ -113,7 +114,7 @@ impl Iterator for Traffic {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         while self.queue.is_empty() {
-            // A burst can be empty, because a deviation may send nothing.
+            // A burst can be empty, because some deviations send nothing.
             self.burst();
         }
         self.queue.pop_front()
@@ -126,7 +127,7 @@ pub(crate) struct Sender {
     stack: Stack,
     place: Place,
     pub(crate) segment: usize,
-    /// For each IP level: whether its identification is fixed.
+    /// Whether the identification is fixed, for each IP level.
     fixed: Vec<bool>,
     last: Vec<u8>,
 }
@@ -134,7 +135,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(stack: Stack, flow: u16, random: &mut Random) -> Self {
         let levels = stack.tunnels.len() + 1;
-        // In one flow out of four, sequence numbers and identifications start shortly before they wrap.
+        // In one flow out of four, sequence numbers and identifications soon wrap around.
         let sequence = if random.one_in(4) { u32::MAX - 3000 } else { random.bits() as u32 };
         let id = |random: &mut Random| if random.one_in(4) { 65530 } else { random.bits() as u16 };
         let ids = (0..levels).map(|_| id(random)).collect();
@@ -144,7 +145,7 @@ impl Sender {
         Self { stack, place, segment, fixed, last: Vec::new() }
     }
 
-    /// Returns the next packet with a payload of `len` bytes, which advances the flow.
+    /// Returns the next packet of the flow, with a payload of `len` bytes.
     pub(crate) fn send(&mut self, len: usize) -> Packet {
         let packet = self.stack.packet(&self.place).payload_len(len);
         self.place.sequence = self.place.sequence.wrapping_add(len as u32);
@@ -164,7 +165,7 @@ impl Sender {
         packet
     }
 
-    /// Returns the last segment of a burst: shorter, or with PSH.
+    /// Returns the last segment of a burst, which is shorter or has PSH.
     pub(crate) fn last(&mut self, random: &mut Random) -> Packet {
         let len = random.within(1, self.segment);
         let mut packet = self.send(len);
@@ -174,7 +175,7 @@ impl Sender {
         packet
     }
 
-    /// Advances the clock of the timestamps and the peer's acknowledgments.
+    /// Occasionally advances the timestamp clock and the acknowledgment number.
     fn tick(&mut self, random: &mut Random) {
         if random.one_in(4) {
             self.place.timestamp = self.place.timestamp.wrapping_add(1);

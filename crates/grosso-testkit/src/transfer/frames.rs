@@ -1,9 +1,9 @@
-//! Encodes the packets of a transfer as frames.
+//! Frames for the packets of a transfer.
 
 use super::Item;
 use crate::Packet;
 
-/// Encoder for the packets of one connection.
+/// Builds frames for the packets of one connection.
 #[derive(Debug)]
 pub(super) struct Writer {
     is_ipv6: bool,
@@ -41,8 +41,8 @@ impl Writer {
         packet.payload_len(item.len as usize).build()
     }
 
-    /// Returns the ICMP message that reports that a packet is too big. The message quotes `more_bytes` bytes after the
-    /// headers of the packet.
+    /// Returns the ICMP message about a packet that is too big. The message quotes the packet's headers and
+    /// `more_bytes` bytes after them.
     pub(super) fn too_big(&self, item: &Item, mtu: u16, more_bytes: u16) -> Vec<u8> {
         let mut quoted = self.frame(item).split_off(14);
         let link = Packet::new().ethernet(|e| e);
@@ -89,7 +89,7 @@ const fn long(host: u8) -> [u8; 16] {
     [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]
 }
 
-/// Address bytes of the hosts.
+/// Last bytes of the hosts' addresses.
 const A: u8 = 1;
 const B: u8 = 2;
 /// Window scale of both hosts.

@@ -1,8 +1,8 @@
-//! A TCP transfer over a path with one fault, captured at both endpoints. The fault is known by construction.
+//! TCP transfers over a path with one known fault, captured at both endpoints.
 //!
-//! A sender with SACK, timestamps, fast retransmit and a retransmission timer sends to a receiver that delays
-//! acknowledgments and reports DSACK. The path between them delays packets in order and then applies a [`Fault`]. The
-//! seed selects the round-trip time, the rate, the length and the positions of the fault.
+//! The sender uses SACK, timestamps, fast retransmit and a retransmission timer. The receiver delays acknowledgments
+//! and reports DSACK. The path delays packets without reordering them, and then applies a [`Fault`]. The seed selects
+//! the round-trip time, the rate, the length of the transfer, and when the fault occurs.
 
 mod frames;
 mod receiver;
@@ -13,55 +13,57 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use self::{frames::Writer, receiver::Reader, sender::Source};
 use crate::random::Random;
 
-/// The single fault of a transfer.
+/// The one fault in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No fault.
     Healthy,
-    /// The path loses this many of 1000 data packets.
+    /// The path loses this many data packets per 1000.
     Loss(usize),
-    /// The path delays this many of 1000 data packets so that a few later ones overtake them.
+    /// The path delays this many data packets per 1000, so that a few later ones overtake them.
     Reordering(usize),
-    /// The path delivers this many of 1000 data packets immediately, before all packets in transit. It uses IPv6.
+    /// The path delivers this many data packets per 1000 immediately, ahead of all packets in transit. Uses IPv6.
     Overtaking(usize),
-    /// The path delivers this many of 1000 data packets twice.
+    /// The path delivers this many data packets per 1000 twice.
     Duplication(usize),
-    /// The path loses this many of 100 acknowledgments.
+    /// The path loses this many acknowledgments per 100.
     AckLoss(usize),
     /// The receiver sends one acknowledgment for this many packets.
     StretchedAcks(u32),
-    /// The receive window has this many segments.
+    /// The receive window is this many segments.
     SmallWindow(u32),
     /// The receiver's application reads more slowly than data arrives.
     SlowReader,
-    /// The sender's application writes small amounts, with pauses of 30 ms plus 1.25 round trips.
+    /// The sender's application writes small amounts of data, with pauses of 30 ms plus 1.25 round trips in between.
     PausingWriter,
-    /// The congestion window has at most this many packets.
+    /// The congestion window never exceeds this many packets.
     SmallCongestionWindow(usize),
     /// The path silently drops packets with more than 1000 bytes of payload.
     BlackHole,
-    /// The path silently drops packets with more than 1000 bytes of payload, and the sender never tries smaller ones.
+    /// The path silently drops packets with more than 1000 bytes of payload, and the sender never tries smaller
+    /// packets.
     BlackHoleForEver,
-    /// A router sends ICMP for packets larger than 1400 bytes, and the sender obeys.
+    /// A router answers packets larger than 1400 bytes with an ICMP message, which the sender obeys.
     PathMtu,
-    /// A router sends ICMP for packets larger than 1400 bytes, and the sender ignores it until its timer gives up.
+    /// A router answers packets larger than 1400 bytes with an ICMP message, which the sender ignores until it has
+    /// timed out too often and gives up.
     PathMtuIgnored,
-    /// A router occasionally merges two packets, and sends ICMP about the result.
+    /// A router occasionally merges two packets and sends an ICMP message about the result.
     MergingRouter,
-    /// PSH is set in every packet.
+    /// Every packet has PSH.
     PushOnEveryPacket,
-    /// Segments have 100 bytes.
+    /// Segments are 100 bytes long.
     TinySegments,
-    /// The timestamp clock ticks with every packet.
+    /// The timestamp clock advances with every packet.
     FastTimestamps,
-    /// The path corrupts this many of 1000 data packets.
+    /// The path corrupts this many data packets per 1000.
     Corruption(usize),
 }
 
-/// Frames with their times in nanoseconds.
+/// Frames with their timestamps in nanoseconds.
 pub type Capture = Vec<(u64, Vec<u8>)>;
 
-/// Both captures of a transfer.
+/// The two captures of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
     /// Capture at the sender, before the path.
@@ -98,7 +100,7 @@ enum Event {
     Read,
 }
 
-/// Events in order of time, then of creation.
+/// Events, ordered by time and then by creation.
 #[derive(Debug, Default)]
 struct Agenda {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
@@ -117,7 +119,7 @@ impl Agenda {
     }
 }
 
-/// Properties of the hosts and of the path, selected by the seed.
+/// Properties of the hosts and the path, which the seed selects.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     fault: Fault,
@@ -127,15 +129,15 @@ struct Setting {
     segments: u32,
 }
 
-/// Runs the transfer that the seed selects.
+/// Simulates the transfer that the seed selects.
 pub fn transfer(fault: Fault, seed: u64) -> Captured {
     let mut random = Random::new(seed);
-    // Without identifications, the order of the sender's packets can only be estimated.
+    // Without IPv4 identifications, the order in which the sender sent its packets can only be estimated.
     let needs_ipv4 = matches!(fault, Fault::AckLoss(_) | Fault::Duplication(_));
     let is_dense =
         matches!(fault, Fault::PushOnEveryPacket | Fault::TinySegments | Fault::FastTimestamps);
-    // The faults need suitable delays: a small window limits a transfer only over a long path, and receive offload
-    // merges packets only if they arrive close together.
+    // Some faults need a suitable delay: a small window limits a transfer only over a long path, and receive offload
+    // merges only packets that arrive close together.
     let one_ways: &[u64] = match fault {
         Fault::SmallWindow(_) | Fault::SmallCongestionWindow(_) => &[5_000_000, 20_000_000],
         _ if is_dense => &[200_000, 1_000_000],
@@ -176,21 +178,21 @@ pub fn transfer(fault: Fault, seed: u64) -> Captured {
     path.captured
 }
 
-/// The path between the hosts, and the captures made at both ends.
+/// The path between the hosts, and the captures at both ends.
 struct Passage {
     setting: Setting,
     random: Random,
     agenda: Agenda,
     writer: Writer,
     captured: Captured,
-    /// Time at which each link is free again.
+    /// Time at which each link becomes free.
     free_ns: [u64; 2],
     /// Time of the last arrival in each direction.
     arrival_ns: [u64; 2],
 }
 
 impl Passage {
-    /// Sends a packet from one of the hosts.
+    /// Sends a packet from one host to the other.
     fn send(&mut self, now_ns: u64, mut item: Item) {
         let side = usize::from(item.from_sender);
         let wire_ns = u64::from(item.len + HEADER_BYTES) * self.setting.ns_per_byte;
@@ -235,7 +237,7 @@ impl Passage {
                 self.object(arrival_ns, &item, 1400, 0);
             }
             Fault::MergingRouter if item.len == SEGMENT_BYTES && strikes(20) => {
-                // The MTU fits full packets: 20 bytes more over IPv6, whose headers are longer.
+                // The MTU has space for full packets; IPv6 needs 20 bytes more because its header is longer.
                 let mtu = if self.setting.is_ipv6 { 1520 } else { 1500 };
                 self.object(arrival_ns, &item, mtu, SEGMENT_BYTES as u16);
             }
@@ -251,7 +253,7 @@ impl Passage {
         self.agenda.add(time_ns, Event::TooBig);
     }
 
-    /// Delivers a packet after the packets before it.
+    /// Delivers a packet after the previous packets in its direction.
     fn deliver(&mut self, time_ns: u64, side: usize, item: Item) {
         self.arrival_ns[side] = time_ns;
         self.record_arrival(time_ns, item);
@@ -272,11 +274,11 @@ impl Passage {
     }
 }
 
-/// Time of the first packet.
+/// Time of the first packet in nanoseconds since the epoch.
 const START_NS: u64 = 1_700_000_000_000_000_000;
 /// Payload of a full packet in bytes.
 const SEGMENT_BYTES: u32 = 1448;
-/// Number of payload bytes that fit the MTU of [`Fault::PathMtu`], also over IPv6.
+/// Number of payload bytes that fit into the MTU of [`Fault::PathMtu`], also over IPv6.
 const ICMP_SEGMENT_BYTES: u32 = 1328;
-/// Length of a packet's headers on the link in bytes.
+/// Length of a packet's headers, including the link header, in bytes.
 const HEADER_BYTES: u32 = 66;

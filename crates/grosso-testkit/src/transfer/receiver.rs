@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Event, Fault, Item, Passage, SEGMENT_BYTES, Setting};
 
-/// A receiver that acknowledges every second packet, acknowledges gaps at once, and reports duplicates.
+/// A receiver that acknowledges every second packet, acknowledges immediately if data is missing, and reports
+/// duplicates.
 #[derive(Debug)]
 pub(super) struct Reader {
     setting: Setting,
@@ -12,13 +13,13 @@ pub(super) struct Reader {
     is_open: bool,
     /// Ranges received beyond a gap.
     ahead: BTreeMap<u32, u32>,
-    /// Last range received beyond a gap.
+    /// Range received beyond a gap most recently.
     latest: Option<(u32, u32)>,
     identification: u16,
     unacknowledged: u32,
     timer: u32,
     echo: u32,
-    /// Bytes that the application has not read.
+    /// Number of bytes that the application has not read yet.
     unread: u32,
     is_closed: bool,
 }
@@ -98,7 +99,7 @@ impl Reader {
         }
     }
 
-    /// Reads the available data, as the application does.
+    /// Reads the available data on behalf of the application.
     pub(super) fn read(&mut self, now_ns: u64, path: &mut Passage) {
         let had_data = self.unread > 0;
         self.unread = 0;
@@ -147,8 +148,8 @@ impl Reader {
             Fault::SmallWindow(segments) => segments * SEGMENT_BYTES,
             Fault::SlowReader => {
                 let free = (BUFFER_SEGMENTS * SEGMENT_BYTES).saturating_sub(self.unread);
-                // A window that is too small would cause the silly window syndrome, so a window of zero is announced
-                // instead.
+                // Announcing a very small window would cause the silly window syndrome, so a window of zero is
+                // announced instead.
                 if free < 2 * SEGMENT_BYTES { 0 } else { free }
             }
             _ => 4 << 20,
@@ -160,5 +161,5 @@ const ISN: u32 = 900_000;
 const DELAYED_ACK_NS: u64 = 40_000_000;
 /// Time between two reads of a slow application.
 const READ_NS: u64 = 150_000_000;
-/// Receive buffer of a slow application.
+/// Receive buffer of a slow application in segments.
 const BUFFER_SEGMENTS: u32 = 32;

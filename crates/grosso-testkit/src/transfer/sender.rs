@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use super::{Event, Fault, ICMP_SEGMENT_BYTES, Item, Passage, SEGMENT_BYTES, Setting};
 
-/// A sender with SACK, fast retransmit after three packets beyond a gap, and a retransmission timer.
+/// A sender with SACK, a retransmission timer, and fast retransmit after three packets beyond a gap.
 #[derive(Debug)]
 pub(super) struct Source {
     setting: Setting,
     segment: u32,
     una: u32,
     next: u32,
-    /// End of the data written so far.
+    /// Sequence number at the end of the data written so far.
     written: u32,
-    /// End of all data.
+    /// Sequence number at the end of all data.
     end: u32,
     outstanding: BTreeMap<u32, Sent>,
     window: u32,
@@ -41,7 +41,7 @@ impl Source {
     pub(super) fn new(setting: Setting) -> Self {
         let segment = if setting.fault == Fault::TinySegments { 100 } else { SEGMENT_BYTES };
         let first = ISN + 1;
-        // The last packet is short, as after most writes.
+        // The last packet is shorter than a full segment, as after most writes.
         let end = first + setting.segments * segment + 77;
         Self {
             setting,
@@ -65,8 +65,8 @@ impl Source {
 
     pub(super) fn connect(&mut self, now_ns: u64, path: &mut Passage) {
         if matches!(self.setting.fault, Fault::BlackHole | Fault::BlackHoleForEver) {
-            // The path passes only small packets: the few bytes of a first write, and the packet at the end of the
-            // window.
+            // Only small packets pass through the path: the few bytes of a first write, and the packet at the end of
+            // the window.
             self.end = self.una + 9 * SEGMENT_BYTES + 300;
             self.written = self.end;
         }
@@ -102,7 +102,7 @@ impl Source {
         self.fill(now_ns, path);
     }
 
-    /// Marks packets as lost if three later ones were acknowledged.
+    /// Marks packets as lost if three later packets were acknowledged.
     fn find_lost(&mut self) {
         let mut beyond = 0;
         let mut is_lost = false;
@@ -142,7 +142,7 @@ impl Source {
         self.start_timer(now_ns, path);
     }
 
-    /// Handles the ICMP message that reports that a packet was too big.
+    /// Handles the ICMP message about a packet that was too big.
     pub(super) fn shrink(&mut self, now_ns: u64, path: &mut Passage) {
         if self.setting.fault == Fault::PathMtu && self.segment > ICMP_SEGMENT_BYTES {
             self.resize(ICMP_SEGMENT_BYTES);
@@ -167,7 +167,7 @@ impl Source {
         }
     }
 
-    /// Writes a small amount of data, as the application does.
+    /// Writes a small amount of data on behalf of the application.
     pub(super) fn write(&mut self, now_ns: u64, path: &mut Passage) {
         // The receiver delays the acknowledgment of the last packet.
         self.written = self.end.min(self.written + 9 * SEGMENT_BYTES);
@@ -178,7 +178,7 @@ impl Source {
         }
     }
 
-    /// Sends as much as the window and the allowance permit.
+    /// Sends as much data as the window and the allowance permit.
     fn fill(&mut self, now_ns: u64, path: &mut Passage) {
         if !self.is_open {
             return;
@@ -244,7 +244,7 @@ impl Source {
 const fn allowance_max(fault: Fault) -> usize {
     match fault {
         Fault::SmallCongestionWindow(packets) => packets,
-        // More than the window and the bandwidth permit.
+        // More than the receive window and the bandwidth permit, so this limit has no effect.
         Fault::Healthy => 4096,
         _ => 40,
     }
@@ -252,9 +252,9 @@ const fn allowance_max(fault: Fault) -> usize {
 
 const ISN: u32 = 100_000;
 const RECEIVER_ISN: u32 = 900_000;
-/// Number of packets in flight at the start.
+/// Initial maximum number of packets in flight.
 const ALLOWANCE_START: usize = 10;
-/// Shortest pause of a pausing application.
+/// Shortest pause of an application that pauses, in nanoseconds.
 const PAUSE_NS: u64 = 30_000_000;
 /// Number of consecutive timeouts after which the sender gives up.
 const TIMEOUTS_MAX: u32 = 6;

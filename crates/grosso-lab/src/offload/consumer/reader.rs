@@ -1,4 +1,4 @@
-//! Consumers of trains that read only headers, or every byte.
+//! Consumers of trains, which read either only the headers or every byte.
 
 use std::{io, path::PathBuf, thread, time::Duration};
 
@@ -16,11 +16,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReaderKind {
-    /// Only headers.
+    /// Only the headers.
     Headers,
-    /// Every byte, in its receive buffer.
+    /// Every byte, directly in the receive buffer.
     EveryByte,
-    /// Every byte, in the driver of a VM's device that shares memory (vhost-user).
+    /// Every byte, in the driver of a VM's device with shared memory (vhost-user).
     VhostUser,
 }
 
@@ -35,7 +35,7 @@ impl ReaderKind {
     }
 }
 
-/// A consumer.
+/// A consumer with the state that it needs.
 #[derive(Debug)]
 pub(super) enum Reader {
     Headers,
@@ -43,7 +43,7 @@ pub(super) enum Reader {
     VhostUser(Box<Machine>),
 }
 
-/// Number of received bytes, and the sum of the bytes that were read.
+/// Number of bytes received, and the sum of the bytes that were read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Consumed {
     pub(super) bytes: u64,
@@ -68,7 +68,7 @@ impl Reader {
     pub(super) fn consume(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         match self {
             Self::Headers => Consumed { bytes: length(delivery), sum: Sum::default() },
-            // The bytes are summed, as by a receiver that verifies a checksum.
+            // The bytes are summed, as in a receiver that verifies checksums.
             Self::EveryByte => {
                 Consumed { bytes: length(delivery), sum: Sum::of_parts(delivery.slices()) }
             }
@@ -81,7 +81,7 @@ fn length(delivery: &Delivery<'_, PortBuffer>) -> u64 {
     delivery.slices().map(|slice| slice.len() as u64).sum()
 }
 
-/// Both endpoints of a VM's device, on one thread.
+/// Both endpoints of a VM's device: the device and its driver, on one thread.
 #[derive(Debug)]
 pub(super) struct Machine {
     device: VhostPort,
@@ -90,7 +90,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Opens both endpoints and connects them.
+    /// Opens both endpoints and connects them to each other.
     fn open() -> io::Result<Self> {
         let folder = Folder::new()?;
         let mut options = VhostOptions::new(folder.0.join("machine"));
@@ -108,7 +108,7 @@ impl Machine {
         Err(io::ErrorKind::NotConnected.into())
     }
 
-    /// Lets both endpoints process messages; returns whether their rings have started.
+    /// Makes both endpoints process their messages, and returns whether their rings have started.
     fn agree(&mut self) -> io::Result<bool> {
         for end in [&mut self.device, &mut self.driver] {
             end.receive(0, 1, &mut |_| ()).map_err(io::Error::other)?;
@@ -116,12 +116,12 @@ impl Machine {
         Ok(self.device.frames_kick().is_some() && self.driver.frames_kick().is_some())
     }
 
-    /// Passes a train to the VM's device, whose driver reads everything that arrives.
+    /// Passes a train to the VM's device; the driver reads everything that arrives.
     fn carry(&mut self, delivery: &Delivery<'_, PortBuffer>) -> Consumed {
         let Self { device, driver, received } = self;
         let slices: Vec<&[u8]> = delivery.slices().collect();
         let sent = device.transmit(&slices, &delivery.meta).and_then(|_| device.flush());
-        // Only frames that the device accepted are counted.
+        // Only frames that the device has accepted are counted.
         if matches!(sent, Ok(Transmitted::Taken)) {
             let _ = driver.receive(0, FRAMES_MAX, &mut |frame| received.push(frame.buffer));
         }
@@ -132,7 +132,7 @@ impl Machine {
     }
 }
 
-/// Directory of the socket that connects the two endpoints, until they are connected.
+/// Directory that contains the socket through which the two endpoints connect. It is not needed afterward.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -140,7 +140,7 @@ impl Folder {
     fn new() -> io::Result<Self> {
         let name = format!("grosso-lab-{:016x}", fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
-        // Creates a new directory that only this user may access.
+        // Creates a new directory that only this user can access.
         path::create_directory(&path, 0o700)?;
         Ok(Self(path))
     }
@@ -148,12 +148,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The directory contains only the socket; if it remains, it does no harm.
+        // The directory contains only the socket, so it does no harm if it remains.
         let _ = path::remove_directory(&self.0);
     }
 }
 
-/// Number of frames that the driver receives at once.
+/// Maximum number of frames that the driver receives at once.
 const FRAMES_MAX: usize = 64;
 /// Maximum number of attempts to connect.
 const LOOKS_MAX: u32 = 2000;
