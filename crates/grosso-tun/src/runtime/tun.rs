@@ -1,4 +1,4 @@
-//! A TUN or TAP device for use with tokio.
+//! TUN or TAP device for use with tokio.
 
 use std::{
     future::poll_fn,
