@@ -32,7 +32,8 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Compares the options with a device: whether it has a virtio header, and its offloads in both directions.
+    /// Compares the options with the device: whether it has a virtio header, and which offloads it supports in each
+    /// direction.
     pub(super) fn of(
         options: &TunOptions,
         has_header: bool,

@@ -22,7 +22,7 @@ reasons! {
         Payload = "foreign_payload",
         /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",
-        /// The packet has a GRE checksum and the configuration says otherwise, or the reverse (rule W51).
+        /// The packet has a GRE checksum that is not configured, or lacks a configured one (rule W51).
         GreChecksum = "gre_checksum_presence",
         /// The packet has no GRE sequence number, although the tunnel requires one (rule W51).
         Unnumbered = "gre_unnumbered",

@@ -31,7 +31,7 @@ reasons! {
         /// The packet is an IP fragment (possibly an atomic one), or a reassembled datagram that is forwarded in its
         /// original fragments (rules G10, G21, S61).
         Fragment = "fragment",
-        /// The frame is longer than a length field says: it has padding or a trailer (rule G11).
+        /// The frame is longer than a length field says, because it has padding or a trailer (rule G11).
         Padded = "padded",
         /// The frame is shorter than a length field says.
         Short = "short",

@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable, so it is
+    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. It is
     /// compiled for one policy only: the rules of a profile include the exact rules.
     #[cold]
     #[inline(never)]

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) next: u32,
     /// Time at which the wait for the current hole began: when the hole appeared, or when the last packet was released.
     progress_ns: u64,
-    /// Queued runs, ordered by sequence number. There is a gap before each but the first.
+    /// Queued runs, ordered by sequence number. There is a gap between any two of them.
     runs: Vec<Run>,
     /// Start of the sequence range that was given up as lost and has not arrived since.
     lost: u32,

@@ -290,7 +290,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].first()
     }
 
-    /// Returns the flow that has waited longest except for `entry` and the flows before it.
+    /// Returns the flow after `entry` in the queue of waiting flows, longest waiting first.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
