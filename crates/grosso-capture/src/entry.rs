@@ -110,7 +110,7 @@ impl<'a> Packet<'a> {
         meta
     }
 
-    /// Returns the damage in the packet's options, if any. The packet is usable despite the damage.
+    /// Returns the damage in the packet's options, if any. The packet itself is still usable.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
         self.options.damage()

@@ -16,7 +16,7 @@ pub const SPARES_MAX: usize = 1024;
 /// List of packets to send, in order, together with unused buffers.
 ///
 /// A send call removes exactly the packets that the device accepted and keeps their buffers for reuse. After an error,
-/// and after a canceled call, the batch holds exactly the packets that were not sent: repeat the call, or
+/// and after a canceled call, the batch contains exactly the packets that were not sent: repeat the call, or
 /// [`Batch::clear`] the batch to drop them.
 ///
 /// ```
@@ -101,7 +101,7 @@ impl<B> Batch<B> {
         }
     }
 
-    /// Takes an unused buffer out of the batch, if there is one. The buffer may still hold an old packet.
+    /// Takes an unused buffer out of the batch, if there is one. The buffer may still contain an old packet.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::<Vec<u8>>::new();

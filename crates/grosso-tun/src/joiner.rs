@@ -89,7 +89,7 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     /// packets. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
     ///
     /// # Errors
-    /// Returns the first error of `write`, which is not called again after that. The batch then holds exactly the
+    /// Returns the first error of `write`, which is not called again after that. The batch then contains exactly the
     /// packets that were not written; packets of a flow keep their order.
     ///
     /// ```

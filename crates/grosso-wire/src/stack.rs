@@ -137,7 +137,7 @@ impl Stack {
         }
     }
 
-    /// Returns the slots for headers, for a dissector that counts them itself.
+    /// Returns all header slots, for a dissector that does its own counting.
     #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers

@@ -166,7 +166,7 @@ impl AsyncUdpSender {
     /// Sends datagrams as [`UdpSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// If the future is dropped, the list holds exactly the datagrams that were not sent.
+    /// If the future is dropped, the list contains exactly the datagrams that were not sent.
     ///
     /// # Errors
     /// Returns the same errors as [`UdpSender::send`].

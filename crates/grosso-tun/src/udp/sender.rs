@@ -44,7 +44,7 @@ impl UdpSender {
     /// # Errors
     /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
     /// have; no datagram is sent in this case. Also returns errors that affect the socket rather than one datagram; in
-    /// that case, the list holds exactly the datagrams that were not sent.
+    /// that case, the list contains exactly the datagrams that were not sent.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};

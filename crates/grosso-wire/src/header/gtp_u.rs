@@ -76,7 +76,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(|_| Ok(Received::default())),
 };
 
-/// Reads a message that carries a packet. Other messages are between the tunnel endpoints and count as plain payload.
+/// Reads a message that carries a packet. Other messages are exchanged between the tunnel endpoints and treated as
+/// plain payload.
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;

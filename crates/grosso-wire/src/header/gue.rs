@@ -240,7 +240,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
 fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
     match walk.rest.first().ok_or(Stop::Truncated)? >> 6 {
         0 => read(walk),
-        // Version nibble of the IP header that takes the place of a GUE header (rule W22).
+        // Version nibble of the IP header that replaces the GUE header (rule W22).
         1 => Ok(Next::Ip),
         _ => Err(Stop::Malformed),
     }

@@ -103,7 +103,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// Creates a coalescer without fast paths: it dissects every packet and checks each law separately. Tests compare
+    /// Creates a coalescer without fast paths: it dissects every packet and checks each field separately. Tests compare
     /// the fast paths with it.
     #[doc(hidden)]
     #[must_use]

@@ -16,8 +16,8 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Expander of acknowledgments. It replaces an acknowledgment of superframes with the acknowledgments that the host
-/// would have sent for the individual packets.
+/// Expander for acknowledgments. It replaces a host's acknowledgment of superframes with the acknowledgments that the
+/// host would have sent for the individual packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
 /// the host sends. The state is bounded. It covers [`FLOWS_MAX`] connections, and for each of them 16 runs of packets

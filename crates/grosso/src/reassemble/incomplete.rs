@@ -192,8 +192,8 @@ impl Contents {
     }
 }
 
-/// Returns the checksum state of a datagram after its first fragment to arrive. A partial checksum is discarded,
-/// because completing it over one fragment would be wrong for the whole datagram.
+/// Returns the checksum state of a datagram of which one fragment has arrived. A partial checksum is discarded, because
+/// completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
         Checksum::Partial { .. } => Checksum::None,

@@ -23,7 +23,7 @@ reasons! {
 }
 
 reasons! {
-    /// Reason why a fragment was discarded together with its whole datagram, or on its own where stated.
+    /// Reason why a fragment was discarded together with its whole datagram, or alone if its description says so.
     Discard {
         /// The fragment overlaps another without being a duplicate of it (rule F14, P26, P27).
         Overlap = "overlap",

@@ -11,7 +11,7 @@ pub struct ReassemblyRules {
     /// Whether to verify the transport checksum of a complete datagram if no device has verified it.
     pub verify: bool,
     /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint should reassemble only fragments of
-    /// outer packets; fragments inside the tunnel are the business of their destination hosts.
+    /// outer packets; fragments inside the tunnel are for their destination hosts to reassemble.
     pub in_tunnels: bool,
     /// Limits on memory, count and time.
     pub limits: ReassemblyLimits,

@@ -120,7 +120,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Returns the fields of the header of this kind at the start of `packet`.
+    /// Returns the fields of the IP header of this kind at the start of `packet`.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);

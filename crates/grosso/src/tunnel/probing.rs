@@ -89,7 +89,7 @@ enum Aim {
 }
 
 impl Prober {
-    /// Creates the state of an unknown path. Packets of `base` bytes are assumed to arrive (`BASE_PLPMTU`).
+    /// Creates a prober for an unknown path. Packets of `base` bytes are assumed to arrive (`BASE_PLPMTU`).
     pub fn new(base: usize) -> Self {
         Self {
             base,

@@ -178,7 +178,7 @@ reasons! {
         NoMerge = "no_merge",
         /// The next packet of the flow cannot be merged and must not overtake the train (rule G75).
         Barrier = "barrier",
-        /// The bucket of the flow table that holds the train was full (rule G3).
+        /// The train's bucket in the flow table was full (rule G3).
         BucketFull = "bucket_full",
         /// The flow table was full.
         TableFull = "table_full",

@@ -10,7 +10,7 @@ pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Position of each slot in the heap.
     places: SlotMap<TrainId, u32>,
-    /// Number of deadlines set so far. Among equal deadlines, the one that was set first is the earlier.
+    /// Number of deadlines set so far. Among equal deadlines, the one that was set first counts as earlier.
     count: u64,
 }
 

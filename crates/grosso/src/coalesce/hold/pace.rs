@@ -185,7 +185,7 @@ pub const SEGMENTS_MIN: u16 = 2;
 /// Highest packet limit per train that the controller sets. This many packets fill a 64 KB superframe.
 pub const SEGMENTS_MAX: u16 = 44;
 
-/// Pause in nanoseconds after which the state of a flow is reset, except for the round-trip time.
+/// Pause in nanoseconds after which a flow's state is reset, except for its round-trip time.
 const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub(crate) struct Batcher<B> {
     leader: FlowHash,
     /// Number of packets of the first flow that skipped the batch.
     led: usize,
-    /// Flows in the order of their first packets.
+    /// Flows, in the order in which their first packets arrived.
     chains: Vec<Chain>,
-    /// Hash table from flow to chain; a slot from an earlier round counts as empty.
+    /// Hash table from flows to chains. A slot from an earlier round counts as empty.
     slots: Vec<ChainSlot>,
     round: u32,
     /// Arrival time of the first packet. All packets of the batch are treated as if they had arrived at that time, so

@@ -124,7 +124,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
 
 impl<B: AsRef<[u8]>> Train<B> {
     /// Checks whether a packet may be appended to a train, where the packet is a pure acknowledgment or the train
-    /// contains only pure acknowledgments. `known` describes the packet's headers, and `own` the train's.
+    /// contains only pure acknowledgments. `known` describes the train's headers, and `own` the packet's.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,

@@ -32,7 +32,7 @@ pub(crate) struct Resequencer<B> {
     queues: [Queue; 3],
     /// Flow that most recently received its next packet.
     latest: u32,
-    /// First and last packet of the list of packets to release.
+    /// First and last packet in the list of packets to release.
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
