@@ -34,7 +34,7 @@ impl Layer {
 pub enum Stop {
     /// A transport header (TCP, ICMP, or UDP without a known tunnel) was found; its payload follows.
     Payload,
-    /// The payload of an IP fragment follows, which starts with no header or contains only part of one.
+    /// The payload of an IP fragment follows. It contains no header, or only part of one.
     Fragment,
     /// ESP or another header that hides everything after it was found.
     Encrypted,

@@ -153,7 +153,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
 }
 
 impl<B> Drop for Delivery<'_, B> {
-    /// Returns the pool slots of the remaining parts.
+    /// Returns the slots of the remaining parts to the pool.
     fn drop(&mut self) {
         while self.pool.pop(&mut self.rest).is_some() {}
     }
@@ -211,7 +211,7 @@ impl<'a, B: AsRef<[u8]>> Vector<'a, B> {
 }
 
 impl<B> Drop for Vector<'_, B> {
-    /// Returns the pool slots of the remaining packets.
+    /// Returns the slots of the remaining packets to the pool.
     fn drop(&mut self) {
         while self.pool.pop(&mut self.rest).is_some() {}
     }

@@ -239,7 +239,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases the packets that continue a flow. From now on, no packets are expected before its first one.
+    /// Releases the packets that continue a flow. After that, packets before the flow's first one are no longer
+    /// expected.
     pub(super) fn go_on(&mut self, entry: u32) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         known.phase = Phase::Active;
