@@ -1,4 +1,4 @@
-//! Decompresses input while it is read, so that uncompressed, gzip and zstd input look the same to the reader.
+//! Decompression of input while it is read, so that uncompressed, gzip and zstd input look the same to the reader.
 //!
 //! The first bytes determine the compression; the file name does not matter. The input may consist of several gzip
 //! members or Zstandard frames, as written by parallel compressors.
@@ -35,7 +35,7 @@ impl Compression {
             |what: &str, remedy| Err(CaptureError::UnsupportedFormat { what: what.into(), remedy });
         match bytes {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
-            // The magic number of a frame or of a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
+            // Magic number of a frame or a skippable frame (RFC 8878 sections 3.1.1 and 3.1.2).
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
             [0x04, 0x22, 0x4d, 0x18, ..] => unsupported("lz4 compression", CONVERT),
             [0xfd, b'7', b'z', b'X', b'Z', ..] => {
@@ -59,7 +59,7 @@ impl Compression {
     }
 }
 
-/// Reader of the decompressed bytes of a source.
+/// Reader that decompresses a source.
 #[derive(Debug)]
 pub(crate) enum Decompressor<R> {
     Plain(CountingReader<R>),
@@ -70,10 +70,10 @@ pub(crate) enum Decompressor<R> {
 }
 
 impl<R: Read> Decompressor<R> {
-    /// Detects the compression of `reader`. Errors name the file as `path`.
+    /// Detects the compression of `reader`. Errors contain `path` as the file name.
     ///
     /// # Errors
-    /// Returns `Io` when reading fails, or `UnsupportedFormat` when the compression is not supported.
+    /// Returns `Io` if reading fails, or `UnsupportedFormat` if the compression is not supported.
     pub(crate) fn new(reader: R, path: &str) -> Result<Self, CaptureError> {
         let mut source = CountingReader::new(reader);
         source.fill_prefix().map_err(|source| CaptureError::Io { path: path.into(), source })?;
@@ -127,17 +127,17 @@ impl<R: Read> Read for Decompressor<R> {
     }
 }
 
-/// Reader of the source file that counts the bytes read and records whether a read failed.
+/// Reader of the source file. It counts the bytes read and records whether a read failed.
 #[derive(Debug)]
 pub(crate) struct CountingReader<R> {
     pub(crate) reader: R,
-    /// The first bytes, which were read to detect the compression and are returned again to the decompressor.
+    /// First bytes of the file. They were read to detect the compression, and are passed to the decompressor again.
     prefix: [u8; PREFIX_BYTES],
     prefix_len: usize,
     prefix_taken: usize,
     /// Number of bytes read from the file so far.
     pub(crate) bytes: u64,
-    /// Whether reading the file itself failed, rather than decompressing its content.
+    /// Whether reading the file itself failed, as opposed to decompressing its content.
     pub(crate) failed: bool,
 }
 
@@ -147,7 +147,7 @@ impl<R: Read> CountingReader<R> {
         Self { reader, prefix, prefix_len: 0, prefix_taken: 0, bytes: 0, failed: false }
     }
 
-    /// Reads until the prefix is full or the file ends. Several reads may be needed, because a pipe may return one byte
+    /// Reads until the prefix is full or the file ends. This may take several reads, because a pipe may return one byte
     /// at a time.
     fn fill_prefix(&mut self) -> io::Result<()> {
         while self.prefix_len < PREFIX_BYTES {
@@ -183,8 +183,7 @@ impl<R: Read> Read for CountingReader<R> {
                     self.bytes += read as u64;
                     return Ok(read);
                 }
-                // A decompressor may be unable to resume after an interrupted read, so the read is
-                // repeated here.
+                // A decompressor may be unable to resume after an interrupted read, so the read is repeated here.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.failed = true;
@@ -198,7 +197,7 @@ impl<R: Read> Read for CountingReader<R> {
 /// Length of the longest magic number, in bytes.
 const PREFIX_BYTES: usize = 5;
 
-/// Number of compressed bytes per read, large enough that the cost of system calls is negligible.
+/// Number of compressed bytes per read, large enough to make the cost of system calls negligible.
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 

@@ -1,4 +1,4 @@
-//! Entries returned by a reader: packets and the blocks between them, both of which borrow the reader's buffer.
+//! Entries returned by a reader: packets and the blocks between them. Both borrow the reader's buffer.
 
 use super::error::Damage;
 use super::format::{Format, Interface};
@@ -26,30 +26,30 @@ use super::pcapng;
 pub enum Entry<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// A pcapng block other than a packet. Copy it to preserve the capture.
+    /// A pcapng block without a packet. Copy it to preserve the rest of the capture.
     Block(Block<'a>),
 }
 
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Captured bytes, starting with the link layer; a frame check sequence of known length is removed.
+    /// Captured bytes, starting with the link layer. A frame check sequence of known length is removed.
     pub data: &'a [u8],
-    /// Length of the packet on its link in bytes, without a frame check sequence of known length. It is larger than
-    /// `data` if the snapshot length truncated the packet, and smaller only in files with wrong lengths.
+    /// Length of the packet on its link in bytes, without a frame check sequence of known length. It is greater than
+    /// the length of `data` if the snapshot length truncated the packet, and smaller only in files with wrong lengths.
     pub original_len: u32,
-    /// Nanoseconds since the epoch, rounded down, or `None` if the record has no time.
+    /// Timestamp in nanoseconds since the epoch, rounded down, or `None` if the record has none.
     pub timestamp_ns: Option<u64>,
     /// Index of the packet's interface within its section.
     pub interface: u32,
-    /// Index of the first interface of the same device. Equal to `interface` unless several captures are merged; see
+    /// Index of the first interface of the same device. It equals `interface` unless several captures are merged; see
     /// [`Outcome::device`](super::Outcome::device).
     pub device: u32,
     /// Description of the interface.
     pub description: &'a Interface,
     /// Position of the packet in the file, counted from 1.
     pub number: u64,
-    /// Original position of the packet: the file that contained it, and its position in that file.
+    /// File that originally contained the packet, and the packet's position there.
     pub origin: Origin,
     pub(crate) options: Options<'a>,
     pub(crate) raw: &'a [u8],
@@ -61,7 +61,7 @@ pub struct Packet<'a> {
 /// Position of a packet in its original file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Index of the file among merged captures, or 0 if captures are not merged
+    /// Index of the file among the merged captures, or 0 if captures are not merged
     /// ([`Outcome::next_origin`](super::Outcome::next_origin)).
     pub file: u32,
     /// Position of the packet in that file, counted from 1, including packets that were filtered out.
@@ -77,9 +77,9 @@ impl<'a> Packet<'a> {
         self.options
     }
 
-    /// Returns the metadata that the capture stores for the packet: time, interface, flags and offload state.
+    /// Returns the metadata that the capture stores for the packet: timestamp, interface, flags and offload state.
     ///
-    /// Damaged options and unknown versions of the offload option count as absent.
+    /// Damaged options and unknown versions of the offload option are treated as absent.
     #[must_use]
     pub fn meta(&self) -> PacketMeta {
         let mut meta = PacketMeta {
@@ -110,14 +110,13 @@ impl<'a> Packet<'a> {
         meta
     }
 
-    /// Returns the damage in the packet's options, or `None` if they are intact. The packet remains usable despite the
-    /// damage.
+    /// Returns the damage in the packet's options, if any. The packet itself is still usable.
     #[must_use]
     pub fn warning(&self) -> Option<Damage> {
         self.options.damage()
     }
 
-    /// Returns whether the packet was truncated when it was captured.
+    /// Returns whether the packet was truncated during capture.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.original_len as usize > self.data.len()
@@ -136,7 +135,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// One pcapng block other than a packet: section header, interface, names, statistics, secrets, or an unknown type.
+/// pcapng block without a packet: a section header, interface description, names, statistics, secrets, or a block of
+/// unknown type.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     /// Block type.
@@ -150,8 +150,8 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns the options of a section header, an interface description, interface statistics, names or secrets, for
-    /// example names, comments and counters. Returns no options for other blocks, because their layout is unknown.
+    /// Returns the options of the block, for example comments, names and counters. Blocks other than section headers,
+    /// interface descriptions, interface statistics, names and secrets have none, because their layout is unknown.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         pcapng::block_options(self.kind, self.order, self.raw)

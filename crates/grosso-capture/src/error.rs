@@ -1,4 +1,4 @@
-//! Errors that occur when captures are read or written.
+//! Errors from reading and writing captures.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use super::format::{INTERFACES_MAX, RECORD_BYTES_MAX};
 
 /// Reason why a capture could not be read or written.
 ///
-/// Only `Io`, `Write` and `BrokenPipe` include the file name in their text. Prefix other errors with the name that the
-/// user typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether the
-/// text includes the name.
+/// Only `Io`, `Write` and `BrokenPipe` include the file name in their message. Prefix other errors with the name that
+/// the user typed, for example `send.pcap: ends inside packet 56 (...)`. [`CaptureError::names_file`] returns whether
+/// the message includes the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -18,15 +18,15 @@ pub enum CaptureError {
         starts(starts_with)
     )]
     NotACapture {
-        /// First bytes of the file, with escapes, or an empty text if the file is empty.
+        /// First bytes of the file, escaped. Empty if the file is empty.
         starts_with: String,
     },
-    /// A related format that is recognized but not supported.
+    /// The file has a related format that is recognized but not supported.
     #[error("{what} is not supported; {remedy}")]
     UnsupportedFormat {
         /// Name of the format.
         what: String,
-        /// Advice for converting the file to a supported format.
+        /// Instructions for converting the file to a supported format.
         remedy: &'static str,
     },
     /// The file ends inside a record. Every record before this one was returned.
@@ -34,14 +34,14 @@ pub enum CaptureError {
     Truncated {
         /// Part of the file that is incomplete.
         place: FilePart,
-        /// Full length of the incomplete part in bytes.
+        /// Full length of that part in bytes.
         needs: u64,
-        /// Number of bytes of the incomplete part that are in the file.
+        /// Number of bytes of that part that the file contains.
         there: u64,
         /// Offset of the record in the uncompressed file, in bytes.
         offset: u64,
     },
-    /// Compressed data ends early, but between two records. Every record was returned.
+    /// The compressed data ends early, but between two records. Every record was returned.
     #[error("the {compression} data ends early (offset {offset} in the decompressed data)")]
     CompressedTruncated {
         /// Name of the compression.
@@ -49,20 +49,20 @@ pub enum CaptureError {
         /// Number of decompressed bytes before the end.
         offset: u64,
     },
-    /// Compressed data cannot be decompressed further.
+    /// The compressed data cannot be decompressed further.
     #[error(
         "the {compression} data is damaged: {detail} (offset {offset} in the decompressed data)"
     )]
     CompressedDamaged {
         /// Name of the compression.
         compression: &'static str,
-        /// Message of the decompressor.
+        /// Error message of the decompressor.
         detail: String,
         /// Number of decompressed bytes before the damage.
         offset: u64,
     },
     /// The decompression windows of all open captures would need too much memory. Every record before the frame that
-    /// needs a new window was returned.
+    /// needs the new window was returned.
     #[error("{0}")]
     WindowMemory(#[from] NoWindowMemory),
     /// A record contradicts itself. Every record before this one was returned.
@@ -84,7 +84,7 @@ pub enum CaptureError {
     Io {
         /// File name.
         path: String,
-        /// Error of the operating system.
+        /// Operating system error.
         source: io::Error,
     },
     /// The operating system failed to write the file.
@@ -94,10 +94,10 @@ pub enum CaptureError {
         path: String,
         /// Number of complete packets in the file.
         packets: u64,
-        /// Error of the operating system.
+        /// Operating system error.
         source: io::Error,
     },
-    /// The reader of the output pipe has closed the pipe. The program should exit without a message.
+    /// The reader of the output pipe has closed it. The program should exit without a message.
     #[error("{path}: the reader closed the pipe")]
     BrokenPipe {
         /// File name.
@@ -105,7 +105,7 @@ pub enum CaptureError {
     },
 }
 
-/// Error returned if a decompression window would exceed the memory that the process may use for windows.
+/// Error: a decompression window would exceed the memory that the process may use for windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "needs a decompression window of {needs} bytes, but other captures already use {used} of the {WINDOWS_BYTES_MAX} \
@@ -114,23 +114,23 @@ pub enum CaptureError {
 pub struct NoWindowMemory {
     /// Size of the window in bytes.
     pub needs: u64,
-    /// Size of the windows of other captures in bytes.
+    /// Total size of the windows of other captures in bytes.
     pub used: u64,
 }
 
-/// Maximum total size in bytes of the Zstandard windows of the process: enough for 512 files with the 2 MiB window of
-/// `zstd -3`, or for 8 files with the longest window of 128 MiB.
+/// Maximum total size of all Zstandard windows in the process, in bytes: enough for 512 files with the 2 MiB window of
+/// `zstd -3`, or for 8 files with the longest window (128 MiB).
 pub const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 impl CaptureError {
     pub(crate) fn not_a_capture(bytes: &[u8]) -> Self {
         let shown = bytes.get(..STARTS_WITH_BYTES).unwrap_or(bytes);
-        // The message quotes only the first line of the bytes.
+        // The message quotes only the first line.
         let line = shown.iter().position(|&byte| byte == b'\n').map_or(shown, |at| &shown[..=at]);
         Self::NotACapture { starts_with: line.escape_ascii().to_string() }
     }
 
-    /// Returns whether the text already begins with the file name.
+    /// Returns whether the message already begins with the file name.
     #[must_use]
     pub const fn names_file(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::Write { .. } | Self::BrokenPipe { .. })
@@ -142,14 +142,13 @@ impl CaptureError {
         !self.names_file() && !matches!(self, Self::Unwritable { .. })
     }
 
-    /// Returns whether the input ends too early but is undamaged up to that point.
+    /// Returns whether the input ends too early but is otherwise undamaged.
     #[must_use]
     pub const fn is_truncation(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::CompressedTruncated { .. })
     }
 
-    /// Returns whether the reader of the output pipe has closed the pipe. In this case, the program should exit without
-    /// a message.
+    /// Returns whether the reader of the output pipe has closed it. If so, the program should exit without a message.
     #[must_use]
     pub const fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
@@ -168,7 +167,7 @@ pub enum FilePart {
     /// Header of the packet with this number, counted from 1.
     #[error("the header of packet {0}")]
     PacketHeader(u64),
-    /// Packet with this number, counted from 1. In pcapng, the lengths are those of the whole block.
+    /// Packet with this number, counted from 1. In pcapng, the lengths in the error are those of the whole block.
     #[error("packet {0}")]
     Packet(u64),
     /// Header of a pcapng block.
@@ -192,7 +191,7 @@ pub enum Damage {
     /// The block is shorter than its fixed fields.
     #[error("a block of type {kind:#x} cannot have a length of {bytes} bytes")]
     BlockTooShort {
-        /// The block type.
+        /// Block type.
         kind: u32,
         /// Value of the length field.
         bytes: u32,
@@ -211,15 +210,15 @@ pub enum Damage {
         /// Length field after the body.
         trailing: u32,
     },
-    /// The captured length of the packet exceeds its block.
+    /// The packet's captured length exceeds its block.
     #[error("a packet of {captured} bytes exceeds the {room} bytes left in its block")]
     PacketPastBlock {
         /// Captured length.
         captured: u32,
-        /// Number of bytes of the block that remain for the packet.
+        /// Number of bytes in the block that remain for the packet.
         room: u32,
     },
-    /// The packet names an interface that the section has not declared.
+    /// The packet refers to an interface that the section has not declared.
     #[error("a packet has interface number {interface}, but its section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.
@@ -233,7 +232,7 @@ pub enum Damage {
     /// The section header lacks the byte-order magic.
     #[error("a section header has the invalid byte-order magic {magic:#010x}")]
     SectionMagic {
-        /// Bytes found in place of the magic, as a big-endian number.
+        /// Bytes found in place of the magic number, as a big-endian number.
         magic: u32,
     },
     /// The section or file has an unknown version.
@@ -244,17 +243,17 @@ pub enum Damage {
         /// Minor version.
         minor: u16,
     },
-    /// The option length exceeds the block. The packet remains usable.
+    /// An option is longer than the rest of the block. The packet is still usable.
     #[error("option {code} has {length} bytes, but only {room} bytes are left in the block")]
     OptionPastBlock {
         /// Option code.
         code: u16,
         /// Value of the length field.
         length: u16,
-        /// Number of bytes of the block that remain for the option.
+        /// Number of bytes in the block that remain for the option.
         room: usize,
     },
-    /// The last option is followed by too few bytes for another option.
+    /// Too few bytes for another option follow the last one.
     #[error("unexpected data after the options: {bytes} bytes")]
     OptionStray {
         /// Number of stray bytes.
@@ -266,7 +265,7 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misfit {
-    /// The packet has a different link type from the file; classic pcap supports only one per file.
+    /// The packet's link type differs from the file's. Classic pcap supports only one per file.
     #[error(
         "a pcap file has only one link type (here {first}), but this packet has link type {other}; \
          use pcapng"
@@ -277,13 +276,13 @@ pub enum Misfit {
         /// Link type of the packet.
         other: u32,
     },
-    /// The time exceeds the 32 bits of seconds in classic pcap.
+    /// The timestamp needs more than the 32 bits for seconds in classic pcap.
     #[error(
         "pcap cannot store the timestamp {seconds} (seconds since 1970), because its range ends in \
          2106; use pcapng"
     )]
     TimestampTooLate {
-        /// Time of the packet in seconds since the epoch.
+        /// Timestamp of the packet in seconds since the epoch.
         seconds: u64,
     },
     /// The packet is longer than readers accept.
@@ -292,7 +291,7 @@ pub enum Misfit {
         /// Length of the packet in bytes.
         bytes: usize,
     },
-    /// The packet names an interface that was not declared to the writer.
+    /// The packet refers to an interface that was not declared to the writer.
     #[error("a packet has interface number {interface}, but its section declares only {declared}")]
     UnknownInterface {
         /// Interface of the packet.

@@ -1,15 +1,15 @@
-//! Properties of a whole capture: its format, time resolution and interfaces.
+//! Properties of a whole capture: format, timestamp unit and interfaces.
 
 /// Maximum length of a record in bytes: 16 MiB.
 ///
 /// The largest known packets are BIG TCP superframes of 512 KiB; secrets and name blocks stay far below 16 MiB. A
-/// larger length counts as damage, so that a wrong length cannot exhaust memory.
+/// greater length counts as damage, so that a wrong length cannot exhaust memory.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum number of interfaces per section. Each interface costs a few dozen bytes of memory.
 pub const INTERFACES_MAX: usize = 1 << 16;
 
-/// Snapshot length in bytes, large enough for superframes and equal to the default of tcpdump.
+/// Snapshot length in bytes, large enough for superframes. This is also tcpdump's default.
 pub const SNAPLEN_DEFAULT: u32 = 262_144;
 
 /// Link type of Ethernet in the tcpdump.org registry.
@@ -55,7 +55,7 @@ impl Resolution {
         self.0
     }
 
-    /// Returns whether the unit is shorter than a microsecond.
+    /// Returns whether the unit is smaller than a microsecond.
     #[must_use]
     pub fn is_finer_than_microseconds(self) -> bool {
         let exponent = self.0 & 0x7f;
@@ -117,10 +117,10 @@ pub struct Interface {
     pub snaplen: u32,
     /// Unit of timestamps.
     pub resolution: Resolution,
-    /// Seconds to add to every timestamp (`if_tsoffset`).
+    /// Number of seconds to add to every timestamp (`if_tsoffset`).
     pub offset_seconds: i64,
-    /// Length of the frame check sequence at the end of every packet in bytes, if the length is recorded. Packets are
-    /// read and written without it.
+    /// Length in bytes of the frame check sequence at the end of every packet, if it is recorded. Packets are read and
+    /// written without the sequence.
     pub fcs_bytes: Option<u8>,
     /// Whether packets have NFLOG headers (`LINKTYPE_NFLOG`). Packets are read and written without these headers, as
     /// raw IP (`LINKTYPE_RAW`).
@@ -128,7 +128,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Creates an interface of `link_type` with nanosecond timestamps and a snapshot length that is large enough for
+    /// Creates an interface with this link type, nanosecond timestamps, and a snapshot length that is large enough for
     /// superframes.
     #[must_use]
     pub const fn new(link_type: u32) -> Self {

@@ -1,14 +1,14 @@
-//! Detects that two paths name the same file, so that no capture is overwritten while it is read.
+//! Check whether two paths refer to the same file, so that no capture is overwritten while it is read.
 
 use std::io;
 use std::path::Path;
 
-/// Returns whether both paths name the same file, possibly through symbolic or hard links.
+/// Returns whether both paths refer to the same file, possibly through symbolic or hard links.
 ///
-/// A path that does not exist never names the same file as another path.
+/// A path that does not exist never refers to the same file as another.
 ///
 /// # Errors
-/// Returns any error from `stat(2)`, except `ENOENT`.
+/// Returns any error from `stat(2)` except `ENOENT`.
 pub fn same_file(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
     match (identity(one.as_ref()), identity(other.as_ref())) {
         (Ok(one), Ok(other)) => Ok(one == other),

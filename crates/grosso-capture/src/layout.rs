@@ -7,13 +7,13 @@ use super::format::Interface;
 /// Result of decoding the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The record is not complete; more bytes are needed.
+    /// The record is incomplete; more bytes are needed.
     Need(Need),
     /// A complete record of `bytes` bytes.
     Record { bytes: usize, layout: Layout },
 }
 
-/// The bytes that are missing from an incomplete record.
+/// Bytes missing from an incomplete record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Number of bytes that the decoder needs, counted from the start of the record.
@@ -23,7 +23,7 @@ pub(crate) struct Need {
     pub(crate) part: Part,
 }
 
-/// Part of a record that contains the missing bytes.
+/// Part of a record in which the missing bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     PacketHeader,
@@ -32,7 +32,7 @@ pub(crate) enum Part {
     Block(u32),
 }
 
-/// Layout of a complete record; ranges are relative to its start.
+/// Layout of a complete record. Ranges are relative to its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Packet(PacketLayout),
@@ -48,7 +48,7 @@ pub(crate) struct PacketLayout {
     pub(crate) options: Span,
 }
 
-/// A range of bytes that, unlike `Range`, is `Copy`.
+/// Byte range that, unlike `Range`, is `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,

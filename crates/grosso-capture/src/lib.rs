@@ -31,8 +31,8 @@
 //! |---|---|
 //! | pcapng to pcapng | every block and option byte for byte, in order, in the section's byte order. The length of a section header becomes "unknown", comments are added to the first one, and the options after a damaged one are [dropped and counted](CaptureWriter::damaged_options) |
 //! | pcap to pcap | every byte |
-//! | pcap to pcapng | packets, times, lengths, link type |
-//! | pcapng to pcap | packets, times (to nanoseconds), lengths; fails at a second link type. **Classic pcap cannot store metadata**: comments, flags and offload states are lost |
+//! | pcap to pcapng | packets, timestamps, lengths, link type |
+//! | pcapng to pcap | packets, timestamps (to nanoseconds), lengths; fails at a second link type. **Classic pcap cannot store metadata**: comments, flags and offload states are lost |
 //!
 //! To keep the options of a packet that you changed, pass them to [`CaptureWriter::write_packet_with`], which drops
 //! only options that would no longer be true.
@@ -49,7 +49,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make their files themselves"))]
 
 // Only `reader` and `writer` perform IO. `pcap` and `pcapng` decode the formats as state machines over bytes, and
-// `layout` describes a record that they found in a buffer. `magic` and `compression` detect formats from the first
+// `layout` describes the records that they find in a buffer. `magic` and `compression` detect formats from the first
 // bytes of a file.
 mod compression;
 mod entry;

@@ -1,10 +1,10 @@
-//! Recognizes capture formats from the first bytes of a file.
+//! Detection of capture formats from the first bytes of a file.
 
 use super::error::{CONVERT, CaptureError};
 use super::format::Resolution;
 use super::order::ByteOrder;
 
-/// Format declared by the first four bytes of a file.
+/// Format indicated by the first four bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Magic {
     Pcap { order: ByteOrder, resolution: Resolution },
@@ -12,10 +12,11 @@ pub(crate) enum Magic {
 }
 
 impl Magic {
-    /// Recognizes a capture from its first bytes. The caller must pass at least 16 bytes unless the file is shorter.
+    /// Detects the format from the first bytes of a capture. The caller must pass at least 16 bytes unless the file is
+    /// shorter.
     ///
     /// # Errors
-    /// Returns `NotACapture`, or `UnsupportedFormat` for formats related to pcap that have a different record layout.
+    /// Returns `NotACapture`, or `UnsupportedFormat` for formats related to pcap with a different record layout.
     pub(crate) fn detect(bytes: &[u8]) -> Result<Self, CaptureError> {
         let Some(&magic) = bytes.first_chunk::<4>() else {
             return Err(CaptureError::not_a_capture(bytes));

@@ -1,9 +1,9 @@
-//! Merges several captures into one, which contains only the selected packets, in time order.
+//! Merging of several captures into one, which contains only the selected packets, in time order.
 //!
-//! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest among the next packets of all
-//! captures. Among packets with equal times, the packet from the last capture comes first. A packet without a time is
-//! written immediately. There is one difference: if one capture ends at the time at which another begins, the first
-//! capture is read to its end, as if a single capture had been split at this time.
+//! The order is the same as in Wireshark's `mergecap`: the next packet is the earliest of the captures' next packets.
+//! Among packets with equal timestamps, the one from the last capture comes first. A packet without a timestamp is
+//! written immediately. There is one difference: if one capture ends at the time at which another begins, the first is
+//! read to its end, as if a single capture had been split at this time.
 
 mod devices;
 
@@ -31,8 +31,8 @@ pub type Select = Box<dyn FnMut(&Packet<'_>) -> io::Result<bool>>;
 /// file.
 ///
 /// A single capture keeps its format, its blocks and every byte of the selected packets. Several captures become one
-/// pcapng section. The section has one interface for each original interface, with a comment that names the original
-/// capture. Names and secrets are kept if their byte order is that of this host.
+/// pcapng section, with one interface per original interface and a comment on each that names the original capture.
+/// Names and secrets are kept if they are in this host's byte order.
 ///
 /// ```no_run
 /// use grosso_capture::{CaptureReader, Merge};
@@ -57,11 +57,11 @@ pub struct Merge<R: Read> {
 /// Progress and result of a [`Merge`].
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Number of selected packets of each capture.
+    /// Number of selected packets from each capture.
     pub packets: Vec<u64>,
-    /// First damage that was found: the index of the damaged capture, and the error.
+    /// First damage found: the index of the damaged capture, and the error.
     pub damage: Option<(usize, CaptureError)>,
-    /// Number of selected packets without a time. They get time 0 in the merged capture.
+    /// Number of selected packets without a timestamp. They get timestamp 0 in the merged capture.
     pub without_time: u64,
     devices: Devices,
     /// Origins that have not been requested yet, or `None` if origins are not recorded.
@@ -70,12 +70,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// Starts recording the origin of every packet. Call this function before reading, and then take one origin for
-    /// each packet that is read, so that no more origins are stored than there are packets in the reader's buffer.
+    /// each packet that is read, so that the number of stored origins never exceeds the number of packets in the
+    /// reader's buffer.
     pub fn remember_origins(&mut self) {
         self.origins = Some(VecDeque::new());
     }
 
-    /// Removes and returns the origin of the next packet of the merged capture.
+    /// Removes and returns the origin of the merged capture's next packet.
     pub fn next_origin(&mut self) -> Option<Origin> {
         self.origins.as_mut()?.pop_front()
     }
@@ -98,15 +99,15 @@ impl Outcome {
 struct Member<R> {
     reader: CaptureReader<R>,
     name: String,
-    /// Numbers in the merged capture for the interfaces of the current section.
+    /// Numbers that the current section's interfaces have in the merged capture.
     interfaces: Vec<u32>,
-    /// Packets that were read ahead: usually one, or several if the order depends on whether the capture ends.
+    /// Packets read ahead: usually one, or several if their order depends on whether the capture ends.
     next: VecDeque<Pending>,
     has_begun: bool,
     is_at_end: bool,
 }
 
-/// A packet that is not written yet, because other captures may contain earlier packets.
+/// Packet that has not been written yet, because other captures may contain earlier ones.
 struct Pending {
     meta: PacketMeta,
     origin: Origin,
@@ -116,8 +117,8 @@ struct Pending {
 }
 
 impl<R: Read> Merge<R> {
-    /// Merges at least one capture. `captures` contains each capture with its name. If `is_batched` is true, packets
-    /// may be delayed until later packets have been read; pass false for live captures.
+    /// Merges one or more captures. `captures` contains each capture with its name. If `is_batched` is true, packets
+    /// may be delayed until later ones have been read; pass false for live captures.
     ///
     /// # Errors
     /// Returns errors of the merged capture itself, for example too many interfaces. Damage before the first packet of
@@ -159,13 +160,13 @@ impl<R: Read> Merge<R> {
         Ok(merge)
     }
 
-    /// Returns the outcome, which is updated while the merged capture is read.
+    /// Returns the outcome, which is updated as the merged capture is read.
     #[must_use]
     pub fn outcome(&self) -> Rc<RefCell<Outcome>> {
         Rc::clone(&self.outcome)
     }
 
-    /// Declares the interface of a classic pcap before its first packet.
+    /// Declares the interface of a classic pcap file before its first packet.
     fn declare_pcap(&mut self, index: usize) -> Result<(), CaptureError> {
         let member = &mut self.members[index];
         if member.reader.format() == Format::Pcap {
@@ -199,7 +200,7 @@ impl<R: Read> Merge<R> {
         Ok(is_more)
     }
 
-    /// Copies the next entry of the only capture.
+    /// Copies the next entry when there is only one capture.
     fn copy_one(&mut self) -> io::Result<bool> {
         let entry = match self.members[0].reader.next() {
             Ok(Some(entry)) => entry,
@@ -219,7 +220,7 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Writes the earliest packet of all captures.
+    /// Writes the earliest of the captures' next packets.
     fn merge_one(&mut self) -> io::Result<bool> {
         for index in 0..self.members.len() {
             self.look(index)?;
@@ -229,7 +230,7 @@ impl<R: Read> Merge<R> {
             let time_ns = member.next.front()?.meta.timestamp_ns;
             Some((time_ns, time_ns.map(|_| Reverse(index)), index))
         });
-        // A packet without a time has `None`, which sorts before every time.
+        // A packet without a timestamp has `None`, which sorts before every timestamp.
         let Some((time_ns, _, last)) = times.min() else { return Ok(false) };
         let first = self.ending_at(time_ns)?.unwrap_or(last);
         if !self.members[first].has_begun {
@@ -245,7 +246,7 @@ impl<R: Read> Merge<R> {
         Ok(true)
     }
 
-    /// Returns a capture that ends at the time at which another begins; its packets come first. Captures that began
+    /// Returns a capture that ends at the time at which another begins. Its packets come first. Captures that began
     /// before that time are preferred.
     fn ending_at(&mut self, time_ns: Option<u64>) -> io::Result<Option<usize>> {
         let is_now = |member: &Member<R>| {
@@ -285,7 +286,7 @@ impl<R: Read> Merge<R> {
         self.outcome.borrow_mut().devices.begin(index, &has_ended);
     }
 
-    /// Finds the next selected packet of a capture, and writes the blocks before it.
+    /// Reads up to the next selected packet of a capture, and writes the blocks before it.
     fn look(&mut self, index: usize) -> io::Result<()> {
         if self.members[index].next.is_empty() {
             self.read(index)?;
@@ -293,7 +294,7 @@ impl<R: Read> Merge<R> {
         Ok(())
     }
 
-    /// Reads one more selected packet of a capture, and writes the blocks before it. Returns `false` at the end of the
+    /// Reads another selected packet of a capture, and writes the blocks before it. Returns `false` at the end of the
     /// capture.
     fn read(&mut self, index: usize) -> io::Result<bool> {
         let Member { reader, name, interfaces, next, is_at_end, .. } = &mut self.members[index];
@@ -366,7 +367,7 @@ fn is_wanted(select: &mut Option<Select>, packet: &Packet<'_>) -> io::Result<boo
     select.as_mut().map_or(Ok(true), |select| select(packet))
 }
 
-/// Writes a block of one of several captures, with the interface numbers of the merged capture.
+/// Writes a block from one of several captures, with the merged capture's interface numbers.
 fn pass(
     block: &Block<'_>,
     name: &str,
@@ -396,8 +397,8 @@ fn pass(
     writer.copy(&Entry::Block(Block { raw: &raw, ..*block }))
 }
 
-/// Returns the options of an interface: the original options, and a comment that names the original capture. If the
-/// byte order of the original capture differs, only options whose values do not depend on it are kept.
+/// Returns the options for an interface: its original options, and a comment that names the original capture. If that
+/// capture's byte order differs, only options whose values do not depend on it are kept.
 fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     let mut options = Vec::new();
     let order = ByteOrder::NATIVE;
@@ -417,7 +418,7 @@ fn origin(name: &str, had: Option<&Block<'_>>) -> Vec<u8> {
     options
 }
 
-/// Buffer for bytes of the merged capture that the caller has not read yet.
+/// Bytes of the merged capture that the caller has not read yet.
 #[derive(Clone, Debug, Default)]
 struct Ready(Rc<RefCell<Vec<u8>>>);
 
@@ -432,10 +433,10 @@ impl Write for Ready {
     }
 }
 
-/// Interface options with the same encoding in both byte orders: comment, name, description, addresses, filter,
+/// Interface options that have the same encoding in both byte orders: comment, name, description, addresses, filter,
 /// operating system, hardware.
 const INTERFACE_BYTES: [u16; 9] = [code::COMMENT, 2, 3, 4, 5, 6, 11, 12, 15];
 /// Number of packets to merge per batch.
 const PACKETS_PER_BATCH: usize = 64;
-/// Maximum number of packets with equal times to read ahead when checking whether a capture ends with them.
+/// Maximum number of packets with equal timestamps to read ahead when checking whether a capture ends with them.
 const PACKETS_AHEAD_MAX: usize = 4096;

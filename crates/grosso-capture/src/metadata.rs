@@ -1,7 +1,7 @@
-//! Metadata of a packet in a capture: time, flags, and the state of offloads.
+//! Metadata of a packet in a capture: timestamp, flags, and offload state.
 //!
 //! pcapng has standard flags for the two most important offload states (checksum not ready, segmentation pending).
-//! Grosso stores all other states in one custom option. `docs/pcapng-option.md` describes its bytes, and
+//! Grosso stores all other states in a custom option. `docs/pcapng-option.md` describes its bytes, and
 //! [`super::offload_option`] encodes them.
 
 use grosso::{
@@ -23,25 +23,25 @@ use super::tunnel_port::TunnelPort;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Nanoseconds since the epoch, or `None` if the capture stores no time. In this case, a writer stores 0 and
-    /// [counts the packet](super::CaptureWriter::without_time).
+    /// Timestamp in nanoseconds since the epoch, or `None` if the capture stores none. In this case, a writer stores 0
+    /// and [counts the packet](super::CaptureWriter::without_time).
     pub timestamp_ns: Option<u64>,
-    /// Index of the interface of the packet within its section.
+    /// Index of the packet's interface within its section.
     pub interface: u32,
     /// Length on the link in bytes. A writer stores the captured length if that is larger.
     pub original_len: u32,
-    /// The `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
-    /// `offload` is present, it takes precedence for bits 9 to 11.
+    /// `epb_flags` word as stored, without the length of a frame check sequence that is not part of the data. If
+    /// `offload` is present, it takes precedence over bits 9 to 11.
     pub flags: Option<u32>,
     /// Offload state, or `None` if it was not recorded.
     pub offload: Option<Offload>,
 }
 
 impl PacketMeta {
-    /// Converts `meta`, the engine's metadata of a frame, to capture metadata. `stack` is scratch space for the frame's
+    /// Converts the engine's metadata `meta` of a frame to capture metadata. `stack` is scratch space for the frame's
     /// headers, which are dissected with `ports`.
     ///
-    /// The geometry of reassembled fragments ([`Meta::fragmented`]) is dropped, because captures cannot store it.
+    /// The geometry of reassembled fragments ([`Meta::fragmented`]) is lost, because captures cannot store it.
     #[must_use]
     pub fn of_frame(
         frame: &[u8],
@@ -68,8 +68,8 @@ impl PacketMeta {
         }
     }
 
-    /// Returns the engine's metadata of a packet, without the time. `stack` holds the packet's headers. If no metadata
-    /// was recorded, returns the default, which states nothing about the packet.
+    /// Returns the engine's metadata of a packet, without the timestamp. `stack` contains the packet's headers. If no
+    /// metadata was recorded, returns the default, which makes no claims about the packet.
     #[must_use]
     pub fn known(&self, stack: &Stack) -> Meta {
         self.offload.as_ref().map(|offload| offload.meta_of(stack)).unwrap_or_default()
@@ -107,7 +107,7 @@ impl PacketMeta {
 
 /// Bits of the `epb_flags` option (draft-ietf-opsawg-pcapng section 4.3.1).
 ///
-/// Bits 0 to 1 are the direction, bits 2 to 4 the reception type, bits 5 to 8 the length of the frame check sequence,
+/// Bits 0 and 1 are the direction, bits 2 to 4 the reception type, bits 5 to 8 the length of the frame check sequence,
 /// and bits 16 to 31 link-layer errors.
 pub mod flag {
     /// Bits 0 and 1: the packet was received.
@@ -126,27 +126,27 @@ pub mod flag {
     pub const OFFLOADS: u32 = CHECKSUM_NOT_READY | CHECKSUM_VALID | TCP_SEGMENTATION;
 }
 
-/// Offload state of one packet, which consists of the engine's metadata and information that only captures record.
+/// Offload state of one packet: the engine's metadata, and information that only captures record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The engine's metadata without the time, which [`PacketMeta`] stores.
+    /// The engine's metadata without the timestamp, which is in [`PacketMeta`].
     pub meta: Meta,
-    /// Whether the innermost transport checksum is partial and its offset must be derived from the headers, as
-    /// [`Offload::meta_of`] does. `meta.checksum` is then [`Checksum::None`].
+    /// Whether the innermost transport checksum is partial and its offset must be derived from the headers, as by
+    /// [`Offload::meta_of`]. If so, `meta.checksum` is [`Checksum::None`].
     pub has_partial_transport: bool,
-    /// Transport protocol of a superframe's packets.
+    /// Transport protocol of the packets in a superframe.
     pub transport: SegmentTransport,
-    /// Segment lengths in bytes of a superframe with [`GsoSize::Parts`]. The list is empty for other packets.
+    /// Segment lengths of a superframe with [`GsoSize::Parts`], in bytes. Empty for other packets.
     pub parts: Vec<u32>,
-    /// Inter-arrival times of a superframe's packets in nanoseconds, starting with the second packet. The list is empty
-    /// if the times are unknown.
+    /// Inter-arrival times of the packets in a superframe in nanoseconds, starting with the second packet. Empty if
+    /// they are unknown.
     pub arrivals_ns: Vec<u32>,
-    /// Tunnels around the packet on UDP ports other than their assigned ones, outermost first; see [`Offload::ports`].
+    /// Tunnels around the packet on UDP ports other than the assigned ones, outermost first; see [`Offload::ports`].
     pub tunnel_ports: Vec<TunnelPort>,
 }
 
 impl Offload {
-    /// Creates the offload state of a frame with the engine's metadata `meta`. The packet boundaries of a superframe
+    /// Creates the offload state for a frame with the engine's metadata `meta`. The packet boundaries of a superframe
     /// with one packet per buffer are lost.
     #[must_use]
     pub fn new(meta: &Meta) -> Self {
@@ -163,7 +163,7 @@ impl Offload {
         if flags & flag::OFFLOADS == 0 {
             return None;
         }
-        // If both bits are set, "not ready" takes precedence: the field holds no checksum yet.
+        // If both bits are set, "not ready" takes precedence: the field does not contain a checksum yet.
         let has_partial_transport = flags & flag::CHECKSUM_NOT_READY != 0;
         let checksum = if flags & flag::CHECKSUM_VALID != 0 && !has_partial_transport {
             Checksum::Unnecessary { levels: 0 }
@@ -199,8 +199,8 @@ impl Offload {
 
     /// Returns the engine's metadata for a packet with these headers.
     ///
-    /// The flags show that a checksum is partial, but not which one. It is assumed to be that of the innermost
-    /// transport header, as in every Linux superframe.
+    /// The flags say that a checksum is partial, but not which one. It is assumed to be that of the innermost transport
+    /// header, as in every Linux superframe.
     #[must_use]
     pub fn meta_of(&self, stack: &Stack) -> Meta {
         if self.has_partial_transport {
@@ -209,8 +209,8 @@ impl Offload {
         self.meta
     }
 
-    /// Returns the ports for dissecting this packet: the ports that were recorded with it and, for all other tunnel
-    /// types, the ports in `base`.
+    /// Returns the ports for dissecting this packet: those recorded with it and, for all other tunnel types, those in
+    /// `base`.
     #[must_use]
     pub fn ports(&self, base: &Ports) -> Ports {
         TunnelPort::over(&self.tunnel_ports, base)
@@ -229,7 +229,7 @@ impl Offload {
     }
 }
 
-/// Transport protocol of a superframe's packets.
+/// Transport protocol of the packets in a superframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentTransport {
     /// The protocol was not recorded.

@@ -1,4 +1,4 @@
-//! NFLOG headers, which Netfilter puts before each IP packet that it logs.
+//! NFLOG headers, which Netfilter puts in front of each IP packet that it logs.
 //!
 //! ```text
 //! +--------+--------+------------------+
@@ -14,18 +14,18 @@ use super::order::ByteOrder;
 
 /// `LINKTYPE_NFLOG`.
 pub(crate) const LINK_TYPE: u32 = 239;
-/// `LINKTYPE_RAW`, the link type of packets without their NFLOG headers.
+/// `LINKTYPE_RAW`, the link type of packets without NFLOG headers.
 pub(crate) const WITHOUT: u16 = 101;
 
-/// Length of the fields before the TLVs in bytes.
+/// Length in bytes of the fields before the TLVs.
 const HEADER_BYTES: usize = 4;
-/// Length of the length and type fields of a TLV in bytes.
+/// Length in bytes of a TLV's length and type fields.
 const TLV_BYTES: usize = 4;
-/// Type of the TLV that holds the packet (`NFULA_PAYLOAD`).
+/// Type of the TLV that contains the packet (`NFULA_PAYLOAD`).
 const PAYLOAD: u16 = 9;
 
-/// Returns the packet in a record and its original length, which exceeds the packet if the snapshot length truncated
-/// it.
+/// Returns the packet in a record and its original length, which is greater than the packet's if the snapshot length
+/// truncated it.
 ///
 /// A record without a packet, or with a TLV shorter than its own fields, is returned whole.
 pub(crate) fn packet(order: ByteOrder, record: &[u8], original_len: u32) -> (&[u8], u32) {

@@ -1,8 +1,8 @@
-//! Encodes and decodes Grosso's custom option, which stores offload metadata in pcapng.
+//! Encoding of Grosso's custom option, which stores offload metadata in pcapng.
 //!
 //! `docs/pcapng-option.md` is the specification. All numbers are big-endian, whatever the byte order of the section,
 //! because tools that convert a section to the other byte order cannot convert an unknown value. Only the enterprise
-//! number before the value has the byte order of the section.
+//! number before the value is in the section's byte order.
 
 use core::num::NonZeroU16;
 
@@ -17,13 +17,13 @@ use super::metadata::{Offload, SegmentTransport};
 use super::order::ByteOrder;
 use super::tunnel_port::{TUNNEL_PORTS_MAX, TunnelPort};
 
-/// Enterprise number of the option: the documentation number of RFC 5612.
+/// Enterprise number of the option: the number for documentation from RFC 5612.
 ///
 /// Grosso has no enterprise number of its own. Other programs may use this number too, so the option also contains a
 /// magic number.
 pub const ENTERPRISE_NUMBER: u32 = 32_473;
 
-/// Magic number after the enterprise number; the last byte is the version.
+/// Magic number after the enterprise number. The last byte is the version.
 pub const MAGIC: [u8; 8] = *b"GROSSO\0\x01";
 
 /// Returns whether a custom binary option with this value is Grosso's option, in any version.
@@ -32,7 +32,7 @@ pub(crate) fn is_ours(order: ByteOrder, value: &[u8]) -> bool {
     order.u32_from(*number) == ENTERPRISE_NUMBER && rest.starts_with(&MAGIC[..7])
 }
 
-/// Reads the value of a custom binary option. Returns `None` if it is not Grosso's option or has another version.
+/// Reads the value of a custom binary option. Returns `None` if it is not Grosso's option, or has another version.
 pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
     let (number, rest) = value.split_first_chunk::<4>()?;
     if order.u32_from(*number) != ENTERPRISE_NUMBER {
@@ -96,7 +96,7 @@ pub(crate) fn decode(order: ByteOrder, value: &[u8]) -> Option<Offload> {
 /// Appends the value of the custom binary option.
 ///
 /// # Errors
-/// Returns `OptionTooLong` if the lists make the value longer than an option can be (65,535 bytes).
+/// Returns `OptionTooLong` if the lists make the value longer than the maximum option length (65,535 bytes).
 pub(crate) fn encode(out: &mut Vec<u8>, order: ByteOrder, offload: &Offload) -> Result<(), Misfit> {
     let mut fixed = [0; FIXED_BYTES];
     let (checksum, levels, start, offset) = match offload.meta.checksum {
@@ -187,7 +187,7 @@ const fn bit(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// Iterator over the lists after the fixed part. It ends at a truncated list.
+/// Iterator over the lists after the fixed part. Stops at a truncated list.
 struct Lists<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lists<'a> {
@@ -207,7 +207,7 @@ fn numbers(entries: &[u8]) -> Vec<u32> {
     chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect()
 }
 
-/// Returns the entries with a known tunnel, at most [`TUNNEL_PORTS_MAX`].
+/// Returns the entries with known tunnel types, at most [`TUNNEL_PORTS_MAX`].
 fn tunnel_ports(entries: &[u8]) -> Vec<TunnelPort> {
     let known = numbers(entries).into_iter().filter_map(TunnelPort::from_entry);
     known.take(TUNNEL_PORTS_MAX).collect()
@@ -233,7 +233,7 @@ const fn list_bytes(entries: &[u32]) -> usize {
 const FIXED_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 4;
 
-/// Bits that show which optional fields are present.
+/// Bits that say which optional fields are present.
 mod present {
     pub(super) const GSO: u8 = 1;
     pub(super) const VLAN: u8 = 2;
@@ -295,9 +295,9 @@ mod tests {
             ..Offload::default()
         };
         let expected = [
-            0x00, 0x00, 0x7e, 0xd9, // enterprise number, here of a big-endian section
+            0x00, 0x00, 0x7e, 0xd9, // enterprise number, in a big-endian section
             b'G', b'R', b'O', b'S', b'S', b'O', 0, 1, //
-            0x01, 0x03, 0x00, 0x01, // present: gso; partial; levels; cut every
+            0x01, 0x03, 0x00, 0x01, // present: gso; partial; levels; equal sizes
             0x00, 0x22, 0x00, 0x06, // start 34, offset 6
             0x04, 0xb0, 0x00, 0x03, // size 1200, 3 segments
             0x00, 0x00, // fixed identifications, gso flags
@@ -369,7 +369,7 @@ mod tests {
             let cut_short = decode(ByteOrder::Little, &bytes[..length]).unwrap();
             assert_eq!(cut_short, Offload::default(), "{length} bytes");
         }
-        // A FOU entry without a valid protocol is ignored; the list after it is read.
+        // A FOU entry without a valid protocol is ignored; the list after it is still read.
         bytes[plain + 17] = 0;
         bytes.extend_from_slice(&[0x01, 0, 0, 1, 0, 0, 0, 9]);
         let decoded = decode(ByteOrder::Little, &bytes).unwrap();

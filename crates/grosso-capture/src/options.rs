@@ -1,4 +1,4 @@
-//! Options of pcapng blocks. Each consists of a code, a length and a value that is padded to four bytes.
+//! Options of pcapng blocks. Each option has a code, a length, and a value that is padded to four bytes.
 
 use super::error::Damage;
 use super::order::ByteOrder;
@@ -25,11 +25,11 @@ pub mod code {
     pub const INTERFACE_OFFSET: u16 = 14;
     /// Packet option: direction, checksum state and link-layer errors.
     pub const PACKET_FLAGS: u16 = 2;
-    /// Packet option: hash of the bytes of the packet.
+    /// Packet option: hash of the packet's bytes.
     pub const PACKET_HASH: u16 = 3;
 }
 
-/// The encoded options at the end of a block.
+/// Encoded options at the end of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -57,13 +57,13 @@ impl<'a> Options<'a> {
 
     /// Returns the options up to the end marker, in file order.
     ///
-    /// If the options are damaged, the last item of the iterator is an error that describes the damage.
+    /// If the options are damaged, the iterator's last item is an error that describes the damage.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
         Iter { rest: self.bytes, order: self.order }
     }
 
-    /// Returns the value of the first option with `code`; options after a damaged option are not found.
+    /// Returns the value of the first option with `code`. Options after a damaged one are not found.
     #[must_use]
     pub fn find(&self, code: u16) -> Option<&'a [u8]> {
         let found = self.iter().flatten().find(|option| option.code == code);

@@ -1,4 +1,4 @@
-//! Byte order of a file, or of a section of a file.
+//! Byte order of a file, or of one of its sections.
 
 /// Byte order of the numbers in a capture.
 ///

@@ -1,6 +1,6 @@
 //! Classic pcap format as a state machine over bytes, without I/O and without copying.
 //!
-//! A file is a header of 24 bytes, followed by records, each with a header of 16 bytes and a packet. The magic number
+//! A file consists of a 24-byte header and records, each of which has a 16-byte header and a packet. The magic number
 //! determines the byte order and the time unit. See draft-ietf-opsawg-pcap.
 
 use super::error::{CaptureError, Damage};
@@ -13,12 +13,12 @@ use super::order::ByteOrder;
 /// Length of the file header in bytes.
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 
-/// Length of the header of each record in bytes.
+/// Length of a record header in bytes.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
-/// Length of the time at the start of a record header in bytes.
+/// Length in bytes of the timestamp at the start of a record header.
 pub(crate) const RECORD_TIME_BYTES: usize = 8;
 
-/// Header of a pcap file. Keeps the original bytes, so that a copy is identical, except that its version is at least
+/// Header of a pcap file. It keeps the original bytes, so that a copy is identical except that its version is at least
 /// [`VERSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
@@ -35,13 +35,13 @@ enum Lengths {
     CapturedFirst,
     /// The original length comes first, as in versions before 2.3.
     OriginalFirst,
-    /// The order is unknown, because programs that wrote version 2.3 differed. The captured length is the smaller of
+    /// The order is unknown, because programs that wrote version 2.3 disagreed. The captured length is the smaller of
     /// the two.
     CapturedShorter,
 }
 
 impl Lengths {
-    /// Returns the order in a file of this version, or `None` if the version is unknown.
+    /// Returns the order in files of this version, or `None` if the version is unknown.
     fn of_version(version: (u16, u16)) -> Option<Self> {
         match version {
             VERSION => Some(Self::CapturedFirst),
@@ -51,7 +51,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the captured and the original length, in this order, from the first and the second length field.
+    /// Returns the captured length and the original length, given the first and the second length field.
     #[inline]
     fn sort(self, first: u32, second: u32) -> (u32, u32) {
         match self {
@@ -68,17 +68,17 @@ impl FileHeader {
             return Err(CaptureError::not_a_capture(&raw));
         };
         let (major, minor) = (order.u16_at(&raw, 4), order.u16_at(&raw, 6));
-        // Version 2.4 dates from 1998, but older captures are still in circulation.
+        // Version 2.4 dates from 1998, but older captures are still around.
         let Some(lengths) = Lengths::of_version((major, minor)) else {
             let what = Damage::Version { major, minor };
             return Err(CaptureError::Damaged { what, offset: 0 });
         };
         raw[6..8].copy_from_slice(&order.u16_bytes(VERSION.1));
         let network = order.u32_at(&raw, 20);
-        // The upper half holds the length of the frame check sequence, in units of 16 bits, if its presence bit is set
-        // (draft-ietf-opsawg-pcap section 4).
+        // If its presence bit is set, the upper half contains the length of the frame check sequence in units of 16
+        // bits (draft-ietf-opsawg-pcap section 4).
         let fcs_bytes = (network & FCS_PRESENT != 0).then_some((network >> 28) as u8 * 2);
-        // Packets are copied without frame check sequences.
+        // Packets are copied without their frame check sequences.
         raw[20..24].copy_from_slice(&order.u32_bytes(network & !(FCS_PRESENT | FCS_LENGTH)));
         let (link_type, has_nflog) = match network & LINK_TYPE_MASK {
             nflog::LINK_TYPE => (nflog::WITHOUT.into(), true),
@@ -117,7 +117,7 @@ impl FileHeader {
         Self { order, interface, raw, lengths: Lengths::CapturedFirst }
     }
 
-    /// Raises the snapshot length to at least `bytes`. A snapshot length of 0 means no limit and is kept.
+    /// Raises the snapshot length to at least `bytes`. A snapshot length of 0 means no limit and is not changed.
     pub(crate) fn with_snaplen_min(mut self, bytes: u32) -> Self {
         if (1..bytes).contains(&self.interface.snaplen) {
             self.interface.snaplen = bytes;
@@ -151,13 +151,13 @@ impl FileHeader {
         header
     }
 
-    /// Returns the unit of the sub-second part of the file's timestamps in nanoseconds.
+    /// Returns the unit of the timestamps' sub-second part in nanoseconds.
     pub(crate) fn nanoseconds_per_fraction(&self) -> u32 {
         if self.interface.resolution == Resolution::NANOSECONDS { 1 } else { 1000 }
     }
 }
 
-/// Encodes the length fields of a record header of [`VERSION`].
+/// Encodes the length fields of a record header in [`VERSION`].
 pub(crate) fn lengths(order: ByteOrder, captured: u32, original: u32) -> [u8; 8] {
     let mut lengths = [0; 8];
     lengths[..4].copy_from_slice(&order.u32_bytes(captured));
@@ -185,7 +185,7 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
     }
     let seconds = u64::from(order.u32_at(record, 0));
     let fraction = u64::from(order.u32_at(record, 4));
-    // Fractions of one second or more carry over to the seconds; libpcap shows them unchanged.
+    // Fractions of a second or more carry over to the seconds; libpcap shows them unchanged.
     let timestamp_ns =
         seconds * 1_000_000_000 + fraction * u64::from(header.nanoseconds_per_fraction());
     let layout = PacketLayout {
@@ -200,8 +200,8 @@ pub(crate) fn step(header: &FileHeader, bytes: &[u8]) -> Result<Step, Damage> {
 
 /// Current version, used for all written files.
 const VERSION: (u16, u16) = (2, 4);
-/// Part of the network field that holds the link type.
+/// Bits of the network field that contain the link type.
 const LINK_TYPE_MASK: u32 = 0xffff;
-/// Bit of the network field that marks the length of the frame check sequence as present.
+/// Bit of the network field that says that the length of the frame check sequence is present.
 const FCS_PRESENT: u32 = 0x0400_0000;
 const FCS_LENGTH: u32 = 0xf000_0000;

@@ -1,8 +1,8 @@
 //! pcapng format as a state machine over bytes, without I/O and without copying.
 //!
-//! A file is a list of blocks. Each consists of a type, a length, a body, and the length again. A section header block
-//! sets the byte order and discards the interfaces of the previous section. Blocks without a packet are returned
-//! unchanged. See draft-ietf-opsawg-pcapng.
+//! A file is a list of blocks, each of which consists of a type, a length, a body, and the length again. A section
+//! header block sets the byte order and discards the interfaces of the previous section. Blocks without a packet are
+//! returned unchanged. See draft-ietf-opsawg-pcapng.
 
 use super::error::Damage;
 use super::format::{INTERFACES_MAX, Interface, RECORD_BYTES_MAX, Resolution};
@@ -17,7 +17,7 @@ pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
 /// Block type of packets in the first drafts of the format.
 pub(crate) const OBSOLETE_PACKET: u32 = 2;
-/// Block type of a packet on interface 0, without time or options.
+/// Block type of a packet on interface 0 without a timestamp or options.
 pub(crate) const SIMPLE_PACKET: u32 = 3;
 /// Block type of name resolution records.
 pub(crate) const NAME_RESOLUTION: u32 = 4;
@@ -30,14 +30,14 @@ pub(crate) const ENHANCED_PACKET: u32 = 6;
 /// Block type of a custom block that must not be copied by tools that change the file.
 pub(crate) const CUSTOM_BLOCK_NO_COPY: u32 = 0x4000_0bad;
 
-/// Length of a section header before its options, in bytes.
+/// Length of a section header up to its options, in bytes.
 pub(crate) const SECTION_HEADER_BYTES: usize = 24;
-/// Length of an enhanced packet block before its packet, in bytes.
+/// Length of an enhanced packet block up to its packet, in bytes.
 pub(crate) const ENHANCED_PACKET_BYTES: usize = 28;
-/// Length of the length field that ends every block, in bytes.
+/// Length of the length field at the end of every block, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 4;
 
-/// Decoder of pcapng blocks, with the state that it keeps between blocks.
+/// Decoder for pcapng blocks, with the state that it keeps between blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct PcapngDecoder {
     pub(crate) order: ByteOrder,
@@ -49,7 +49,7 @@ impl PcapngDecoder {
         Self { order: ByteOrder::NATIVE, interfaces: Vec::new() }
     }
 
-    /// Decodes the block at the start of `bytes`. The state does not change until the block is complete.
+    /// Decodes the block at the start of `bytes`. The state changes only once the block is complete.
     #[inline]
     pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Damage> {
         let Some(head) = bytes.first_chunk::<8>() else { return Ok(need(8, Part::BlockHeader)) };
@@ -165,8 +165,7 @@ impl PcapngDecoder {
     }
 }
 
-/// Appends a block with damaged options, keeping the options before the damage. The bytes after the
-/// damage cannot be parsed.
+/// Appends a block with damaged options, but only the options before the damage. The bytes after it cannot be parsed.
 pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>) {
     let (start, order) = (out.len(), options.order());
     let head = block.len().saturating_sub(TRAILER_BYTES + options.as_bytes().len());
@@ -180,7 +179,7 @@ pub(crate) fn push_sound(out: &mut Vec<u8>, block: &[u8], options: &Options<'_>)
     out.extend_from_slice(&length);
 }
 
-/// Returns the options of a block that holds no packet; blocks of unknown layout have none.
+/// Returns the options of a block without a packet. Blocks of unknown layout have none.
 pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Options<'_> {
     let end = block.len().saturating_sub(TRAILER_BYTES);
     let start = match kind {
@@ -194,7 +193,7 @@ pub(crate) fn block_options(kind: u32, order: ByteOrder, block: &[u8]) -> Option
     Options::new(block.get(start..end).unwrap_or(&[]), order)
 }
 
-/// Returns the end of the records of a name resolution block, in bytes from the start of the block.
+/// Returns the end of a name resolution block's records, in bytes from the start of the block.
 fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let mut at = NAMES_BYTES;
     loop {
@@ -207,13 +206,13 @@ fn names_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the end of the secrets of a decryption secrets block, in bytes from the start of the block.
+/// Returns the end of a decryption secrets block's secrets, in bytes from the start of the block.
 fn secrets_end(order: ByteOrder, block: &[u8]) -> Option<usize> {
     let length = order.u32_from(*block.get(12..)?.first_chunk::<4>()?) as usize;
     SECRETS_BYTES.checked_add(length)?.checked_add(padding(length))
 }
 
-/// Appends a section header of unknown length, with these encoded options.
+/// Appends a section header of unknown section length, with these encoded options.
 pub(crate) fn push_section(
     out: &mut Vec<u8>,
     order: ByteOrder,
@@ -248,7 +247,7 @@ pub(crate) fn push_interface(
     options.extend_from_slice(more);
     push_end(&mut options, order);
     let length = block_length(INTERFACE_BYTES + options.len() + TRAILER_BYTES);
-    // The writer has already refused link types of more than 16 bits.
+    // The writer has already refused link types that need more than 16 bits.
     let link_type = u16::try_from(interface.link_type).unwrap_or(u16::MAX);
     out.extend_from_slice(&order.u32_bytes(INTERFACE_DESCRIPTION));
     out.extend_from_slice(&order.u32_bytes(length));
@@ -266,8 +265,7 @@ pub(crate) fn put_link_type(raw: &mut [u8], order: ByteOrder, link_type: u16) {
     }
 }
 
-/// Sets the length of the frame check sequence to 0 in an interface description, because its packets are copied without
-/// it.
+/// Sets the length of the frame check sequence in an interface description to 0, because packets are copied without it.
 pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
     let mut at = INTERFACE_BYTES;
     while let Some(head) = raw.get(at..).and_then(|rest| rest.first_chunk::<5>()) {
@@ -280,7 +278,7 @@ pub(crate) fn clear_fcs(raw: &mut [u8], order: ByteOrder) {
     }
 }
 
-/// Fields of an enhanced packet block before the packet.
+/// Fields of an enhanced packet block that precede the packet.
 pub(crate) struct EnhancedPacket {
     pub(crate) interface: u32,
     pub(crate) ticks: u64,
@@ -330,8 +328,8 @@ fn check_length(kind: u32, bytes: u32) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Checks the version. For a while, programs wrote minor version 2, whose format is the same as that of version 0
-/// (draft section 4.1).
+/// Checks the version. For a while, programs wrote minor version 2, which has the same format as version 0 (draft
+/// section 4.1).
 fn check_version(order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
     let header = fixed::<SECTION_HEADER_BYTES>(SECTION_HEADER, block)?;
     match (order.u16_at(header, 12), order.u16_at(header, 14)) {
@@ -360,7 +358,7 @@ fn parse_interface(order: ByteOrder, block: &[u8]) -> Result<Interface, Damage> 
     })
 }
 
-/// Returns the fixed fields of a block, if the block has room for them and the trailer.
+/// Returns the fixed fields of a block, if it has room for them and the trailer.
 #[inline]
 fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     let body = block.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(body, _)| body);
@@ -368,7 +366,7 @@ fn fixed<const N: usize>(kind: u32, block: &[u8]) -> Result<&[u8; N], Damage> {
     body.first_chunk::<N>().ok_or(Damage::BlockTooShort { kind, bytes })
 }
 
-/// Returns the ranges of packet and options in a block whose fixed fields end at `start`.
+/// Returns the ranges of the packet and the options in a block whose fixed fields end at `start`.
 #[inline]
 fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span), Damage> {
     let end = block.len() - TRAILER_BYTES;
@@ -378,7 +376,7 @@ fn packet_spans(start: usize, captured: u32, block: &[u8]) -> Result<(Span, Span
         return Err(Damage::PacketPastBlock { captured, room });
     }
     let data_end = start + captured as usize;
-    // The length of the block is a multiple of four, so the padding fits if the packet fits.
+    // The block length is a multiple of four, so the padding fits if the packet does.
     let options_start = (data_end + padding(data_end)).min(end);
     Ok((Span { start, end: data_end }, Span { start: options_start, end }))
 }
@@ -387,7 +385,7 @@ const fn need(bytes: usize, part: Part) -> Step {
     Step::Need(Need { bytes, before: 0, part })
 }
 
-/// Converts a block length; the writer has checked that it is far below 4 GiB.
+/// Converts a block length, which the writer has checked to be far below 4 GiB.
 fn block_length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

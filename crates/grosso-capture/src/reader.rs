@@ -1,4 +1,4 @@
-//! Reads a capture of any size in constant memory.
+//! Reading of captures of any size in constant memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use super::order::ByteOrder;
 use super::pcap::{self, FILE_HEADER_BYTES, FileHeader};
 use super::pcapng::{self, PcapngDecoder};
 
-/// Name of the standard input and output on the command line.
+/// Name of standard input and output on the command line.
 pub(crate) const STANDARD_STREAM: &str = "-";
 
 /// Reader that returns a capture entry by entry, without copying and without allocating per packet.
@@ -167,7 +167,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Returns the interfaces declared so far in the current section; there is exactly one in classic pcap.
+    /// Returns the interfaces declared so far in the current section. Classic pcap has exactly one.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         match &self.decoder {
@@ -188,8 +188,8 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.offset
     }
 
-    /// Returns the number of bytes of the file that have been read so far. For a compressed file, compressed bytes are
-    /// counted. Use it for a progress bar.
+    /// Returns the number of bytes of the file that have been read so far, for example for a progress bar. In a
+    /// compressed file, these are compressed bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.source.source().bytes
@@ -213,8 +213,7 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(FILE_HEADER_BYTES);
         let bytes = self.buffer.unread();
         match Magic::detect(bytes) {
-            // A read or decompression error takes precedence, because it may be the reason why the format is not
-            // recognized.
+            // A read or decompression error takes precedence, because it may be why the format was not recognized.
             Err(error) => return Err(more.err().unwrap_or(error)),
             Ok(Magic::Pcapng) => return Ok(()),
             Ok(Magic::Pcap { .. }) => {}
@@ -263,7 +262,7 @@ impl<R: Read> CaptureReader<R> {
         let more = self.fill(need.bytes);
         let there = self.buffer.unread().len();
         if there >= need.bytes {
-            // If reading failed after these bytes, the error is returned when the buffer is empty.
+            // If reading failed after these bytes, the error is returned once the buffer is empty.
             return Ok(true);
         }
         match more {
@@ -293,8 +292,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Reads until `bytes` unread bytes are buffered or the file ends; the last read takes as many bytes as are
-    /// available at once.
+    /// Reads until `bytes` unread bytes are buffered or the file ends. The last read takes as many bytes as it can get.
     fn fill(&mut self, bytes: usize) -> Result<(), CaptureError> {
         self.buffer.make_room(bytes);
         while self.buffer.unread().len() < bytes {
@@ -352,13 +350,13 @@ impl<R: Read> CaptureReader<R> {
                 let fcs = fcs_bytes(&options, description);
                 let data = &raw[packet.data.range()];
                 let mut original_len = packet.original_len.saturating_sub(fcs);
-                // Truncation to the snapshot length may have removed all or part of the frame check sequence.
+                // The snapshot length may have cut off all or part of the frame check sequence.
                 let end = data.len().saturating_sub(fcs as usize).max(original_len as usize);
                 let mut data = data.get(..end).unwrap_or(data);
                 if description.has_nflog {
                     (data, original_len) = nflog::packet(order, data, original_len);
                 }
-                // Writers require an original length of at least the captured length.
+                // Writers require an original length no smaller than the captured length.
                 let original_len = match fcs {
                     0 => original_len,
                     _ => original_len.max(data.len() as u32),
@@ -385,7 +383,7 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Returns the length of a packet's frame check sequence, from the packet's own flags or, if they do not state it, from
+/// Returns the length of a packet's frame check sequence, from the packet's flags or, if they do not contain it, from
 /// its interface.
 #[inline]
 fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
@@ -397,7 +395,7 @@ fn fcs_bytes(options: &Options<'_>, description: &Interface) -> u32 {
     }
 }
 
-/// A file or standard input.
+/// File or standard input.
 #[derive(Debug)]
 pub struct Input(Source);
 
@@ -422,7 +420,7 @@ enum Decoder {
     Pcapng(PcapngDecoder),
 }
 
-/// The buffered part of the uncompressed file.
+/// Buffered part of the uncompressed file.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -437,18 +435,18 @@ impl Buffer {
         Self { bytes: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0 }
     }
 
-    /// Moves the unread bytes to the start of the buffer, and grows the buffer until `bytes` bytes fit.
+    /// Moves the unread bytes to the start of the buffer, and grows it until `bytes` bytes fit.
     fn make_room(&mut self, bytes: usize) {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         if bytes > self.bytes.len() {
-            // Decoders refuse longer records, so memory stays bounded.
+            // Decoders refuse longer records, so memory use is bounded.
             self.bytes.resize(bytes.next_power_of_two().min(RECORD_BYTES_MAX), 0);
         }
     }
 
-    /// Consumes `bytes` bytes and returns their position in the buffer.
+    /// Consumes `bytes` bytes and returns their offset in the buffer.
     #[inline]
     fn consume(&mut self, bytes: usize) -> usize {
         let start = self.start;
@@ -467,5 +465,5 @@ impl Buffer {
     }
 }
 
-/// Number of bytes per read: 1 MiB, large enough that the cost of system calls is negligible.
+/// Number of bytes per read: 1 MiB, large enough to make the cost of system calls negligible.
 const BUFFER_BYTES: usize = 1 << 20;

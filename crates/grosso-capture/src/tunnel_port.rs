@@ -1,13 +1,13 @@
 //! UDP ports of the tunnels in one packet of a capture.
 //!
-//! A UDP port identifies a tunnel only by convention. If a tunnel uses a port other than the assigned one, the capture
+//! A UDP port identifies a tunnel only by convention. If a tunnel uses a port other than its assigned one, the capture
 //! records the port with the packet, so that any reader can parse the packet later.
 
 use core::{fmt, ops::Range};
 
 use grosso_wire::{AnnouncedByPort, Kind, Ports, Stack, UdpPayload, udp};
 
-/// A UDP port and the tunnel that uses it.
+/// UDP port and the tunnel that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelPort {
     port: u16,
@@ -15,19 +15,19 @@ pub struct TunnelPort {
 }
 
 impl TunnelPort {
-    /// Creates an entry for a tunnel with header `kind`, for example [`Kind::Vxlan`], on this UDP port.
+    /// Creates an entry for a tunnel with this kind of header, for example [`Kind::Vxlan`], on this UDP port.
     #[must_use]
     pub const fn new(kind: Kind, port: u16) -> Self {
         Self { port, payload: UdpPayload::Header(kind) }
     }
 
-    /// Creates an entry for foo over UDP on this port, with a payload of IP protocol `protocol`.
+    /// Creates an entry for foo over UDP on this port, with IP protocol `protocol` as its payload.
     #[must_use]
     pub const fn fou(port: u16, protocol: u8) -> Self {
         Self { port, payload: UdpPayload::Protocol(protocol) }
     }
 
-    /// Returns one entry for every tunnel that has an assigned port, with this port.
+    /// Returns an entry with the assigned port for every tunnel that has one.
     pub fn assigned() -> impl Iterator<Item = Self> {
         Ports::ASSIGNED.iter().map(|(payload, port)| Self { port, payload })
     }
@@ -38,15 +38,14 @@ impl TunnelPort {
         ports.on(port).map(|payload| Self { port, payload })
     }
 
-    /// Returns the tunnels in `ports` that use ports other than the assigned ones. A reader cannot infer these.
+    /// Returns the tunnels in `ports` on ports other than the assigned ones, which readers cannot infer.
     pub fn unassigned(ports: &Ports) -> impl Iterator<Item = Self> + use<> {
         let all = ports.iter().map(|(payload, port)| Self { port, payload });
         all.filter(|tunnel| !tunnel.is_assigned())
     }
 
-    /// Returns the tunnels on unassigned ports around a packet, outermost first. There is one for each UDP header whose
-    /// source or destination port is an unassigned tunnel port. `stack` holds the packet's headers, dissected with
-    /// `ports`.
+    /// Returns the tunnels on unassigned ports around a packet, outermost first: one for each UDP header whose source
+    /// or destination port is an unassigned tunnel port. `stack` contains the packet's headers, dissected with `ports`.
     #[must_use]
     pub fn of_packet(packet: &[u8], stack: &Stack, ports: &Ports) -> Vec<Self> {
         let told: Vec<_> = Self::unassigned(ports).collect();
@@ -68,8 +67,8 @@ impl TunnelPort {
     /// Returns the ports for dissecting a packet inside these tunnels, which are listed outermost first. All other
     /// tunnel types use the ports in `base`.
     ///
-    /// If two ports are known for one tunnel type, or two tunnel types for one port, the outermost entry is used until
-    /// that tunnel is removed.
+    /// If one tunnel type has two ports, or one port two tunnel types, the outermost entry applies until that tunnel is
+    /// removed.
     #[must_use]
     pub fn over(tunnels: &[Self], base: &Ports) -> Ports {
         let mut ports = *base;
@@ -109,7 +108,7 @@ impl TunnelPort {
         Self { port, ..self }
     }
 
-    /// Returns the tunnel's name for messages.
+    /// Returns the tunnel's name for use in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.announced() {
@@ -142,7 +141,7 @@ impl TunnelPort {
         }
     }
 
-    /// Sets this port in `ports`. Clears any other tunnel type on the port, because a port identifies one type.
+    /// Sets this port in `ports`. Removes any other tunnel type from the port, because a port identifies one type.
     pub fn set(self, ports: &mut Ports) {
         *ports = match self.payload {
             UdpPayload::Header(kind) => ports.with(kind, self.port),
@@ -155,7 +154,7 @@ impl TunnelPort {
         self.is_same_tunnel(other) || self.port == other.port
     }
 
-    /// Encodes the tunnel as an entry of the option's list.
+    /// Encodes the tunnel as an entry in the option's list.
     pub(super) fn to_entry(self) -> u32 {
         let (code, protocol) = match (self.payload, self.announced()) {
             (UdpPayload::Protocol(protocol), _) => (FOU_CODE, protocol),
@@ -180,7 +179,7 @@ impl TunnelPort {
     }
 }
 
-/// Prints the tunnel in the syntax of `--port`, for example `vxlan=8472` or `fou=5555/4`.
+/// Formats the tunnel in the syntax of `--port`, for example `vxlan=8472` or `fou=5555/4`.
 impl fmt::Display for TunnelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name().to_ascii_lowercase(), self.port)?;
@@ -193,7 +192,7 @@ impl fmt::Display for TunnelPort {
 
 /// Name of foo over UDP in messages.
 const FOU: &str = "FOU";
-/// Type number of foo over UDP in list entries. The other types have their own numbers.
+/// Type number of foo over UDP in list entries. The other types use their own numbers.
 const FOU_CODE: u8 = 5;
 
 /// Maximum number of tunnels recorded per packet. No dissected packet has more headers.

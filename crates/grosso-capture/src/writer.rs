@@ -1,4 +1,4 @@
-//! Writes captures with changed packets. Everything else is written unchanged.
+//! Writing of captures in which some packets were changed. Everything else is written unchanged.
 //!
 //! Longer than 600 lines: the writer has one state for pcap and pcapng, and each method depends on the options of
 //! earlier blocks.
@@ -33,16 +33,16 @@ pub struct WriterOptions {
     pub format: Format,
     /// Byte order of headers that are not copied from an input.
     pub order: ByteOrder,
-    /// Interface of packets for which no interface was declared or copied.
+    /// Interface of packets for which none was declared or copied.
     pub interface: Interface,
     /// Name of the program in a section header that is not copied from an input.
     pub application: String,
     /// Comments for the first section header, for example the origin of this capture. Classic pcap cannot store them.
     pub comments: Vec<String>,
-    /// Minimum snapshot length in bytes in the header of a classic pcap. If a header copied from another capture states
-    /// less, it is changed to this length, because readers truncate longer packets.
+    /// Minimum snapshot length in bytes in the header of a classic pcap file. A header copied from another capture is
+    /// raised to this length, because readers truncate longer packets.
     pub snaplen_min: u32,
-    /// Link type of all packets, for copying a capture whose link type is wrong. `None` keeps the link types of the
+    /// Link type of all packets, for copying a capture with a wrong link type. `None` keeps the link types of the
     /// interfaces.
     pub link_type: Option<u16>,
     header: Option<FileHeader>,
@@ -64,7 +64,7 @@ impl WriterOptions {
         }
     }
 
-    /// Returns options with the same format, byte order and timestamp unit as the capture that `reader` reads.
+    /// Returns options with the format, byte order and timestamp unit of the capture that `reader` reads.
     #[must_use]
     pub fn like<R: Read>(reader: &CaptureReader<R>) -> Self {
         let mut options = Self { order: reader.order(), ..Self::new(reader.format()) };
@@ -97,7 +97,7 @@ pub struct CaptureWriter<W: Write> {
     path: String,
     options: WriterOptions,
     state: WriterState,
-    /// Interfaces of the current section, or the interfaces declared by a pcapng input.
+    /// Interfaces of the current section, or those declared by a pcapng input.
     interfaces: Vec<Interface>,
     packets: u64,
     bytes: u64,
@@ -110,11 +110,11 @@ pub struct CaptureWriter<W: Write> {
 /// Packets whose bytes may still be in the write buffer.
 #[derive(Debug, Default)]
 struct Buffered {
-    /// Offset of the end of each packet in the capture, in bytes.
+    /// End offset of each packet in the capture, in bytes.
     ends: VecDeque<u64>,
-    /// Number of earlier packets that the sink has accepted completely.
+    /// Number of earlier packets that the sink has accepted in full.
     before: u64,
-    /// Number of bytes accepted by the sink when `before` was last counted.
+    /// Number of bytes that the sink had accepted when `before` was last updated.
     taken: u64,
 }
 
@@ -199,7 +199,7 @@ impl CaptureWriter<Output> {
         }
     }
 
-    /// Writes to a file that the caller opened. Errors contain `name`.
+    /// Writes to a file that the caller has opened. Errors contain `name`.
     pub fn to_file(file: File, name: impl Into<String>, options: WriterOptions) -> Self {
         Self::named(Output(Destination::File(file)), name.into(), options)
     }
@@ -212,7 +212,7 @@ impl CaptureWriter<Output> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Creates a writer that writes to `sink`, which need not be buffered. The first entry writes the file header.
+    /// Creates a writer for `sink`, which need not be buffered. The file header is written with the first entry.
     pub fn new(sink: W, options: WriterOptions) -> Self {
         Self::named(sink, "output".into(), options)
     }
@@ -239,7 +239,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Declares an interface and returns its index in the current section.
     ///
-    /// A classic pcap file has only one interface, which is that of the first packet.
+    /// A classic pcap file has only one interface: that of its first packet.
     ///
     /// # Errors
     /// Returns `Unwritable` if the link type needs more than 16 bits or there are too many interfaces, or a write
@@ -280,8 +280,8 @@ impl<W: Write> CaptureWriter<W> {
         Ok(interface_number(self.interfaces.len() - 1))
     }
 
-    /// Writes an entry of a reader. The entry is unchanged, except for content that the output format cannot hold, and
-    /// for the [link type](WriterOptions::link_type) if this writer sets one.
+    /// Writes an entry from a reader. The entry is unchanged, except for content that the output format cannot store
+    /// and for the [link type](WriterOptions::link_type), if this writer sets one.
     ///
     /// # Errors
     /// Returns `Unwritable` if a packet does not fit into the output format, or a write error.
@@ -353,11 +353,11 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, None)
     }
 
-    /// Writes a packet that was derived from another packet, with the options of that packet.
+    /// Writes a packet that was derived from another, with that packet's options.
     ///
-    /// Options that would no longer be true are dropped. These are hashes, custom options marked as not to be copied,
-    /// and flags and offload states, which `meta` replaces. If the byte order of the section differs from that of
-    /// `options`, only comments are kept.
+    /// Options that would no longer be true are dropped: hashes, custom options marked as not to be copied, and flags
+    /// and offload states, which `meta` replaces. If the section's byte order differs from that of `options`, only
+    /// comments are kept.
     ///
     /// # Errors
     /// Returns the same errors as [`write_packet`](Self::write_packet).
@@ -370,7 +370,7 @@ impl<W: Write> CaptureWriter<W> {
         self.write(meta, data, Some(options))
     }
 
-    /// Writes the file header now, rather than with the first entry.
+    /// Writes the file header now rather than with the first entry.
     ///
     /// # Errors
     /// Returns write errors.
@@ -417,15 +417,15 @@ impl<W: Write> CaptureWriter<W> {
         self.bytes
     }
 
-    /// Returns the number of blocks of a pcapng output with damaged options. The options before the damage were
-    /// written; the options after it were dropped, because no reader can parse them.
+    /// Returns the number of blocks with damaged options in a pcapng output. The options before the damage were
+    /// written; those after it were dropped, because no reader can parse them.
     #[must_use]
     pub const fn damaged_options(&self) -> u64 {
         self.damaged_options
     }
 
-    /// Returns the number of packets without a time that were written with time 0 (1 January 1970), because the record
-    /// requires a time.
+    /// Returns the number of packets without a timestamp. They were written with timestamp 0 (1 January 1970), because
+    /// the record requires one.
     #[must_use]
     pub const fn without_time(&self) -> u64 {
         self.without_time
@@ -439,7 +439,7 @@ impl<W: Write> CaptureWriter<W> {
         options: Option<&Options<'_>>,
     ) -> Result<(), CaptureError> {
         let interface = self.declared_interface(meta.interface)?;
-        // Callers may pass a length of 0 for a complete packet. A copied packet keeps its length, even if the data is
+        // Callers may pass a length of 0 for a complete packet. A copied packet keeps its length even if the data is
         // longer.
         let length = meta.original_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
         match self.options.format {
@@ -448,7 +448,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Returns the interface with this number. If number 0 has not been declared, declares it.
+    /// Returns the interface with this number. Declares number 0 if necessary.
     #[inline]
     fn declared_interface(&mut self, interface: u32) -> Result<Interface, CaptureError> {
         if let Some(found) = self.interfaces.get(interface as usize) {
@@ -474,7 +474,7 @@ impl<W: Write> CaptureWriter<W> {
             let length = packet.original_len;
             return self.write_record(&packet.meta(), packet.data, length, packet.description);
         }
-        // The timestamp is copied byte by byte, because some timestamps would change if they were converted.
+        // The timestamp is copied byte by byte, because converting it could change it.
         let (time, _) = packet.raw.split_at(RECORD_TIME_BYTES);
         let captured = packet.data.len() as u32;
         let lengths = pcap::lengths(header.order, captured, packet.original_len);
@@ -513,9 +513,9 @@ impl<W: Write> CaptureWriter<W> {
         self.write_scratch()
     }
 
-    /// Returns the number of a packet's interface in this section. The number stays the same if it belongs to an equal
-    /// interface here, as it does when a whole capture is copied. Otherwise, the result is the number of another equal
-    /// interface, or a new number if there is none.
+    /// Returns the number of a packet's interface in this section. It stays the same if it belongs to an equal
+    /// interface here, as when a whole capture is copied. Otherwise, it is the number of another equal interface, or a
+    /// new number if there is none.
     #[inline]
     fn number_of(&mut self, packet: &Packet<'_>) -> Result<u32, CaptureError> {
         if self.interfaces.get(packet.interface as usize) == Some(packet.description) {
@@ -539,7 +539,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Copies a section header with its options, followed by the writer's comments.
     ///
-    /// Sets the length of the section to "unknown" (-1), because it may change.
+    /// The section length is set to "unknown" (-1), because it may change.
     fn copy_section_header(&mut self, block: &Block<'_>) -> Result<(), CaptureError> {
         let order = block.order;
         let options = pcapng::block_options(block.kind, order, block.raw);
@@ -642,14 +642,14 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Returns the time of a packet. For a packet without a time, returns 0 and counts it.
+    /// Returns the packet's timestamp. If it has none, increments `without_time` and returns 0.
     #[inline]
     fn nanoseconds(&mut self, meta: &PacketMeta) -> u64 {
         self.without_time += u64::from(meta.timestamp_ns.is_none());
         meta.timestamp_ns.unwrap_or(0)
     }
 
-    /// Writes the pcap file header unless it has been written already.
+    /// Writes the pcap file header, unless it has already been written.
     fn begin_pcap(&mut self, interface: &Interface) -> Result<FileHeader, CaptureError> {
         if let WriterState::Pcap(header) = &self.state {
             return Ok(**header);
@@ -662,7 +662,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(header)
     }
 
-    /// Writes a section header unless the output has one already.
+    /// Writes a section header, unless the output already has one.
     #[inline]
     fn begin_section(&mut self) -> Result<ByteOrder, CaptureError> {
         match self.state {
@@ -671,7 +671,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Begins a new section unless the current one has byte order `order`.
+    /// Begins a new section, unless the current one already has byte order `order`.
     #[inline]
     fn begin_section_in(&mut self, order: ByteOrder) -> Result<(), CaptureError> {
         match self.state {
@@ -721,7 +721,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-/// A file or standard output.
+/// File or standard output.
 #[derive(Debug)]
 pub struct Output(Destination);
 
@@ -747,7 +747,7 @@ enum Destination {
     Standard(io::Stdout),
 }
 
-/// Appends the options of a packet that remain true when its bytes change.
+/// Appends those options of a packet that remain true when its bytes change.
 fn push_kept(out: &mut Vec<u8>, order: ByteOrder, options: &Options<'_>) {
     for option in options.iter().flatten() {
         let is_stale = match option.code {
@@ -785,7 +785,7 @@ fn push_comments(out: &mut Vec<u8>, order: ByteOrder, comments: &[String]) {
     }
 }
 
-/// Returns the length of a packet, after checking that the packet and `around` more bytes of its record are within the
+/// Returns the length of a packet, after checking that the packet plus `around` more bytes of its record are within the
 /// limit.
 #[inline]
 fn packet_length(data: &[u8], around: usize) -> Result<u32, CaptureError> {

@@ -1,4 +1,4 @@
-//! Reads a sequence of Zstandard frames as one stream of bytes.
+//! Reading of consecutive Zstandard frames as one stream of bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -9,11 +9,10 @@ use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDeco
 
 use super::error::{NoWindowMemory, WINDOWS_BYTES_MAX};
 
-/// Reader that decompresses all frames of a source and skips skippable frames (RFC 8878 section 3.1).
+/// Reader that decompresses all frames of a source, ignoring skippable frames (RFC 8878 section 3.1).
 ///
-/// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and
-/// at most [`WINDOWS_BYTES_MAX`] in all readers of the process together. Compressors use 8 MiB or
-/// less by default.
+/// Memory is bounded by the window that a frame declares: at most 128 MiB, as in zstd itself, and at most
+/// [`WINDOWS_BYTES_MAX`] for all readers in the process together. Compressors use 8 MiB or less by default.
 pub(crate) struct ZstdReader<R> {
     source: R,
     decoder: FrameDecoder,
@@ -25,7 +24,7 @@ pub(crate) struct ZstdReader<R> {
 enum FrameState {
     BetweenFrames,
     InFrame,
-    /// The source ended inside a frame; some decoded bytes have not been returned yet.
+    /// The source ended inside a frame. Some decoded bytes have not been returned yet.
     EndedInFrame,
 }
 
@@ -64,10 +63,10 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Reserves memory for a window. The decoder keeps the window of the last frame, so a new reservation is needed
-    /// only for a longer window.
+    /// Reserves memory for a window. The decoder reuses the last frame's window, so a new reservation is needed only
+    /// for a longer one.
     fn reserve(&mut self, window_bytes: u64) -> io::Result<()> {
-        // The decoder allocates powers of two. It refuses windows that are too long.
+        // The decoder allocates powers of two, and refuses windows that are too long.
         let bytes = window_bytes.min(DEFAULT_MAX_WINDOW_SIZE).next_power_of_two();
         if bytes > self.window.bytes {
             self.release();
@@ -121,7 +120,7 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Returns the decoder's error, or `UnexpectedEof` if it failed at the end of the source.
+    /// Returns the decoder's error, or `UnexpectedEof` if it occurred at the end of the source.
     fn error(&mut self, error: FrameDecoderError) -> io::Error {
         match self.source.fill_buf() {
             Ok([]) => io::ErrorKind::UnexpectedEof.into(),
@@ -211,18 +210,18 @@ impl FrameHeader {
         let content = fields.get(descriptor.dictionary_bytes()..descriptor.field_bytes())?;
         let mut number = [0; 8];
         number[..content.len()].copy_from_slice(content);
-        // A content size of two bytes is stored as the size minus 256.
+        // A two-byte content size is stored as the size minus 256.
         let offset = if content.len() == 2 { 256 } else { 0 };
         Some(u64::from_le_bytes(number).saturating_add(offset))
     }
 }
 
-/// Descriptor of a frame, which determines the fields in the frame header.
+/// Frame descriptor, which determines which fields the frame header contains.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor(u8);
 
 impl Descriptor {
-    /// Returns whether the frame declares no window, which means that the window is as long as the content.
+    /// Returns whether the frame declares no window, in which case the window is as long as the content.
     fn is_single_segment(self) -> bool {
         self.0 & 0x20 != 0
     }
@@ -279,14 +278,14 @@ static WINDOWS_BYTES: AtomicU64 = AtomicU64::new(0);
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Length of the longest frame header in bytes.
 const HEADER_BYTES_MAX: usize = 18;
-/// An empty raw block that is marked as the last, followed by a content checksum that is not verified.
+/// Empty raw block that is marked as the last, followed by a content checksum that is not verified.
 const END_OF_FRAME: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a frame that consists of this descriptor, these fields, and one raw block.
+    /// Returns a frame with this descriptor, these fields, and one raw block.
     fn frame(descriptor: u8, fields: &[u8], content: &[u8]) -> Vec<u8> {
         let block = ((content.len() as u32) << 3 | 1).to_le_bytes();
         [MAGIC, &[descriptor], fields, &block[..3], content].concat()

@@ -1,4 +1,4 @@
-//! Copies and sums bytes in one pass.
+//! Copying and summing of bytes in one pass.
 
 use crate::backend::{self, Backend, SHORT_BYTES};
 use crate::sum::Sum;
@@ -26,8 +26,8 @@ pub fn copy(source: &[u8], destination: &mut [u8]) -> Sum {
     })
 }
 
-/// Works like [`copy`], but uses `backend` for every length. This function is meant for tests and benchmarks. If the
-/// CPU does not support `backend`, the portable backend is used.
+/// Works like [`copy`], but uses `backend` for every length. Intended for tests and benchmarks. If the CPU does not
+/// support `backend`, the portable backend is used.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
-//! The Internet checksum of RFC 1071: functions that sum, fold, update and combine, and that copy and sum in one pass.
+//! The Internet checksum (RFC 1071): functions that sum, fold, update and combine, and that copy and sum in one pass.
 //!
-//! A [`Sum`] is a checksum that is being computed. Sums of adjacent blocks combine without reading the bytes again, so
-//! the checksum of a superframe follows from the sums of its packets, and payload is read at most once.
+//! A [`Sum`] is a checksum in progress. Sums of adjacent blocks can be combined without reading the bytes again, so a
+//! superframe's checksum follows from the sums of its packets, and the payload is read at most once.
 //!
 //! ```
 //! use grosso_checksum::{Sum, pseudo_v4, update};
@@ -32,10 +32,10 @@
 //! | [`prefetch()`] | prefetch bytes before summing them |
 //! | [`backend()`] | the instruction set of the loops over long blocks, which is selected once |
 //!
-//! The crate needs neither `std` nor `alloc`, and returns the same results on every CPU. [`observe`] makes it possible
-//! to measure the cost of checksums, and costs nothing when it is not used. The only function that panics is
-//! [`copy()`], if the slices have different lengths. The checksum states of packets are in the engine, the crate
-//! `grosso`, in its module `checksum`.
+//! The crate needs neither `std` nor `alloc`, and returns the same results on every CPU. [`observe`] allows measuring
+//! the cost of checksums, and costs nothing when unused. The only function that panics is [`copy()`], if the slices
+//! have different lengths. The checksum states of packets are in the engine, in the `checksum` module of the crate
+//! `grosso`.
 
 #![no_std]
 

@@ -1,11 +1,11 @@
-//! Pseudo-header sums of TCP and UDP.
+//! Pseudo-header sums for TCP and UDP.
 
 use crate::Sum;
 
-/// Returns the sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1), which consists of addresses, protocol and
-/// `len`. `len` is the length of transport header and payload in bytes.
+/// Returns the sum of the IPv4 pseudo-header (RFC 768, RFC 9293 section 3.1): addresses, protocol and `len`, the length
+/// of the transport header and the payload in bytes.
 ///
-/// The length field of the standard has 16 bits. For a longer superframe, the full length is added, because receivers
+/// The length field in the standard has 16 bits. For a longer superframe, the full length is added, because receivers
 /// see only the checksums of the segments.
 #[inline]
 #[must_use]
@@ -16,8 +16,8 @@ pub const fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, len:
         .add(Sum::from_u32(len))
 }
 
-/// Returns the sum of the IPv6 pseudo-header (RFC 8200 section 8.1), which consists of addresses, protocol and `len`.
-/// `len` is the length of transport header and payload in bytes, without extension headers.
+/// Returns the sum of the IPv6 pseudo-header (RFC 8200 section 8.1): addresses, protocol and `len`, the length of the
+/// transport header and the payload in bytes, without extension headers.
 ///
 /// With a routing header, `destination` must be the final destination.
 #[inline]

@@ -1,23 +1,23 @@
-//! A checksum that is being computed.
+//! Checksums in progress.
 
 use core::{fmt, ops};
 
 use crate::backend::{self, Backend, SHORT_BYTES, end_around_add};
 
-/// A one's complement sum of 16-bit words that has not been folded yet: a checksum that is being computed.
+/// One's complement sum of 16-bit words that has not been folded yet: a checksum in progress.
 ///
 /// # The two zeros
 ///
 /// One's complement has two zeros. `+0` folds to `0x0000` and is the sum of nothing but zero words. `-0` folds to
-/// `0xffff` and is the sum of words that add up to 65535 or a multiple of it. Adding, appending and byte-swapping give
-/// `+0` only if every operand is `+0`. [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal if they fold
-/// to the same value, so `+0` and `-0` differ, as they do in a checksum field.
+/// `0xffff` and is the sum of words that add up to a nonzero multiple of 65535. Adding, appending and byte-swapping
+/// give `+0` only if every operand is `+0`. [Subtracting](Sum::subtract) never gives `+0`. Two sums are equal if they
+/// fold to the same value, so `+0` and `-0` differ, as they do in a checksum field.
 ///
 /// # Representation
 ///
 /// A sum is a 64-bit accumulator with end-around carry. Words are loaded as little-endian on every CPU, so that the
-/// common CPUs need not swap them. According to RFC 1071 section 2(B), the other byte order of the words only swaps the
-/// bytes of the result. [`Sum::fold`] swaps them once.
+/// common CPUs need not swap them. According to RFC 1071 section 2(B), swapping the bytes of all words only swaps the
+/// bytes of the result, which [`Sum::fold`] swaps back.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
@@ -51,7 +51,7 @@ impl Sum {
         total
     }
 
-    /// Returns the sum of one word given in host byte order, for example a length, a port or a protocol.
+    /// Returns the sum of a single word in host byte order, for example a length, a port or a protocol.
     #[inline]
     #[must_use]
     pub const fn from_word(word: u16) -> Self {
@@ -70,7 +70,7 @@ impl Sum {
         Self(accumulator)
     }
 
-    /// Adds two sums. They may be the sums of two adjacent blocks, the first of which must have an even length, or of a
+    /// Adds two sums, for example those of two adjacent blocks, the first of which must have an even length, or of a
     /// block and a pseudo-header. [`Sum::append`] supports blocks of any length.
     #[inline]
     #[must_use]
@@ -78,34 +78,34 @@ impl Sum {
         Self(end_around_add(self.0, other.0))
     }
 
-    /// Returns the sum that the same block has at an odd offset, which is the byte-swapped sum (RFC 1071 section 2(B),
-    /// rule C10).
+    /// Returns the sum that the same block would have at an odd offset, which is the byte-swapped sum (RFC 1071 section
+    /// 2(B), rule C10).
     #[inline]
     #[must_use]
     pub const fn at_odd_offset(self) -> Self {
-        // The byte swap and the rotation are both multiplications by 256: one of the 16-bit sum modulo 65535, the other
-        // of the accumulator modulo 2^64 - 1, which 65535 divides.
+        // The byte swap multiplies the 16-bit sum by 256 modulo 65535. The rotation multiplies the accumulator by 256
+        // modulo 2^64 - 1, which is a multiple of 65535.
         Self(self.0.rotate_left(8))
     }
 
-    /// Returns the sum of two adjacent blocks: `self`, of `len` bytes, followed by the block with the sum `other`.
+    /// Returns the sum of two adjacent blocks: `self`, which is `len` bytes long, followed by the block with the sum
+    /// `other`.
     #[inline]
     #[must_use]
     pub const fn append(self, len: usize, other: Self) -> Self {
         if len % 2 == 1 { self.add(other.at_odd_offset()) } else { self.add(other) }
     }
 
-    /// Returns the sum without the words of `other`, for example the sum of a packet after removing a header (rule
-    /// C22). The header must start at an even offset; otherwise convert `other` with
-    /// [`at_odd_offset`](Sum::at_odd_offset).
+    /// Returns the sum without the words of `other`, for example a packet's sum after removing a header (rule C22). The
+    /// header must start at an even offset; otherwise convert `other` with [`at_odd_offset`](Sum::at_odd_offset).
     ///
     /// The result is never `+0`: a difference of zero is `-0`, even if the remaining words are zeros.
     #[inline]
     #[must_use]
     pub const fn subtract(self, other: Self) -> Self {
         let difference = end_around_add(self.0, !other.0);
-        // The difference is zero only for zero minus an accumulator of all ones. The result must not depend on which of
-        // the accumulators that fold to -0 was subtracted.
+        // The difference is zero only for zero minus an accumulator of all ones. The result must not depend on which
+        // accumulator that folds to -0 was subtracted.
         Self(if difference == 0 { u64::MAX } else { difference })
     }
 
@@ -120,7 +120,7 @@ impl Sum {
         ((half.wrapping_add(half.rotate_left(16)) >> 16) as u16).swap_bytes()
     }
 
-    /// Returns the value of a checksum field: the complement of the folded sum. For UDP, pass the value through
+    /// Returns the value for a checksum field: the complement of the folded sum. For UDP, pass it through
     /// [`nonzero`](crate::nonzero).
     #[inline]
     #[must_use]
@@ -128,11 +128,11 @@ impl Sum {
         !self.fold()
     }
 
-    /// Returns whether this sum, which must include the checksum field, shows that the data is correct. This is the
-    /// case if it folds to `0xffff`.
+    /// Returns whether the data is intact according to this sum, which must include the checksum field. This is the
+    /// case if the sum folds to `0xffff`.
     ///
-    /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. This cannot occur if there is a
-    /// pseudo-header, because its protocol is not zero.
+    /// All-zero data is not valid, because the checksum of zeros would be `0xffff`. It cannot occur with a
+    /// pseudo-header, because the protocol is not zero.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -180,8 +180,8 @@ impl ops::Sub for Sum {
     }
 }
 
-/// Works like [`Sum::of`], but uses `backend` for every length. This function is meant for tests and benchmarks. If the
-/// CPU does not support `backend`, the portable backend is used.
+/// Works like [`Sum::of`], but uses `backend` for every length. Intended for tests and benchmarks. If the CPU does not
+/// support `backend`, the portable backend is used.
 #[doc(hidden)]
 #[must_use]
 pub fn of_with(backend: Backend, bytes: &[u8]) -> Sum {

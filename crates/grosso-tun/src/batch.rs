@@ -1,4 +1,4 @@
-//! A batch of packets to send, which also keeps unused buffers.
+//! Batches of packets to send, which also keep unused buffers.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 /// ```
 pub const SPARES_MAX: usize = 1024;
 
-/// A list of packets to send, in order, with unused buffers.
+/// List of packets to send, in order, together with unused buffers.
 ///
 /// A send call removes exactly the packets that the device accepted and keeps their buffers for reuse. After an error,
-/// and after a canceled call, the batch holds exactly the packets that were not sent: repeat the call, or
+/// and after a canceled call, the batch contains exactly the packets that were not sent: repeat the call, or
 /// [`Batch::clear`] the batch to drop them.
 ///
 /// ```
@@ -101,7 +101,7 @@ impl<B> Batch<B> {
         }
     }
 
-    /// Takes an unused buffer out of the batch, if there is one. The buffer may still hold an old packet.
+    /// Takes an unused buffer out of the batch, if there is one. The buffer may still contain an old packet.
     ///
     /// ```
     /// let mut batch = grosso_tun::Batch::<Vec<u8>>::new();
@@ -125,12 +125,12 @@ impl<B> Batch<B> {
         }
     }
 
-    /// Removes the first packet and returns it.
+    /// Removes and returns the first packet.
     pub(crate) fn pop(&mut self) -> Option<B> {
         self.packets.pop_front()
     }
 
-    /// Inserts the packets of a list at the front of the batch, in the same order, and empties the list.
+    /// Moves the packets of a list to the front of the batch, in the same order.
     pub(crate) fn put_back(&mut self, packets: &mut Vec<B>) {
         packets.drain(..).rev().for_each(|packet| self.packets.push_front(packet));
     }

@@ -1,4 +1,4 @@
-//! Merges packets into longer packets with complete checksums, for devices without offloads.
+//! Merging of packets into longer packets with complete checksums, for devices without offloads.
 
 use core::cell::Cell;
 use std::{
@@ -14,8 +14,7 @@ use grosso_checksum::Sum;
 
 use crate::batch::Batch;
 
-/// Whether the checksums of packets to send are verified before the packets are merged; see "Trust" in the crate
-/// documentation.
+/// Whether to verify the checksums of packets before merging them for sending; see "Trust" in the crate documentation.
 ///
 /// ```
 /// use grosso_tun::{Joiner, Trust};
@@ -35,9 +34,9 @@ pub enum Trust {
 /// Merger that combines the packets of a batch into IP packets of up to 64 KiB, each with a complete checksum. Use it
 /// for WinTUN on Windows, utun on macOS, and any other TUN device without a virtio header.
 ///
-/// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to the packets that it
-/// was merged from, whereas merged UDP datagrams would become one different datagram. Packets of a flow keep their
-/// order. Packets that cannot be merged are written unchanged.
+/// Only TCP is merged, and only outside tunnels. To a receiver, a long TCP segment is equivalent to the packets from
+/// which it was merged. Merged UDP datagrams, in contrast, would become a single, different datagram. Packets of a flow
+/// keep their order. Packets that cannot be merged are written unchanged.
 ///
 /// The device must accept packets longer than its MTU, as WinTUN and utun do. Packets read from these devices are plain
 /// packets and need no special handling.
@@ -55,8 +54,7 @@ pub enum Trust {
 pub struct Joiner<B = Vec<u8>> {
     coalescer: Coalescer<B>,
     meta: Meta,
-    /// Vectors kept for their capacity: headers of a packet, buffers of written packets, and packets that were not
-    /// written.
+    /// Vectors kept for their capacity: headers of a packet, buffers of written packets, and unwritten packets.
     header: Vec<u8>,
     spent: Vec<B>,
     unsent: Vec<B>,
@@ -91,7 +89,7 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     /// packets. Afterwards the batch is empty and keeps the buffers for reuse. No packet is held for the next batch.
     ///
     /// # Errors
-    /// Returns the first error of `write`, which is not called again after that. The batch then holds exactly the
+    /// Returns the first error of `write`, which is not called again after that. The batch then contains exactly the
     /// packets that were not written; packets of a flow keep their order.
     ///
     /// ```
@@ -132,8 +130,8 @@ impl<B: AsRef<[u8]>> Joiner<B> {
     }
 }
 
-/// An IP packet for the device as a list of slices: the headers, then the payloads of the merged packets, which are not
-/// copied.
+/// IP packet for the device as a list of slices: the headers, followed by the payloads of the merged packets, which are
+/// not copied.
 ///
 /// ```
 /// # use grosso_tun::Joined;
@@ -143,13 +141,13 @@ impl<B: AsRef<[u8]>> Joiner<B> {
 /// ```
 #[derive(Debug)]
 pub struct Joined<'a, B> {
-    /// Headers with a complete checksum, or no bytes if the packet is unchanged.
+    /// Headers with a complete checksum. Empty if the packet is unchanged.
     header: &'a [u8],
     delivery: &'a Delivery<'a, B>,
 }
 
 impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
-    /// Completes the checksum of a superframe (rule C3) in a copy of the superframe's headers.
+    /// Completes the checksum of a superframe (rule C3) in a copy of its headers.
     fn complete(delivery: &'a Delivery<'_, B>, header: &'a mut Vec<u8>) -> Self {
         header.clear();
         header.extend_from_slice(delivery.header());
@@ -217,8 +215,7 @@ impl<'a, B: AsRef<[u8]>> Joined<'a, B> {
         self.delivery.packets
     }
 
-    /// Copies the packet into memory of the device, for example a WinTUN packet buffer, and returns its length in
-    /// bytes.
+    /// Copies the packet into device memory, for example a WinTUN packet buffer, and returns its length in bytes.
     ///
     /// # Panics
     /// Panics if `out` is shorter than the packet.
@@ -255,7 +252,7 @@ mod tests {
 
     use super::{Batch, Joiner, Trust};
 
-    /// Returns a packet of the flow with source port `port`, over IPv4 or IPv6.
+    /// Returns a packet of the IPv4 or IPv6 flow with source port `port`.
     fn packet(family: u8, port: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let packet = Packet::new();
         let packet = match family {
@@ -265,7 +262,7 @@ mod tests {
         packet.tcp(|tcp| tcp.source_port(port).sequence(sequence)).payload(payload).build()
     }
 
-    /// Merges packets and returns copies of the results.
+    /// Merges packets and returns copies of the resulting packets.
     fn joined(joiner: &mut Joiner, packets: &mut Batch) -> Vec<(Vec<u8>, u32)> {
         let mut written = Vec::new();
         let result = joiner.join(packets, |joined| {
@@ -304,7 +301,7 @@ mod tests {
         let (verify, trusted) = (Trust::Verify, Trust::Authenticated);
         for (family, trust) in [(4, verify), (4, trusted), (6, verify), (6, trusted)] {
             let mut joiner = Joiner::new(trust);
-            // The lengths are odd, so that some payloads are summed at odd offsets.
+            // The lengths are odd, so some payloads are summed at odd offsets.
             let stream: Vec<u8> = (0..200 * 1001_usize).map(|i| (i * 7 / 3) as u8).collect();
             let chunks = stream.chunks(1001).enumerate();
             let mut packets: Batch =

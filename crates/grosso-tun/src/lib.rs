@@ -40,8 +40,8 @@
 //! # Batches, errors and cancellation
 //!
 //! A send call removes exactly the packets that the device or the socket accepted from its [`Batch`] or list. After an
-//! error, and after a dropped future, the batch holds exactly the remaining packets, and the same call continues. If
-//! the future of a receive call is dropped, the call has received no packets.
+//! error or a dropped future, the batch contains exactly the remaining packets, and the same call continues. If the
+//! future of a receive call is dropped, the call has received no packets.
 //!
 //! # Trust
 //!

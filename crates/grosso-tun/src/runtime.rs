@@ -1,4 +1,4 @@
-//! Adapters that use a TUN or TAP device, and a UDP socket, with tokio.
+//! Adapters for using a TUN or TAP device, or a UDP socket, with tokio.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ const READ: Interest = Interest::READABLE.add(Interest::ERROR);
 /// Interest in writability and errors.
 const WRITE: Interest = Interest::WRITABLE.add(Interest::ERROR);
 
-/// A descriptor registered with the current tokio runtime, and the pending wait of one half of a device or socket.
+/// Descriptor registered with the current tokio runtime, and the pending wait of one half of a device or socket.
 struct Readiness {
     file: Arc<AsyncFd<OwnedFd>>,
     interest: Interest,
@@ -85,19 +85,19 @@ impl Readiness {
     }
 }
 
-/// Result of an attempt that does not block.
+/// Result of a non-blocking attempt.
 #[derive(Debug)]
 enum Attempt<T> {
     /// The descriptor was not ready.
     NotReady,
     /// The call succeeded, and the next call may also succeed.
     Done(T),
-    /// The call succeeded and emptied the queue of the descriptor, so the next call would find no data.
+    /// The call succeeded and emptied the descriptor's queue, so another call would find no data.
     Drained(T),
 }
 
 impl Attempt<usize> {
-    /// Classifies the result of a receive call that returned `received` frames. Fewer frames than `limit` mean that the
+    /// Classifies the result of a receive call that returned `received` frames. If that is fewer than `limit`, the
     /// queue is now empty.
     fn received(received: usize, limit: usize) -> Self {
         match received {

@@ -1,4 +1,4 @@
-//! A TUN or TAP device that smoltcp, a TCP stack in user space, can use.
+//! TUN or TAP device for smoltcp, a TCP stack in user space.
 
 use std::{
     io,
@@ -21,8 +21,7 @@ use smoltcp::{
 
 use crate::tun::{Layer, Tun, TunOptions};
 
-/// A TUN or TAP device for smoltcp with TCP segmentation: the device handles superframes and checksums in both
-/// directions.
+/// TUN or TAP device for smoltcp with TCP segmentation: it handles superframes and checksums in both directions.
 ///
 /// ```no_run
 /// use grosso_tun::{Layer, StackDevice};
@@ -38,14 +37,14 @@ pub struct StackDevice {
     tun: Tun,
     link: LinkType,
     mtu: usize,
-    /// Received frames for the stack, newest first.
+    /// Frames received for the stack, newest first.
     received: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     outlet: Outlet,
 }
 
-/// The transmit side of a stack device. It has a buffer for the next frame, and remembers whether earlier frames could
-/// be sent.
+/// Transmit side of a stack device. It has a buffer for the next frame, and remembers whether earlier frames could be
+/// sent.
 #[derive(Debug)]
 struct Outlet {
     frame: Vec<u8>,
@@ -56,7 +55,7 @@ struct Outlet {
 }
 
 impl StackDevice {
-    /// Opens a device as [`Tun::open`] does. `mtu` is the length in bytes of the longest IP packet that is sent without
+    /// Opens a device as [`Tun::open`] does. `mtu` is the maximum length in bytes of an IP packet that is sent without
     /// segmentation.
     ///
     /// # Errors
@@ -128,8 +127,8 @@ impl StackDevice {
         self.outlet.is_full
     }
 
-    /// Returns the first device error since the last call. The stack itself cannot report such errors, because the
-    /// functions of smoltcp's device trait return none.
+    /// Returns the first device error since the last call. The stack itself cannot report device errors, because
+    /// smoltcp's device trait has no way to return them.
     ///
     /// # Errors
     /// Returns the same errors as [`TunReceiver::try_recv`](crate::TunReceiver::try_recv) and
@@ -211,7 +210,7 @@ impl Device for StackDevice {
     }
 }
 
-/// A received frame (smoltcp's receive token).
+/// Received frame (smoltcp's receive token).
 ///
 /// ```no_run
 /// # use smoltcp::{phy::{Device, RxToken}, time::Instant};
@@ -235,7 +234,7 @@ impl phy::RxToken for ReceivedFrame<'_> {
     }
 }
 
-/// A frame that the stack is about to write (smoltcp's transmit token).
+/// Frame that the stack is about to write (smoltcp's transmit token).
 ///
 /// ```no_run
 /// # use smoltcp::{phy::{Device, TxToken}, time::Instant};
@@ -282,5 +281,5 @@ impl phy::TxToken for Departing<'_> {
 
 /// Length of an Ethernet header in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Maximum length of a superframe in bytes without the link-layer header, limited by the IP length field.
+/// Maximum length of a superframe in bytes, without the link-layer header. It is limited by the IP length field.
 const SUPERFRAME_MAX: usize = 65_535;

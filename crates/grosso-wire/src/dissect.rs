@@ -1,9 +1,9 @@
-//! Dissects the headers of a frame in one bounded pass.
+//! Dissection of a frame's headers in one bounded pass.
 //!
-//! The dissector is a loop over the next header: it neither recurses nor allocates, and every iteration either appends
-//! a layer or is the last. Therefore, [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared
-//! lengths limit the bytes that later headers may use: a TCP header must lie inside the IP payload that announces it,
-//! not merely inside the frame.
+//! The dissector is a loop over the next header. It neither recurses nor allocates, and every iteration either appends
+//! a layer or is the last, so [`LAYERS_MAX`](crate::LAYERS_MAX) bounds the number of iterations. Declared lengths limit
+//! the bytes that later headers may use: a TCP header must lie inside the IP payload that announces it, not merely
+//! inside the frame.
 
 use crate::header::{ipv4, ipv6, ipv6_extension};
 use crate::kind::Kind;
@@ -14,9 +14,9 @@ use crate::walk::{Next, Step, Walk};
 
 /// Finds the headers of `frame`, outermost first.
 ///
-/// The function never fails. It returns the headers that it found, and [`Stack::stop`] states why the search ended. A
-/// header is listed only if it is complete within the frame and within every length that an outer header declares.
-/// Checksums are not verified.
+/// The function never fails: it returns the headers that it found, and [`Stack::stop`] gives the reason why the search
+/// ended. A header is listed only if it is complete within the frame and within every length that an outer header
+/// declares. Checksums are not verified.
 ///
 /// ```
 /// use grosso_wire::{LinkType, Ports, dissect};
@@ -32,7 +32,7 @@ pub fn dissect(frame: &[u8], link: LinkType, ports: &Ports) -> Stack {
 }
 
 /// Works like [`dissect`], but writes the result into a stack that the caller reuses. The old content is discarded
-/// without being overwritten, which makes this function faster in a loop over packets.
+/// without being overwritten, so this function is faster in a loop over packets.
 pub fn dissect_into(frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
     let mut walk = Walk {
         ports,
@@ -112,7 +112,7 @@ impl Walk<'_, '_> {
             return step;
         }
         match self.ports.fou() {
-            // A tunnel that carries IP packets accepts both versions. The first bits of a packet determine its version.
+            // A tunnel that carries IP packets accepts both versions; the first bits of a packet determine its version.
             Some((fou, ipv4::PROTOCOL_IPV4 | ipv4::PROTOCOL_IPV6)) if port == fou => Ok(Next::Ip),
             Some((fou, protocol)) if port == fou => Ok(Next::Protocol(protocol)),
             _ => Err(Stop::Payload),

@@ -1,10 +1,10 @@
-//! The addresses of a pseudo-header, which may differ from the addresses in the IP header.
+//! Pseudo-header addresses, which may differ from those in the IP header.
 //!
-//! The addresses of a packet in transit may differ from the addresses that its transport checksum covers. A source
-//! route with remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section
-//! 3.9.2.1), and a routing header with segments left contains the final destination of an IPv6 packet (RFC 8200 section
-//! 8.1). A home address option contains the source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a
-//! pseudo-header uses this module, so that the results agree.
+//! While a packet is in transit, its addresses may differ from those that its transport checksum covers. A source route
+//! with remaining hops contains the final destination of an IPv4 packet (RFC 791 section 3.1, RFC 9293 section
+//! 3.9.2.1), and a routing header with segments left contains that of an IPv6 packet (RFC 8200 section 8.1). A home
+//! address option contains the source (RFC 6275 sections 6.3 and 11.3.2). All code that sums a pseudo-header uses this
+//! module, so that the results agree.
 
 use grosso_checksum::{Sum, pseudo_v4, pseudo_v6};
 
@@ -13,7 +13,7 @@ use crate::kind::Kind;
 use crate::stack::Layer;
 use crate::{ipv4, ipv6, ipv6_fragment};
 
-/// Positions of the addresses in the pseudo-headers of one IP header.
+/// Offsets of the pseudo-header addresses for one IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     is_ipv6: bool,
@@ -23,14 +23,14 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Finds the pseudo-header addresses of the IPv4 or IPv6 header `ip` of `packet`, following its options or
+    /// Finds the pseudo-header addresses for the IPv4 or IPv6 header `ip` in `packet`, following its options or
     /// extension headers up to the end of the packet.
     ///
     /// A source route lists the final destination last. If there are several source routes, which RFC 791 forbids, the
     /// first one is used.
     ///
-    /// Of several routing headers with segments left, the innermost one is used, because the outer headers only lead to
-    /// it (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list
+    /// If several routing headers have segments left, the innermost one is used, because the outer ones only lead to it
+    /// (RFC 6275 section 6.4). The final destination is known for types 0 and 2, which list it last (unless the list
     /// ends within an address), and for the segment routing header, which lists it first (RFC 8754 section 2).
     #[inline]
     #[must_use]
@@ -89,7 +89,7 @@ impl Ends {
         }
     }
 
-    /// Returns the sum of the pseudo-header for a transport header of `protocol` with `len` bytes including payload.
+    /// Returns the pseudo-header sum for a transport header of `protocol` that is `len` bytes long, including payload.
     /// Addresses beyond the end of the packet count as zero.
     #[inline]
     #[must_use]
@@ -127,7 +127,7 @@ impl Ends {
     }
 }
 
-/// The extension headers after an IPv6 header.
+/// Extension headers after an IPv6 header.
 struct Chain<'a> {
     packet: &'a [u8],
     /// Protocol number of the next header.
@@ -176,7 +176,7 @@ impl<'a> Iterator for Chain<'a> {
         };
         let bytes = rest.get(..len)?;
         let extension = Extension { protocol: self.protocol, start: self.at, bytes };
-        // In a later fragment, data follows the fragment header, not another header.
+        // In a later fragment, the fragment header is followed by data, not by another header.
         let is_later = self.protocol == ipv6::NEXT_FRAGMENT
             && u16::from_be_bytes([bytes[2], bytes[3]]) & ipv6_fragment::OFFSET_MASK != 0;
         self.protocol = if is_later { ipv6::NEXT_NONE } else { next };
@@ -185,7 +185,7 @@ impl<'a> Iterator for Chain<'a> {
     }
 }
 
-/// One complete extension header.
+/// Complete extension header.
 struct Extension<'a> {
     protocol: u8,
     start: usize,
@@ -223,7 +223,8 @@ impl<'a> Extension<'a> {
         Some((option.start + OPTION_FIXED) as u16)
     }
 
-    /// Returns the options, including a truncated last option, whose length shows that it is not a home address.
+    /// Returns the options, including a truncated last one. The length of the truncated option shows that it is not a
+    /// home address.
     fn options(&self) -> impl Iterator<Item = Place> + use<'a> {
         let (start, bytes) = (self.start, self.bytes);
         let mut at = HEADER_LEN;
@@ -240,7 +241,7 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// One option and its position.
+/// Option and its position.
 struct Place {
     kind: u8,
     start: usize,
@@ -249,12 +250,12 @@ struct Place {
 }
 
 impl Place {
-    /// Returns whether the option is a loose or strict source route of IPv4.
+    /// Returns whether the option is an IPv4 loose or strict source route.
     const fn is_route(&self) -> bool {
         matches!(self.kind, OPTION_LOOSE_ROUTE | OPTION_STRICT_ROUTE)
     }
 
-    /// Returns the offset of the final destination in a valid source route with remaining hops.
+    /// Returns the offset of the final destination, if the option is a valid source route with remaining hops.
     fn final_destination(&self, packet: &[u8]) -> Option<u16> {
         let &[_, len, pointer] = packet.get(self.start..)?.first_chunk()?;
         let list = self.len.checked_sub(ROUTE_FIXED)?;
@@ -290,7 +291,7 @@ fn address<const N: usize>(packet: &[u8], at: usize) -> Option<&[u8; N]> {
 }
 
 const ADDRESS_LEN: usize = 16;
-/// Number of bytes that the type and the length of an option occupy.
+/// Number of bytes occupied by the type and length of an option.
 const OPTION_FIXED: usize = 2;
 
 /// Offsets in a routing header (RFC 8200 section 4.4).
@@ -303,7 +304,7 @@ const OPTION_END: u8 = 0;
 const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_LOOSE_ROUTE: u8 = 131;
 const OPTION_STRICT_ROUTE: u8 = 137;
-/// Number of bytes of a source route before its list of addresses.
+/// Number of bytes in a source route before its list of addresses.
 const ROUTE_FIXED: usize = 3;
 const ROUTE_ADDRESS_LEN: usize = 4;
 
@@ -323,7 +324,8 @@ mod tests {
     const FIRST: [u8; 16] = [3; 16];
     const LAST: [u8; 16] = [4; 16];
 
-    /// Returns an IPv6 header followed by `behind`, starting with a header of type `next`, three bytes into the packet.
+    /// Returns an IPv6 header followed by the bytes `behind`, three bytes into the packet. The first header in `behind`
+    /// has the type `next`.
     fn packet(next: u8, behind: &[&[u8]]) -> (Vec<u8>, Layer) {
         let fixed = [0x60, 0, 0, 0, 0, 0, next, 64];
         let header = [&[0; 3][..], &fixed, &SOURCE, &DESTINATION].concat();
@@ -341,7 +343,7 @@ mod tests {
         [&[next, 2, 0, 1, 0, OPTION_HOME_ADDRESS, 16][..], &FIRST, &[0]].concat()
     }
 
-    /// Asserts the addresses of the pseudo-header, by their offsets and by their sum.
+    /// Asserts that the pseudo-header has these addresses, by their offsets and by the sum.
     fn assert_ends(next: u8, behind: &[&[u8]], source: [u8; 16], destination: [u8; 16]) {
         let (packet, ip) = packet(next, behind);
         let ends = Ends::of(&packet, &ip);
@@ -384,8 +386,8 @@ mod tests {
             (&route(131, 10, 4), here),
             (&route(131, 3, 4), here),
             (&route(131, 11, 3), here),
-            // The source route lies after the end of the list, or after an option with a wrong length, or has a wrong
-            // length itself.
+            // The source route lies after the end of the list or after an option with a wrong length, or its own length
+            // is wrong.
             (&[&[0, 0, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&[&[7, 1, 0, 0][..], &route(131, 11, 4)].concat(), here),
             (&route(131, 15, 4), here),
@@ -433,7 +435,7 @@ mod tests {
             let list = [&[6, len, kind, 1][..], &[0; 4 + 8]].concat();
             assert_ends(43, &[&list[..8 + 8 * usize::from(len)]], SOURCE, DESTINATION);
         }
-        // Half an address follows the last complete one; RFC 2460 section 4.4 requires nodes to discard this header.
+        // Half an address follows the last complete one. RFC 2460 section 4.4 requires nodes to discard this header.
         for kind in [0, 2] {
             let list = [&[6, 5, kind, 1, 0, 0, 0, 0][..], &FIRST, &LAST, &[0; 8]].concat();
             assert_ends(43, &[&list], SOURCE, DESTINATION);

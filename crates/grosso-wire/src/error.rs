@@ -5,7 +5,7 @@ use core::fmt;
 /// Error: a header is malformed, or does not fit into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
-    /// Name of the header, which is [`Kind::name`](crate::Kind::name) if the header has a kind.
+    /// Name of the header: [`Kind::name`](crate::Kind::name) if the header has a kind.
     pub header: &'static str,
     /// Reason for the error.
     pub reason: Reason,
@@ -17,15 +17,15 @@ pub struct Malformed {
 pub enum Reason {
     /// The bytes end inside the header, or the output buffer is too short.
     Short,
-    /// The version field has a value other than the one that the header requires.
+    /// The version field does not have the value that the header requires.
     Version,
-    /// A length field is below its minimum, or below what other fields need.
+    /// A length field is below its minimum, or too small for other fields.
     Length,
-    /// An unknown flag is set that changes the layout.
+    /// An unknown flag that changes the layout is set.
     Flags,
     /// An option is truncated, or its length is below its minimum.
     Options,
-    /// A value to be written does not fit its field.
+    /// A value to be written does not fit into its field.
     Value,
 }
 
@@ -36,7 +36,7 @@ impl Malformed {
 }
 
 impl Reason {
-    /// Returns the sentence that ends [`Malformed`]'s `Display` text.
+    /// Returns the sentence at the end of [`Malformed`]'s `Display` text.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Short => "the header is truncated",

@@ -1,4 +1,4 @@
-//! The kinds of headers.
+//! Kinds of headers.
 
 use core::fmt;
 
@@ -9,8 +9,8 @@ macro_rules! kinds {
     ($($module:ident { $($kind:ident = $spec:ident, $sentence:literal;)* })+) => {
         /// Kind of header.
         ///
-        /// The type has two bytes, so that [`Layer`](crate::Layer) has no padding and an empty [`Stack`](crate::Stack)
-        /// is initialized by wide stores.
+        /// The type is two bytes long, so that [`Layer`](crate::Layer) has no padding and wide stores can initialize an
+        /// empty [`Stack`](crate::Stack).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[non_exhaustive]

@@ -32,8 +32,8 @@ pub(crate) fn clip(bytes: &[u8], len: usize) -> &[u8] {
     bytes.get(..len).unwrap_or(bytes)
 }
 
-/// Writes the fixed part of a header and the bytes after it, such as options. Returns the rest of the buffer. A buffer
-/// that is too short is left unchanged.
+/// Writes the fixed part of a header and the bytes after it, for example options, and returns the rest of the buffer. A
+/// buffer that is too short is left unchanged.
 #[inline]
 pub(crate) fn emit<'a, T>(
     name: &'static str,
@@ -54,7 +54,7 @@ where
     Ok(rest)
 }
 
-/// Splits an option from the start of `bytes` and returns its kind, its data, and the rest. The length byte counts the
+/// Splits an option from the start of `bytes` and returns its kind, its data, and the rest. The length byte covers the
 /// data and `counted` bytes before it.
 #[inline]
 pub(crate) fn split_option<'a>(
@@ -70,7 +70,7 @@ pub(crate) fn split_option<'a>(
     split().ok_or_else(|| Malformed::new(name, Reason::Options))
 }
 
-/// Asserts at compile time that the byte ranges of `field` match the members of a type of this size.
+/// Asserts at compile time that the byte ranges in `field` match the members of a type of this size.
 macro_rules! assert_layout {
     ($header:ty, $header_len:expr; $($range:ident = $member:ident,)*) => {
         const _: () = {

@@ -1,8 +1,8 @@
 //! Packet header formats: views, builders and one bounded dissector.
 //!
 //! [`dissect`] finds the headers of a frame; the module of each header parses and writes it. The crate does not
-//! allocate, needs no `std`, and never panics, whatever the input. Checksums are left to `grosso-checksum`, except that
-//! [`Ends`] finds the addresses of the pseudo-header. The engine that merges and splits packets with these headers is
+//! allocate, needs no `std`, and never panics, whatever the input. Checksums are left to `grosso-checksum`, but
+//! [`Ends`] finds the addresses for the pseudo-header. The engine that merges and splits packets with these headers is
 //! the crate `grosso`.
 //!
 //! ```
@@ -62,8 +62,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-// Private modules: `registry` lists all headers, and `kind` derives `Kind` from it; `header::spec` defines
-// `HeaderSpec`; `dissect` is the bounded parser, `walk` its position in a frame, and `stack` its result.
+// Private modules: `registry` lists all headers, and `kind` derives `Kind` from it. `header::spec` defines
+// `HeaderSpec`. `dissect` is the bounded parser, `walk` its position in a frame, and `stack` its result.
 mod dissect;
 mod ends;
 mod error;

@@ -18,15 +18,15 @@ pub enum LinkType {
     LinuxSll2,
     /// PPP, with or without the address and control fields of HDLC.
     Ppp,
-    /// A PPPoE session header.
+    /// PPPoE session header.
     PppEther,
 }
 
 impl LinkType {
     /// Returns the link type for a `LINKTYPE_` number of a capture file, or `None` if the number is not supported.
     ///
-    /// 12 and 14 are `DLT_RAW` values of some systems, 108 is OpenBSD loopback (the same header in network byte order),
-    /// 228 and 229 are raw IPv4 and raw IPv6. 50 is PPP that always has the fields of HDLC.
+    /// 12 and 14 are `DLT_RAW` on some systems, 108 is OpenBSD loopback (the same header in network byte order), 228
+    /// and 229 are raw IPv4 and raw IPv6, and 50 is PPP that always has the HDLC fields.
     pub const fn from_pcap(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),

@@ -14,19 +14,18 @@ use crate::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// Port of each kind that can have one, by [`Slot`]; 0 disables the kind.
+    /// Port of each kind that can have one, indexed by [`Slot`]. 0 disables the kind.
     announcing: [u16; SLOTS],
     fou: Option<(u16, u8)>,
     l2tp: Option<Pseudowire>,
 }
 
-/// Type of a UDP payload, determined by the destination port.
+/// Type of a UDP payload, as given by the destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UdpPayload {
     /// The payload starts with a header of this kind.
     Header(Kind),
-    /// Foo over UDP: the payload belongs to this IP protocol. A port configured for one IP version accepts the other
-    /// too.
+    /// Foo over UDP: the payload is of this IP protocol. A port configured for one IP version accepts the other too.
     Protocol(u8),
 }
 
@@ -48,7 +47,7 @@ impl Ports {
         ports
     };
 
-    /// Returns the configuration in which `port` announces only this kind of header. Port 0 disables the kind.
+    /// Returns the configuration with `port` announcing only this kind of header. Port 0 disables the kind.
     ///
     /// # Panics
     /// Panics if no UDP port can announce this kind of header.
@@ -60,7 +59,7 @@ impl Ports {
         ports
     }
 
-    /// Returns the configuration in which `port` announces only foo over UDP with payload of this IP protocol (rules
+    /// Returns the configuration with `port` announcing only foo over UDP with a payload of this IP protocol (rules
     /// W10, W24). Port 0 disables foo over UDP.
     #[must_use]
     pub const fn with_fou(self, port: u16, protocol: u8) -> Self {
@@ -69,15 +68,14 @@ impl Ports {
         ports
     }
 
-    /// Returns the configuration in which every L2TPv3 session has the format `form`. With `None`, sessions are not
-    /// parsed.
+    /// Returns the configuration with this format for all L2TPv3 sessions. With `None`, sessions are not parsed.
     #[must_use]
     pub const fn with_l2tp(mut self, form: Option<Pseudowire>) -> Self {
         self.l2tp = form;
         self
     }
 
-    /// Returns the configuration in which `port` announces no header.
+    /// Returns the configuration with `port` announcing no header.
     const fn without(mut self, port: u16) -> Self {
         let mut index = 0;
         while index < SLOTS {
@@ -104,7 +102,7 @@ impl Ports {
         }
     }
 
-    /// Returns the port in a slot, which the caller computes at compile time.
+    /// Returns the port in a slot. Callers compute the slot at compile time.
     #[inline(always)]
     pub(crate) const fn at(&self, slot: Slot) -> u16 {
         self.announcing[slot.0]
@@ -124,7 +122,7 @@ impl Ports {
         self.l2tp
     }
 
-    /// Returns the type of the payload of a datagram to `port`, or `None` if the port announces no header.
+    /// Returns the payload type of a datagram to `port`, or `None` if the port announces no header.
     #[must_use]
     pub fn on(&self, port: u16) -> Option<UdpPayload> {
         self.iter().find(|(_, announcing)| *announcing == port).map(|(payload, _)| payload)
@@ -205,7 +203,7 @@ const fn announced_before(count: usize) -> usize {
 pub struct Pseudowire {
     /// Length of the cookie.
     pub cookie: CookieLen,
-    /// Whether the default sublayer is present (RFC 3931 section 4.6), as by default in Linux.
+    /// Whether the default sublayer is present (RFC 3931 section 4.6), as it is by default in Linux.
     pub has_sublayer: bool,
 }
 

@@ -1,7 +1,7 @@
-//! The registry of headers: one entry per kind.
+//! Registry of headers, with one entry per kind.
 
-/// Passes the registry to a macro. For each file in [`header`](crate::header), the registry lists the kinds of headers,
-/// their descriptions, and a sentence about each kind.
+/// Passes the registry to a macro. For each file in [`header`](crate::header), it lists the kinds of headers, their
+/// descriptions, and a sentence about each kind.
 macro_rules! registry {
     ($macro:ident) => {
         $macro! {

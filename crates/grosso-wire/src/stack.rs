@@ -1,4 +1,4 @@
-//! The result of dissection: the headers of a packet, their offsets, and the reason why the dissection ended.
+//! Result of dissection: the headers of a packet, their offsets, and the reason why dissection ended.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::kind::Kind;
 /// Linux parses up to 15 protocol layers (rule G7); the link layer itself is one more.
 pub const LAYERS_MAX: usize = 16;
 
-/// One header of a dissected packet.
+/// Header of a dissected packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Layer {
     /// Kind of the header.
@@ -28,15 +28,15 @@ impl Layer {
     }
 }
 
-/// Reason why the dissection ended.
+/// Reason why dissection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
     /// A transport header (TCP, ICMP, or UDP without a known tunnel) was found; its payload follows.
     Payload,
-    /// The payload of an IP fragment follows, which has no header, or only part of one.
+    /// The payload of an IP fragment follows. It contains no header, or only part of one.
     Fragment,
-    /// ESP or another header that hides what follows.
+    /// ESP or another header that hides everything after it was found.
     Encrypted,
     /// The EtherType, IP protocol or tunnel payload type is not supported.
     Unknown,
@@ -48,7 +48,7 @@ pub enum Stop {
     TooDeep,
 }
 
-/// Comparison of the declared lengths with the length of the frame.
+/// Comparison of the declared lengths with the actual length of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Every declared length (IP, UDP, PPPoE) ends with the frame.
@@ -94,12 +94,13 @@ impl Extent {
 pub struct Stack {
     layers: [Layer; LAYERS_MAX],
     count: u8,
-    /// Reason why the dissection ended.
+    /// Reason why dissection ended.
     pub stop: Stop,
-    /// Comparison of the declared lengths with the length of the frame.
+    /// Comparison of the declared lengths with the actual length of the frame.
     pub extent: Extent,
-    /// End of the innermost declared payload in bytes from the start of the frame. With [`Extent::Short`] it may lie
-    /// beyond the frame or an outer declared length, with [`Extent::Padded`] before the end of the frame.
+    /// End of the innermost declared payload, in bytes from the start of the frame. With [`Extent::Short`], it may lie
+    /// beyond the end of the frame or of an outer declared length; with [`Extent::Padded`], before the end of the
+    /// frame.
     pub end: u32,
 }
 
@@ -136,13 +137,13 @@ impl Stack {
         }
     }
 
-    /// Returns the slots for headers, for a dissector that counts them itself.
+    /// Returns all header slots, for a dissector that does its own counting.
     #[inline]
     pub(crate) const fn slots(&mut self) -> &mut [Layer; LAYERS_MAX] {
         &mut self.layers
     }
 
-    /// Sets the number of slots that were filled.
+    /// Sets the number of filled slots.
     #[inline]
     pub(crate) const fn set_count(&mut self, count: usize) {
         self.count = count as u8;
@@ -160,14 +161,15 @@ impl Stack {
         self.layers().last().copied()
     }
 
-    /// Returns the end of the innermost header, where its payload starts, in bytes from the start of the frame.
+    /// Returns the end of the innermost header, which is where its payload starts, in bytes from the start of the
+    /// frame.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.last().map_or(0, |layer| layer.end())
     }
 }
 
-/// Compares the layers and the result of the dissection; unused slots are ignored.
+/// Compares the layers and the result of dissection. Unused slots are ignored.
 impl PartialEq for Stack {
     fn eq(&self, other: &Self) -> bool {
         let facts = |stack: &Self| (stack.stop, stack.extent, stack.end);
@@ -177,7 +179,7 @@ impl PartialEq for Stack {
 
 impl Eq for Stack {}
 
-/// Formats the names of [`Kind::name`], outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
+/// Formats the header names ([`Kind::name`]), outermost first: `eth vlan ip4 udp vxlan eth ip4 tcp`.
 impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, layer) in self.layers().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Helpers for the tests of the header files.
+//! Helpers for the tests in the header files.
 
 extern crate std;
 
@@ -6,8 +6,8 @@ use std::vec;
 
 use crate::error::{Malformed, Reason};
 
-/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer. The buffer is filled with other
-/// bytes first, so that a field that is not written is noticed. Every shorter buffer must be refused and stay
+/// Asserts that `emit` writes exactly `expected` and returns the rest of the buffer. The buffer is first filled with
+/// other bytes, so that a field that is not written is noticed. Every shorter buffer must be refused and stay
 /// unchanged.
 #[track_caller]
 pub(crate) fn assert_emits(

@@ -1,5 +1,5 @@
-//! The header that TUN, TAP, packet sockets and virtio devices put before a frame (`virtio_net_hdr`; virtio 1.3 section
-//! 5.1.6).
+//! The header that TUN, TAP, packet sockets and virtio devices put in front of a frame (`virtio_net_hdr`; virtio 1.3
+//! section 5.1.6).
 //!
 //! ```text
 //!  0       1        2         4          6               8                 10
@@ -32,9 +32,9 @@ pub const LEN_MAX: usize = 24;
 
 /// The checksum must still be computed, starting at `checksum_start`.
 pub const FLAG_NEEDS_CHECKSUM: u8 = 1;
-/// The checksum was verified.
+/// The checksum has been verified.
 pub const FLAG_DATA_VALID: u8 = 2;
-/// The checksum fields hold the counts of coalesced segments and duplicate acknowledgments.
+/// The checksum fields contain the counts of coalesced segments and duplicate acknowledgments.
 pub const FLAG_RSC_INFO: u8 = 4;
 /// The outer UDP header of a tunnel has a checksum, which must be computed for each segment.
 pub const FLAG_UDP_TUNNEL_CHECKSUM: u8 = 8;
@@ -68,11 +68,11 @@ pub mod field {
     pub const HEADER_LENGTH: Range<usize> = 2..4;
     /// Number of payload bytes per segment.
     pub const GSO_SIZE: Range<usize> = 4..6;
-    /// Start of the sum.
+    /// Offset at which the sum starts.
     pub const CHECKSUM_START: Range<usize> = 6..8;
     /// Offset of the checksum field from the start of the sum.
     pub const CHECKSUM_OFFSET: Range<usize> = 8..10;
-    /// Number of receive buffers of the frame.
+    /// Number of receive buffers used for the frame.
     pub const BUFFERS: Range<usize> = 10..12;
     /// Flow hash.
     pub const HASH_VALUE: Range<usize> = 12..16;
@@ -80,23 +80,23 @@ pub mod field {
     pub const HASH_REPORT: Range<usize> = 16..18;
     /// Zero.
     pub const PADDING: Range<usize> = 18..20;
-    /// Start of the outer UDP header of a tunnel.
+    /// Offset of a tunnel's outer UDP header.
     pub const OUTER_TRANSPORT: Range<usize> = 20..22;
-    /// Start of the inner IP header of a tunnel.
+    /// Offset of a tunnel's inner IP header.
     pub const INNER_NETWORK: Range<usize> = 22..24;
 }
 
-/// Format of the header, by its number of fields. Both sides agree on it in advance (`TUNSETVNETHDRSZ`); the header
-/// itself does not state the format.
+/// Format of the header, which is determined by the number of fields. Both sides agree on it in advance
+/// (`TUNSETVNETHDRSZ`); the header itself does not contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
-    /// 10 bytes: the default of TUN, TAP and packet sockets.
+    /// 10 bytes: the default for TUN, TAP and packet sockets.
     Short,
-    /// 12 bytes: with the number of buffers, as in virtio 1.
+    /// 12 bytes: includes the number of buffers, as in virtio 1.
     Buffers,
-    /// 20 bytes: with the flow hash.
+    /// 20 bytes: includes the flow hash.
     Hash,
-    /// 24 bytes: with the offsets of the headers of a UDP tunnel (Linux 6.17).
+    /// 24 bytes: includes the offsets of the headers of a UDP tunnel (Linux 6.17).
     Tunnel,
 }
 
@@ -109,14 +109,14 @@ pub enum Order {
     Big,
 }
 
-/// The header, with all fields in the byte order of this host.
+/// Virtio header, with all fields in this host's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioHeader {
     /// `FLAG_` bits.
     pub flags: u8,
     /// One of the `GSO_` types, with additional bits.
     pub gso_type: u8,
-    /// Length of all headers of the frame in bytes. This is only a hint, and may be 0.
+    /// Length of all headers of the frame in bytes. Only a hint; may be 0.
     pub header_length: u16,
     /// Number of payload bytes per segment.
     pub gso_size: u16,
@@ -124,7 +124,7 @@ pub struct VirtioHeader {
     pub checksum_start: u16,
     /// Offset of the checksum field in bytes from `checksum_start`.
     pub checksum_offset: u16,
-    /// Number of receive buffers of the frame.
+    /// Number of receive buffers used for the frame.
     pub buffers: u16,
     /// Flow hash.
     pub hash_value: u32,
@@ -162,7 +162,7 @@ impl Form {
 }
 
 impl Order {
-    /// Byte order of this host, the default of legacy virtio and TUN.
+    /// Byte order of this host, which is the default for legacy virtio and TUN.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// Converts a number between little-endian and this byte order.
@@ -182,7 +182,7 @@ impl VirtioHeader {
     pub fn parse(bytes: &[u8], form: Form, order: Order) -> Result<(Self, &[u8]), Malformed> {
         let (header, frame) = layout::split_at(NAME, bytes, form.len())?;
         let mut whole = [0; LEN_MAX];
-        // The shortest format, the most common one for packets, is copied without a function call.
+        // The shortest format, which is the most common one for packets, is copied without a function call.
         let (short, rest) = layout::split_at(NAME, header, HEADER_LEN)?;
         whole[..HEADER_LEN].copy_from_slice(short);
         if !rest.is_empty() {
@@ -253,7 +253,7 @@ impl VirtioHeader {
     }
 }
 
-/// Formats the header as in `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` if
+/// Formats the header like `virtio flags 0x1 gso 0x1 size 1448 headers 66 checksum 34+16`, with ` tunnel 34/64` if
 /// applicable.
 impl fmt::Display for VirtioHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,7 +269,7 @@ impl fmt::Display for VirtioHeader {
     }
 }
 
-/// The bytes of the longest format. The shorter formats are prefixes of it.
+/// Bytes of the longest format. The shorter formats are prefixes of it.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 struct Wire {
@@ -337,7 +337,7 @@ mod tests {
         inner_network: 64,
     };
 
-    /// Returns the header with the fields that a shorter form lacks set to zero.
+    /// Returns the header with every field set to zero that a shorter form lacks.
     fn cut(form: Form) -> VirtioHeader {
         let mut header = HEADER;
         if form < Form::Tunnel {

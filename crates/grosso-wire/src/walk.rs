@@ -1,4 +1,4 @@
-//! Position of the dissector in a frame. The reader of each header advances it.
+//! Position of the dissector in a frame, which the reader of each header advances.
 
 use crate::kind::Kind;
 use crate::ports::Ports;
@@ -8,11 +8,11 @@ use crate::stack::{Extent, LAYERS_MAX, Layer, Stop};
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
     Header(Kind),
-    /// A header announced by an EtherType of a link layer.
+    /// A header announced by an EtherType in a link-layer header.
     EtherType(u16),
-    /// A header announced by an EtherType of a tunnel header.
+    /// A header announced by an EtherType in a tunnel header.
     Tunnelled(u16),
-    /// A header announced by a next protocol of VXLAN-GPE.
+    /// A header announced by a VXLAN-GPE next protocol.
     Numbered(u8),
     /// IPv4 or IPv6, depending on the version field.
     Ip,
@@ -31,13 +31,13 @@ pub(crate) type Step = Result<Next, Stop>;
 pub(crate) struct Walk<'a, 's> {
     pub(crate) ports: &'s Ports,
     pub(crate) layers: &'s mut [Layer; LAYERS_MAX],
-    /// Number of headers found; kept outside the stack, so that it stays in a register.
+    /// Number of headers found. It is kept outside the stack, so that it stays in a register.
     pub(crate) count: usize,
-    /// The bytes from the next header to the end of the frame, or to a nearer declared end.
+    /// Bytes from the next header to the end of the frame or to an earlier declared end.
     pub(crate) rest: &'a [u8],
     /// Offset of `rest` in the frame.
     pub(crate) offset: usize,
-    /// End of the innermost declared payload, which is beyond the frame if the frame is truncated.
+    /// End of the innermost declared payload. It lies beyond the frame if the frame is truncated.
     pub(crate) end: usize,
     pub(crate) extent: Extent,
     /// Whether the innermost IP header declares no length.
@@ -56,8 +56,8 @@ impl<'a> Walk<'a, '_> {
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, len: usize) -> Result<(), Stop> {
         self.rest = self.rest.get(len..).ok_or(Stop::Truncated)?;
-        // The longest header has 2048 bytes, and fewer than LAYERS_MAX headers precede this one, so both numbers fit
-        // into 16 bits.
+        // The longest header is 2048 bytes long, and fewer than LAYERS_MAX headers precede this one, so both numbers
+        // fit into 16 bits.
         let layer = Layer { kind, offset: self.offset as u16, len: len as u16 };
         *self.layers.get_mut(self.count).ok_or(Stop::TooDeep)? = layer;
         self.count += 1;
@@ -65,7 +65,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Applies the payload length that an IP header declares, if any.
+    /// Applies the payload length that an IP header declares, if it declares one.
     #[inline(always)]
     pub(crate) fn declare_ip(&mut self, len: usize) {
         if self.jumbo {

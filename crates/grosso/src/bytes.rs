@@ -1,7 +1,7 @@
-//! Reads and writes big-endian words at an offset in a packet.
+//! Access to big-endian words at an offset in a packet.
 //!
 //! Reads beyond the end of the packet return zero, and writes beyond it have no effect. Callers check the length
-//! themselves; this is a second line of defense, so that no malformed packet can cause a panic.
+//! themselves; this is a second line of defense, so that a malformed packet cannot cause a panic.
 
 #[inline]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {

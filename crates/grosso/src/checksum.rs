@@ -1,11 +1,11 @@
-//! Checksum states. The state of a checksum travels with the packet, so that no byte has to be summed twice.
+//! Checksum states. A packet carries the state of its checksums with it, so that no byte has to be summed twice.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{Class, Ends, Extent, Kind, Layer, Role, Segmentation, Stack, Stop, tcp, udp};
 
 use crate::bytes::put_u16;
 
-/// State of the checksums of a packet (rules C1, C2), which corresponds to `ip_summed` in Linux.
+/// State of the checksums of a packet (rules C1, C2), equivalent to Linux's `ip_summed`.
 ///
 /// ```
 /// use grosso::checksum::{Checksum, complete};
@@ -18,7 +18,7 @@ use crate::bytes::put_u16;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Not verified: a receiver that relies on the checksums must verify them (`CHECKSUM_NONE`).
+    /// Not verified. A receiver that relies on the checksums must verify them (`CHECKSUM_NONE`).
     #[default]
     None,
     /// The outermost `levels` + 1 transport and tunnel checksums are verified (`CHECKSUM_UNNECESSARY`).
@@ -82,8 +82,8 @@ impl core::error::Error for OutsidePacket {}
 
 /// Completes a partial checksum in software (rule C3).
 ///
-/// A result of zero is stored as 0xffff for every protocol, as in Linux. Both values denote the same sum, and only UDP
-/// distinguishes them. The checksum of a superframe is never completed, only the checksums of its segments.
+/// A result of zero is stored as 0xffff for every protocol, as in Linux. Both values denote the same sum; only UDP
+/// distinguishes them. Never complete the checksum of a superframe: complete those of its segments instead.
 ///
 /// # Errors
 /// Returns [`OutsidePacket`] if the checksum field lies outside the packet, which is then unchanged.
@@ -98,11 +98,12 @@ pub fn complete(packet: &mut [u8], start: u16, offset: u16) -> Result<(), Outsid
 }
 
 /// Replaces the checksum of the innermost TCP or UDP header with the pseudo-header sum and returns the partial state
-/// for the packet's metadata (rule C3). Use this function in a network stack that leaves checksums to the device.
+/// for the packet's metadata (rule C3). Use this function in a network stack that offloads checksums to the device.
 ///
-/// `packet` must be complete, and may be a superframe. `stack` is its dissection. Returns [`Checksum::None`] and leaves
-/// the packet unchanged if the pseudo-header sum is not defined: the innermost header is neither TCP nor UDP, the
-/// packet is a fragment or has IPv6 extension headers, or bytes follow the end of the IP packet.
+/// `packet` must be complete, and may be a superframe. `stack` is the result of dissecting it. Returns
+/// [`Checksum::None`] and leaves the packet unchanged if the pseudo-header sum is not defined: the innermost header is
+/// neither TCP nor UDP, the packet is a fragment or has IPv6 extension headers, or bytes follow the end of the IP
+/// packet.
 #[must_use]
 pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     let Some((transport, sum)) = opened(packet, stack) else { return Checksum::None };
@@ -114,9 +115,9 @@ pub fn make_partial(packet: &mut [u8], stack: &Stack) -> Checksum {
     Checksum::Partial { start: transport.offset, offset }
 }
 
-/// Returns the innermost TCP or UDP header, and the pseudo-header sum that its checksum field holds if the checksum is
-/// partial. Returns `None` for a frame with padding, which would be included in the sum, and for a packet with IPv6
-/// extension headers.
+/// Returns the innermost TCP or UDP header, and the pseudo-header sum that belongs in its checksum field if the
+/// checksum is partial. Returns `None` for a frame with padding, because the sum would include the padding, and for a
+/// packet with IPv6 extension headers.
 pub(crate) fn opened(packet: &[u8], stack: &Stack) -> Option<(Layer, u16)> {
     let is_extension = |layer: &Layer| layer.kind.class() == Class::Extension;
     if stack.extent != Extent::Exact || stack.layers().iter().any(is_extension) {
@@ -140,8 +141,7 @@ pub(crate) fn transport(stack: &Stack) -> Option<Layer> {
     (stack.stop == Stop::Payload).then_some(last)
 }
 
-/// Returns two offsets of a transport header's checksum field: from the start of the header, and from the start of the
-/// frame.
+/// Returns the offset of a transport header's checksum field, relative to the header and relative to the frame.
 pub(crate) fn checksum_field(transport: &Layer) -> (u16, usize) {
     let field = match transport.kind {
         Kind::Tcp => tcp::field::CHECKSUM,

@@ -1,12 +1,12 @@
 //! Fair dropping of frames from a queue that fills up.
 //!
 //! A full queue drops every arriving frame, so a small flow loses the same fraction of its packets as the flows that
-//! filled the queue. [`FairShare`] drops earlier, and only frames of flows above the max-min fair share: a flow that
-//! uses less than an equal share loses no frames. The oldest frames of a flow are dropped, because its sender then
-//! detects the loss soonest and no frame is reordered.
+//! filled the queue. [`FairShare`] drops frames earlier, and only those of flows above the max-min fair share: a flow
+//! that uses less than an equal share loses nothing. It drops a flow's oldest frames, so that the sender detects the
+//! loss as soon as possible and no frame is reordered.
 //!
-//! The frames themselves stay in the owner's queue and are not copied. When the owner removes a frame, it asks whether
-//! to drop the frame.
+//! The frames themselves stay in the owner's queue and are not copied. Whenever the owner removes a frame, it asks
+//! whether to drop it.
 //!
 //! ```
 //! use grosso::fair::FairShare;
@@ -33,7 +33,7 @@ use grosso_wire::{LinkType, Ports, Stack, dissect_into};
 
 use crate::flow::{FlowHasher, Keys};
 
-/// Record of the frames in one queue: the flow of each frame, and the number of frames that each flow has there.
+/// Record of the frames in one queue: the flow of each frame, and the number of queued frames per flow.
 #[derive(Debug)]
 pub struct FairShare {
     link: LinkType,
@@ -48,7 +48,7 @@ pub struct FairShare {
     queue: VecDeque<Counted>,
     /// Number of queued frames that are not marked for dropping.
     kept: usize,
-    /// Time in nanoseconds at which the queue stops counting as shared by several flows.
+    /// Time in nanoseconds after which the queue no longer counts as shared by several flows.
     shared_until_ns: u64,
 }
 
@@ -61,7 +61,7 @@ struct Counted {
 
 impl FairShare {
     /// Creates the record of an empty queue. `seed` should be random, so that an attacker cannot choose flows that
-    /// share a bucket with the flow of a victim.
+    /// share a bucket with a victim's flow.
     #[must_use]
     pub fn new(link: LinkType, ports: Ports, seed: u64) -> Self {
         Self {
@@ -100,8 +100,8 @@ impl FairShare {
         self.kept += 1;
     }
 
-    /// Marks frames of flows above their fair share for dropping, so that at most `keep` frames remain. Marks nothing
-    /// if a single flow has occupied the queue for some time, because no other flow would benefit.
+    /// Marks frames of flows above their fair share for dropping, so that at most `keep` frames remain. Marks none if a
+    /// single flow has had the queue to itself for some time, because no other flow would benefit.
     pub fn shed(&mut self, keep: usize, now_ns: u64) {
         if self.kept <= keep {
             return;
@@ -134,8 +134,8 @@ impl FairShare {
         place.is_shed
     }
 
-    /// Returns the maximum number of frames per flow (at least one) if all flows together may keep `keep` frames, and
-    /// the number of flows.
+    /// Returns the maximum number of frames per flow (at least one) such that all flows together keep at most `keep`
+    /// frames, and the number of flows.
     fn level(&mut self, keep: usize) -> (u32, usize) {
         let Self { waiting, counts, .. } = self;
         counts.clear();
@@ -157,11 +157,11 @@ impl FairShare {
     }
 }
 
-/// Number of buckets. Two flows share a bucket with a probability of 1/4096.
+/// Number of buckets. Two flows share a bucket with probability 1/4096.
 const BUCKETS: usize = 4096;
-/// Time in nanoseconds for which a queue counts as shared after frames of several flows were in it. During this time, a
-/// flow that occupies the queue alone is also limited, because a flow with few packets seldom has one in the queue
-/// although it uses the queue.
+/// Time in nanoseconds for which a queue counts as shared after it held frames of several flows. During this time, a
+/// flow that is alone in the queue is limited too, because a slow flow seldom has a packet in the queue although it
+/// uses it.
 const SHARED_NS: u64 = 100_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Offload features of a device, named as in ethtool, and the work that a frame needs before the device accepts it.
+//! Offload features of a device, with their ethtool names, and the work that a frame needs before the device accepts
+//! it.
 
 use core::ops::{BitAnd, BitOr, BitOrAssign};
 
@@ -23,7 +24,7 @@ macro_rules! features {
     };
 }
 
-/// A set of offload features.
+/// Set of offload features.
 ///
 /// ```
 /// use grosso::features::Features;
@@ -44,14 +45,13 @@ features! {
     CHECKSUM_GENERIC = 2, "tx-checksum-ip-generic";
     /// TCP and UDP checksums directly after the fixed IPv6 header.
     CHECKSUM_IPV6 = 3, "tx-checksum-ipv6";
-    /// Segmentation in software of superframes that the caller sends. This feature needs scatter-gather.
+    /// Software segmentation of superframes that the caller sends. Needs scatter-gather.
     GENERIC_SEGMENTATION = 4, "tx-generic-segmentation";
     /// TCP segmentation over IPv4.
     TCP_SEGMENTATION = 5, "tx-tcp-segmentation";
     /// TCP segmentation that keeps CWR on the first packet only (RFC 3168).
     TCP_ECN_SEGMENTATION = 6, "tx-tcp-ecn-segmentation";
-    /// TCP segmentation that may change IPv4 identifications. In this crate, the feature also applies to UDP
-    /// segmentation.
+    /// TCP segmentation that may change IPv4 identifications. In this crate, it also applies to UDP segmentation.
     TCP_MANGLEID_SEGMENTATION = 7, "tx-tcp-mangleid-segmentation";
     /// TCP segmentation over IPv6.
     TCP6_SEGMENTATION = 8, "tx-tcp6-segmentation";
@@ -63,15 +63,15 @@ features! {
     GRE_SEGMENTATION = 11, "tx-gre-segmentation";
     /// Segmentation inside GRE with a checksum.
     GRE_CHECKSUM_SEGMENTATION = 12, "tx-gre-csum-segmentation";
-    /// Segmentation inside IP in IPv4.
+    /// Segmentation inside IP-in-IPv4.
     IPXIP4_SEGMENTATION = 13, "tx-ipxip4-segmentation";
-    /// Segmentation inside IP in IPv6.
+    /// Segmentation inside IP-in-IPv6.
     IPXIP6_SEGMENTATION = 14, "tx-ipxip6-segmentation";
     /// Segmentation inside a UDP tunnel without an outer checksum.
     UDP_TUNNEL_SEGMENTATION = 15, "tx-udp_tnl-segmentation";
     /// Segmentation inside a UDP tunnel with an outer checksum.
     UDP_TUNNEL_CHECKSUM_SEGMENTATION = 16, "tx-udp_tnl-csum-segmentation";
-    /// Segmentation that repeats outer headers that the device does not parse (rule S47).
+    /// Segmentation that repeats outer headers which the device does not parse (rule S47).
     GSO_PARTIAL = 17, "tx-gso-partial";
     /// Segmentation of packets with remote checksum offload.
     REMOTE_CHECKSUM_SEGMENTATION = 18, "tx-tunnel-remcsum-segmentation";
@@ -80,9 +80,9 @@ features! {
 }
 
 impl Features {
-    /// The empty set.
+    /// Empty set.
     pub const NONE: Self = Self(0);
-    /// The set of all features.
+    /// Set of all features.
     pub const ALL: Self = Self((1 << 20) - 1);
 
     /// Returns the feature with this ethtool name.
@@ -103,8 +103,8 @@ impl Features {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the features that remain active when `self` is requested and dependencies are enforced: segmentation
-    /// needs scatter-gather and a checksum offload for the resulting packets (R5).
+    /// Returns the features of `self` whose dependencies are met: segmentation needs scatter-gather and a checksum
+    /// offload for the resulting packets (R5).
     #[must_use]
     pub fn active(self) -> Self {
         let mut active = self;
@@ -152,7 +152,7 @@ impl Features {
             | Self::UNNAMED_SEGMENTATION.0,
     );
 
-    /// Segmentation inside a header for which ethtool has no feature. No device supports it.
+    /// Segmentation inside a header for which ethtool has no feature, and which no device supports.
     const UNNAMED_SEGMENTATION: Self = Self(1 << 31);
 }
 
@@ -202,7 +202,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns a device with these features and the default limits of Linux.
+    /// Returns a device with these features and Linux's default limits.
     #[must_use]
     pub const fn new(features: Features) -> Self {
         Self { features, gso_max_size: 65536, gso_max_segs: 65535 }
@@ -221,8 +221,8 @@ pub enum Work {
 }
 
 impl Device {
-    /// Returns the work that a frame needs for this device, as `netif_needs_gso` in Linux does. `frame` must contain
-    /// all headers; `len` is the length of the whole frame in bytes.
+    /// Returns the work that a frame needs before it is sent to this device, like Linux's `netif_needs_gso`. `frame`
+    /// must contain all headers; `len` is the length of the whole frame in bytes.
     #[must_use]
     pub fn work(&self, frame: &[u8], len: usize, stack: &Stack, meta: &Meta) -> Work {
         let Some(gso) = meta.gso else {
@@ -255,9 +255,8 @@ impl Device {
         Work::Segment(if checksums { Outgoing::PARTIAL_CHECKSUMS } else { Outgoing::COMPLETE })
     }
 
-    /// Returns whether the device completes the checksum of the header at `start`. The headers inside that header do
-    /// not matter, because remote checksum offload leaves the outer checksum of a tunnel to the device and the inner
-    /// checksum to the receiver.
+    /// Returns whether the device completes the checksum of the header at `start`. Headers inside it do not matter:
+    /// remote checksum offload leaves a tunnel's outer checksum to the device and the inner one to the receiver.
     fn completes_from(&self, start: u16, stack: &Stack) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -272,8 +271,8 @@ impl Device {
         is_transport && self.completes_checksum(outside)
     }
 
-    /// Returns whether the device completes the innermost TCP or UDP checksum of these headers. Only the generic
-    /// feature covers IPv6 extension headers and tunnels (B22).
+    /// Returns whether the device completes the innermost TCP or UDP checksum of these headers. With IPv6 extension
+    /// headers or tunnels, only the generic feature does (B22).
     fn completes_checksum(&self, layers: &[Layer]) -> bool {
         if self.features.contains(Features::CHECKSUM_GENERIC) {
             return true;
@@ -296,8 +295,7 @@ impl Device {
     }
 }
 
-/// Returns the features that a device needs to segment this superframe, which correspond to `gso_type` in Linux (rule
-/// S1).
+/// Returns the features that a device needs to segment this superframe, corresponding to Linux's `gso_type` (rule S1).
 #[must_use]
 pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     let mut needed = Features::NONE;
@@ -335,8 +333,8 @@ pub fn needed(frame: &[u8], stack: &Stack, gso: &Gso) -> Features {
     needed
 }
 
-/// Returns the feature that preserves fixed identifications; the empty set if no identification is fixed. Linux always
-/// increments the identifications of UDP packets, and has no separate feature for devices that keep them fixed.
+/// Returns the feature that preserves fixed identifications, or the empty set if no identification is fixed. Linux
+/// always increments the identifications of UDP packets, and has no separate feature for devices that keep them fixed.
 fn identifications_needed(gso: &Gso) -> Features {
     match gso.fixed_ids.bits() {
         0 => Features::NONE,

@@ -1,4 +1,4 @@
-//! The headers that the first fragment of a packet must contain (RFC 1858, RFC 3128, RFC 7112).
+//! Headers that the first fragment of a packet must contain (RFC 1858, RFC 3128, RFC 7112).
 
 use grosso_wire::{ipv4, ipv6, ipv6_extension};
 
@@ -12,8 +12,8 @@ pub(crate) enum BrokenChain {
     Fragment(usize),
 }
 
-/// Returns the minimum data length in bytes of a first IPv6 fragment whose data starts with a header of type `first`;
-/// `None` if no length suffices.
+/// Returns the minimum data length in bytes of a first IPv6 fragment whose data starts with a header of type `first`,
+/// or `None` if no length suffices.
 pub(crate) fn first_len_min(first: u8, data: &[u8]) -> Option<usize> {
     transport_of(first, data).ok().map(|(transport, at)| at + fixed_len(transport))
 }

@@ -1,8 +1,8 @@
 //! Flow identity, and the bounded table that maps each flow to its held train.
 //!
 //! A flow is the 5-tuple of every IP level down to the deepest readable one, with the identifiers in between: VLAN,
-//! MPLS label, PPPoE session, VNI. Only a seeded hash of these fields is kept. Two flows with the same hash end each
-//! other's trains early; they are never merged, because a merge compares the headers themselves (P21).
+//! MPLS label, PPPoE session, VNI. Only a seeded hash of these fields is stored. Two flows with the same hash end each
+//! other's trains early, but are never merged, because merging compares the headers themselves (P21).
 
 use alloc::{boxed::Box, vec};
 use core::{marker::PhantomData, ops::Range};
@@ -12,7 +12,7 @@ use grosso_wire::Layer;
 
 use crate::{bytes::u64_at, keyed_hash::KeyedHash};
 
-/// Offsets of the identifying fields of a header stack.
+/// Offsets of the fields in a header stack that identify the flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     words: ArrayVec<KeyWord, KEY_WORDS_MAX>,
@@ -20,7 +20,7 @@ pub(crate) struct Keys {
     addresses: Range<u8>,
 }
 
-/// Eight bytes of a frame, and the mask of the bits that identify the flow.
+/// Eight bytes of a frame, with a mask of the bits that identify the flow.
 #[derive(Clone, Copy, Debug)]
 struct KeyWord {
     at: u16,
@@ -30,7 +30,7 @@ struct KeyWord {
 }
 
 impl Keys {
-    /// Returns the identifying fields of these headers: the fields with the law `Law::Key`.
+    /// Returns the fields in these headers that identify the flow: those with `Law::Key`.
     pub(crate) fn of(layers: &[Layer], packet: &[u8]) -> Self {
         let mut keys = Self::default();
         for layer in layers {
@@ -54,7 +54,7 @@ impl Keys {
         self.words.len() == others.words.len() && self.words.iter().zip(&others.words).all(agree)
     }
 
-    /// Returns the mask of the identifying bits as bytes, each with its position in the frame.
+    /// Returns the mask of the identifying bits as bytes, each with its offset in the frame.
     pub(crate) fn bits(&self) -> impl Iterator<Item = (usize, u8)> {
         self.words.iter().flat_map(|word| {
             let bytes = word.mask.to_be_bytes();
@@ -62,8 +62,7 @@ impl Keys {
         })
     }
 
-    /// Adds a word. Words beyond the capacity are left out, which can only make different flows look like the same
-    /// flow.
+    /// Adds a word. Words beyond the capacity are omitted, which can only make different flows look like one.
     fn push(&mut self, word: KeyWord) {
         let _ = self.words.try_push(word);
     }
@@ -81,10 +80,10 @@ impl KeyWord {
 pub(crate) struct FlowHash(u64);
 
 impl FlowHash {
-    /// Hash value that means "no flow".
+    /// Hash value for "no flow".
     pub(crate) const NONE: Self = Self(0);
 
-    /// Creates a hash with this value. Tests of collisions use this.
+    /// Creates a hash with this value, for testing collisions.
     #[cfg(test)]
     pub(crate) const fn new(hash: u64) -> Self {
         Self(hash)
@@ -98,7 +97,7 @@ impl From<FlowHash> for u64 {
     }
 }
 
-/// Hasher of flows, keyed with a random seed.
+/// Hash function for flows, keyed with a random seed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowHasher {
     flows: KeyedHash,
@@ -158,7 +157,7 @@ impl FlowHasher {
     }
 }
 
-/// Number of ways per bucket. The ways of a bucket and their tags occupy one cache line.
+/// Number of ways per bucket. The tags of all ways in a bucket fit into one cache line.
 pub(crate) const WAYS: usize = 8;
 
 /// Position of an entry in the table.
@@ -188,8 +187,8 @@ pub enum BucketChoice {
     Device,
 }
 
-/// A set-associative table that maps a hash, for example the hash of a flow, to the slot of a train. A lookup reads one
-/// cache line.
+/// Set-associative table that maps a hash, for example that of a flow, to the slot of a train. A lookup reads one cache
+/// line.
 #[derive(Debug)]
 pub(crate) struct Table<H, I> {
     buckets: Box<[Bucket<I>]>,
@@ -200,14 +199,14 @@ pub(crate) struct Table<H, I> {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket<I> {
-    /// First byte of the tag in each way. Its highest bit is always set; zero marks a free way.
+    /// First byte of each way's tag. Its highest bit is always set; zero marks a free way.
     fingerprints: [u8; WAYS],
-    /// Remaining bits of the tag in each way.
+    /// Remaining bits of each way's tag.
     remainders: [u16; WAYS],
     slots: [I; WAYS],
 }
 
-/// Part of a flow's hash that distinguishes the flows in one bucket.
+/// Part of a flow's hash that distinguishes flows in the same bucket.
 #[derive(Clone, Copy, Debug)]
 struct Tag {
     fingerprint: u8,
@@ -247,9 +246,9 @@ impl<I: Copy + Default> Bucket<I> {
         (ways != 0).then(|| first_way(ways))
     }
 
-    /// Returns the ways that may have this fingerprint. The result has one byte per way, whose highest bit is set if
-    /// the way matches. All ways are compared at once, without branches. The first match is exact. A later match may
-    /// differ in the lowest bit, but a free way never matches the fingerprint of a flow.
+    /// Returns the ways that may have this fingerprint, as one byte per way with the highest bit set for a match. All
+    /// ways are compared at once, without branches. The first match is exact. A later one may differ in the lowest bit,
+    /// but a free way never matches a flow's fingerprint.
     #[inline(always)]
     fn ways_with(&self, fingerprint: u8) -> u64 {
         const LOWEST: u64 = u64::MAX / 0xff;
@@ -258,7 +257,7 @@ impl<I: Copy + Default> Bucket<I> {
     }
 }
 
-/// Returns the first of the ways in `ways`, which must not be empty.
+/// Returns the first way in `ways`, which must not be empty.
 #[inline(always)]
 fn first_way(ways: u64) -> usize {
     ways.trailing_zeros() as usize / 8 % WAYS
@@ -267,7 +266,7 @@ fn first_way(ways: u64) -> usize {
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<I> {
-    /// The slot of the flow's train.
+    /// The flow was found, and its train is in this slot.
     Slot(I),
     /// The flow was not found, and this way is free.
     Free(Place),
@@ -310,8 +309,8 @@ impl<H: Copy + Into<u64>, I: Copy + Default> Table<H, I> {
         }
     }
 
-    /// Looks up a flow in every bucket. Fragments and malformed packets of a flow have no device hash or a different
-    /// one, but must not be reordered either.
+    /// Looks up a flow in every bucket. Fragments and malformed packets have no device hash or one that differs from
+    /// the rest of their flow, but must not be reordered either.
     #[inline(never)]
     fn find_anywhere(&self, tag: Tag) -> Option<I> {
         self.buckets.iter().find_map(|bucket| bucket.slot(tag))
@@ -359,7 +358,7 @@ mod tests {
 
     use super::{BucketChoice, FlowHasher, Found, Keys, Table, TableShape, WAYS};
 
-    /// Returns frames that together contain every kind of header that has laws.
+    /// Returns frames that together contain every kind of header with laws.
     fn frames() -> [Vec<u8>; 4] {
         [
             Packet::new().ethernet(|e| e).vlan(|v| v.id(7)).ipv4(|ip| ip).tcp(|t| t),
@@ -470,8 +469,8 @@ mod tests {
         counts
     }
 
-    /// Checks that neighboring flows (consecutive ports of a client, consecutive addresses of a network) spread over
-    /// the buckets, and that flows in one bucket differ in their tags.
+    /// Checks that similar flows (consecutive ports of a client, consecutive addresses in a network) spread over the
+    /// buckets, and that flows in the same bucket differ in their tags.
     #[test]
     #[cfg_attr(miri, ignore = "four million hashes take Miri hours")]
     fn p21_neighbours_spread_over_buckets_and_tags() {
@@ -501,16 +500,16 @@ mod tests {
     /// Number of flows that differ only in one field.
     const NEIGHBOURS: u32 = 1024;
 
-    /// Number of seeds to try, starting at 0.
+    /// Number of seeds to test, starting at 0.
     const SEEDS: u64 = 256;
 
-    /// Upper bound for chi-square. A uniform distribution exceeds it less than once in 10^12 trials. It is eight
+    /// Upper bound for chi-square. A uniform distribution exceeds it in less than one of 10^12 trials. It lies eight
     /// standard deviations above the expected value for 1023 degrees of freedom.
     const CHI_SQUARE_MAX: f64 = 1023.0 + 8.0 * 45.2;
 
-    /// Tests addresses that could cancel the seed: IPv6 addresses in which the differences of two words are equal after
-    /// the hash's rotation, and IPv4 addresses that equal a public constant of a hash, so that the product with any
-    /// port would be zero.
+    /// Tests addresses that could cancel the seed: IPv6 addresses in which two word differences are equal after the
+    /// hash's rotation, and IPv4 addresses equal to a public constant of the hash, which would make the product with
+    /// any port zero.
     #[test]
     fn p21_no_addresses_cancel_the_seed() {
         let pair = |d: u64, seed: u64| {

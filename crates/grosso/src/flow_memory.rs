@@ -1,13 +1,13 @@
-//! Bounded storage for the state of flows, including flows without held packets.
+//! Bounded storage for per-flow state, including flows without held packets.
 
 use alloc::{boxed::Box, vec};
 
-/// A set-associative table from the seeded hash of a flow or connection to its state. A flood of flows needs no more
+/// Set-associative table from the seeded hash of a flow or connection to its state. A flood of flows needs no more
 /// memory than a few flows, and an attacker who does not know the seed cannot evict a chosen flow.
 #[derive(Debug)]
 pub(crate) struct FlowMemory<H, T> {
     ways: Box<[Option<Remembered<H, T>>]>,
-    /// Way that was used last. It is checked first, because packets arrive in bursts.
+    /// Most recently used way. It is checked first, because packets arrive in bursts.
     latest: usize,
 }
 
@@ -30,7 +30,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         set.into_iter().find(|way| way.flow == flow).map(|way| &way.value)
     }
 
-    /// Returns a mutable reference to the state of a flow if the flow is tracked.
+    /// Returns the state of a flow, mutably, if the flow is tracked.
     pub(crate) fn get_mut(&mut self, flow: H) -> Option<&mut T> {
         let set = self.ways.get_mut(set(flow.into()))?.iter_mut().flatten();
         set.into_iter().find(|way| way.flow == flow).map(|way| &mut way.value)
@@ -51,8 +51,8 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         set.iter().min_by_key(used_ns)?.as_ref().map(|way| &way.value)
     }
 
-    /// Returns the state of a flow. If the flow is not tracked, inserts `fresh` first. If the set is full, this evicts
-    /// its least recently used flow.
+    /// Returns the state of a flow. If the flow is not tracked, inserts `fresh` first, evicting the least recently used
+    /// flow if the set is full.
     #[inline(always)]
     pub(crate) fn entry(&mut self, flow: H, now_ns: u64, fresh: impl FnOnce() -> T) -> &mut T {
         let latest = self.ways.get(self.latest).and_then(Option::as_ref);
@@ -68,7 +68,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
         &mut remembered.value
     }
 
-    /// Returns the way of a flow. If it has none, returns the way to use for it, which is a free way or the least
+    /// Returns the way that a flow occupies. If it has none, returns the way to use for it: a free one, or the least
     /// recently used one.
     #[inline(never)]
     fn place_of(&self, flow: H) -> usize {
@@ -85,7 +85,7 @@ impl<H: Copy + PartialEq + Into<u64>, T: Clone> FlowMemory<H, T> {
     }
 }
 
-/// Returns the ways for a flow, selected by all bits of its hash.
+/// Returns the ways that a flow may use, selected by all bits of its hash.
 fn set(flow: u64) -> core::ops::Range<usize> {
     let mixed = (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let first = (mixed >> 32) as usize % (FLOWS_MAX / WAYS) * WAYS;
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_flood_takes_no_more_memory() {
         let mut memory = FlowMemory::<u64, _>::new();
-        // Miri is several hundred times slower, and this smaller number of flows is still enough to fill the memory.
+        // Miri is several hundred times slower. This number of flows still fills the memory.
         let flows = if cfg!(miri) { 6 * FLOWS_MAX as u64 } else { 1_000_000 };
         for flow in 0..flows {
             memory.entry(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), flow, || ());

@@ -1,4 +1,4 @@
-//! A packet: its bytes and their metadata.
+//! Packets: their bytes and metadata.
 
 use crate::meta::Meta;
 
@@ -14,8 +14,8 @@ use crate::meta::Meta;
 /// assert_eq!(frame.meta.gso, None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// The buffer comes first: if both fields are copied as vectors and only the buffer is read right afterwards, the load
-// starts at the address of a vector store, so the CPU can forward the value from its store buffer.
+// The buffer comes first. If both fields are copied as vectors and only the buffer is read right afterwards, the load
+// then starts at the address of a vector store, so the CPU can forward the value from its store buffer.
 #[repr(C)]
 pub struct Frame<B> {
     /// Bytes of the frame, starting with the link-layer header.

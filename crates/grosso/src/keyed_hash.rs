@@ -1,4 +1,4 @@
-//! A hash with secret keys.
+//! Hash function with secret keys.
 //!
 //! The hashed words come from packets, so an attacker can choose them. Both factors of every product therefore depend
 //! on a secret, which is derived from the seed or from the preceding words. No known constant makes a product zero, and
@@ -6,7 +6,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-/// The secret keys of a hash.
+/// Secret keys of the hash function.
 #[derive(Clone)]
 pub(crate) struct KeyedHash {
     start: u64,
@@ -27,26 +27,27 @@ impl KeyedHash {
         Self { start: key(), factor: key(), last: key() | 1 }
     }
 
-    /// Returns the initial chain. A chain is a hash before the final mixing, so similar words may give similar chains.
+    /// Returns the initial chain value. A chain value is a hash before the final mixing, so similar words may give
+    /// similar values.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Adds two words to the chain.
+    /// Adds two words to a chain value.
     #[inline(always)]
     pub(crate) fn chain(&self, chain: u64, one: u64, other: u64) -> u64 {
         folded(one ^ chain, other ^ self.factor)
     }
 
-    /// Returns the hash of a chain.
+    /// Returns the hash for a chain value.
     #[inline(always)]
     pub(crate) fn spread(&self, chain: u64) -> u64 {
         folded(chain, self.last)
     }
 }
 
-/// Prints the type without its keys.
+/// Omits the keys.
 impl core::fmt::Debug for KeyedHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KeyedHash")
@@ -62,7 +63,7 @@ impl<'a> BuildHasher for &'a KeyedHash {
     }
 }
 
-/// A hash that is being computed.
+/// Hash computation in progress.
 #[derive(Debug)]
 pub(crate) struct KeyedHasher<'a> {
     hash: &'a KeyedHash,
@@ -106,7 +107,7 @@ impl Hasher for KeyedHasher<'_> {
     }
 }
 
-/// Returns the XOR of both halves of a product.
+/// Returns the XOR of the two halves of a product.
 #[inline(always)]
 fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

@@ -70,7 +70,7 @@
 //! | [`segment`] | transmit: superframes to packets, packets to IP fragments |
 //! | [`tunnel`] | encapsulation and decapsulation; ESP |
 //! | [`steering`] | choice of a queue by flow |
-//! | [`fair`] | fair drops from a queue that fills up |
+//! | [`fair`] | fair dropping from a queue that fills up |
 //! | [`features`] | offload features of a device, and the work that a frame needs before transmission |
 //! | [`vnet`] | conversion between metadata and `virtio_net_hdr` |
 //! | [`stats`] | counters by name and by reason |

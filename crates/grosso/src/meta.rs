@@ -1,4 +1,4 @@
-//! Metadata of a frame, similar to the metadata of an `skb` in Linux.
+//! Metadata of a frame, similar to that of an `skb` in Linux.
 //!
 //! Metadata is never read from the packet. It comes from a device, a hypervisor or an earlier stage of the engine, for
 //! example in a `virtio_net_hdr`, a receive descriptor or a pcapng option.
@@ -28,7 +28,7 @@ pub struct Meta {
     pub vlan: Option<VlanTag>,
     /// Receive hash computed by the device.
     pub hash: Option<u32>,
-    /// Arrival time in nanoseconds by the caller's clock.
+    /// Arrival time in nanoseconds on the caller's clock.
     pub timestamp_ns: Option<u64>,
     /// Geometry of the IP fragments that the packet was reassembled from, if it must be sent in fragments of the same
     /// sizes.
@@ -37,9 +37,8 @@ pub struct Meta {
 
 impl Meta {
     /// Dissects a frame with this metadata as [`grosso_wire::dissect_into`] does. For a superframe, dissection ends
-    /// with the header that has the partial checksum. This is an outer UDP header if a program sent tunnel datagrams
-    /// with `UDP_SEGMENT`. Each datagram then has its own inner headers, so the outer UDP header is the last header in
-    /// `stack`.
+    /// with the header that has the partial checksum. If a program sent tunnel datagrams with `UDP_SEGMENT`, this is
+    /// the outer UDP header, because each datagram has its own inner headers.
     pub fn dissect_into(&self, frame: &[u8], link: LinkType, ports: &Ports, stack: &mut Stack) {
         dissect_into(frame, link, ports, stack);
         if self.cuts_around(stack) {
@@ -49,8 +48,8 @@ impl Meta {
 
     /// Returns whether a frame with these headers is a superframe of UDP datagrams with inner headers.
     ///
-    /// In such a superframe the outer UDP checksum is partial. It is also partial in a tunneled superframe whose inner
-    /// checksum is left to the receiver (rule C50). The inner IP length distinguishes the two cases: in a superframe of
+    /// In such a superframe, the outer UDP checksum is partial. It is also partial in a tunneled superframe that leaves
+    /// the inner checksum to the receiver (rule C50). The inner IP length tells the two apart: in a superframe of
     /// datagrams, it covers only the first datagram.
     pub(crate) fn cuts_around(&self, stack: &Stack) -> bool {
         let (Checksum::Partial { start, .. }, Some(gso)) = (self.checksum, self.gso) else {
@@ -79,7 +78,7 @@ pub struct Fragmented {
     pub identification: u32,
 }
 
-/// A VLAN tag that is stored outside the frame, like `skb->vlan_tci`.
+/// VLAN tag that is stored outside the frame, like `skb->vlan_tci`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag {
     /// Tag protocol: 0x8100 or 0x88a8.
@@ -104,9 +103,10 @@ pub struct Gso {
     pub segments: u16,
     /// IPv4 levels whose identification is the same in every packet instead of increasing (rule G14).
     pub fixed_ids: IpLevels,
-    /// Packets that get CWR if the superframe has CWR.
+    /// Which packets get CWR if it is set in the superframe.
     pub cwr: Cwr,
-    /// Whether the packets had partial checksums before they were merged; segmentation then restores partial checksums.
+    /// Whether the packets had partial checksums before they were merged. If so, segmentation restores partial
+    /// checksums.
     pub partial_members: bool,
     /// Whether the parameters come from an untrusted source, for example a guest (rules G8, V7).
     pub untrusted: bool,
@@ -134,7 +134,7 @@ impl Gso {
         }
     }
 
-    /// Returns the payload length in bytes of every packet except the last, if these lengths are equal.
+    /// Returns the payload length in bytes of every packet except the last, if all have the same.
     #[must_use]
     pub const fn size(&self) -> Option<u16> {
         match self.size {
@@ -146,7 +146,8 @@ impl Gso {
 
 /// Packet boundaries in the payload of a superframe.
 ///
-/// Linux marks [`GsoSize::Parts`] with a `gso_size` of 0xffff, a value that a user could also request (rule S2, B19).
+/// Linux marks [`GsoSize::Parts`] with a `gso_size` of 0xffff, which is also a size that a user could request (rule S2,
+/// B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoSize {
     /// Every packet has this many payload bytes; the last packet has the remaining bytes.
@@ -160,7 +161,7 @@ pub enum GsoSize {
     Unknown,
 }
 
-/// Packets of a train that have CWR.
+/// Which packets of a train have CWR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cwr {
     /// Only the first packet has CWR, as RFC 3168 requires (rule S11).
@@ -170,12 +171,12 @@ pub enum Cwr {
     Every,
 }
 
-/// A set of IP header levels; the outermost header is level 0.
+/// Set of IP header levels. The outermost header is level 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpLevels(u8);
 
 impl IpLevels {
-    /// The empty set.
+    /// Empty set.
     pub const NONE: Self = Self(0);
     /// All levels.
     pub const ALL: Self = Self(u8::MAX);

@@ -1,6 +1,6 @@
-//! Lists of named reasons and events; each entry has a name, a sentence and an index.
+//! Lists of named reasons and events. Each entry has a name, an explanation and an index.
 
-/// Declares a list of reasons or events; each variant has a sentence, and a name for reports and counters.
+/// Declares a list of reasons or events. Each variant has a name for reports and counters, and an explanation.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reasons {
@@ -25,7 +25,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Returns one or two sentences that explain the value to the user.
+            /// Returns one or two sentences that explain the value to users.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }

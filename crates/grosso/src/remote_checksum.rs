@@ -1,4 +1,4 @@
-//! Remote checksum offload: the tunnel header requests that the receiver complete a checksum of the inner packet.
+//! Remote checksum offload: a tunnel header asks the receiver to complete a checksum in the inner packet.
 
 use grosso_wire::Layer;
 
@@ -7,16 +7,16 @@ use grosso_wire::Layer;
 pub(crate) struct RemoteChecksum {
     /// Start of the sum.
     pub(crate) start: usize,
-    /// Position of the checksum field.
+    /// Offset of the checksum field.
     pub(crate) at: usize,
 }
 
 impl RemoteChecksum {
-    /// Placeholder that differs from the location of every checksum in a frame.
+    /// Location that differs from that of every checksum in a frame.
     pub(crate) const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
-/// Returns the remote checksum offload that a header requests (rules C50, C51), or `None` if it requests none.
+/// Returns the remote checksum offload that a header requests (rules C50, C51), if any.
 pub(crate) fn remote_checksum(layer: &Layer, frame: &[u8]) -> Option<RemoteChecksum> {
     let read = layer.kind.spec().remote_checksum?;
     let remote = read(frame.get(layer.offset.into()..layer.end())?)?;

@@ -1,8 +1,9 @@
 //! Assignment of packets to queues: all packets of a flow, in both directions, use one queue.
 //!
-//! This is receive side scaling in software. It uses the Toeplitz hash of addresses and ports that devices compute,
-//! with a key that repeats every 16 bits. Swapping source and destination does not change this hash, so both directions
-//! of a flow hash alike. It also equals the hash of the XOR of all 16-bit words, so only one word has to be hashed.
+//! This is receive side scaling in software. It computes the same Toeplitz hash of addresses and ports as devices do,
+//! with a key that repeats every 16 bits. With this key, swapping source and destination does not change the hash, so
+//! both directions of a flow have the same hash. The hash also equals that of the XOR of all 16-bit words, so only one
+//! word has to be hashed.
 //!
 //! ```
 //! use grosso::{Meta, steering::Steering};
@@ -42,13 +43,13 @@ impl Steering {
         Self { queues: if queues > QUEUES_MAX { QUEUES_MAX as u32 } else { queues as u32 } }
     }
 
-    /// Returns the queue of a packet, counted from 0. Uses the hash from the device if the metadata has one, and
-    /// otherwise the hash of the packet. A hash from the device differs between the directions of a flow unless the key
-    /// of the device repeats every 16 bits.
+    /// Returns the queue of a packet, counted from 0. Uses the device's hash if the metadata contains one, and
+    /// otherwise computes a hash. The device's hash differs between the directions of a flow unless its key repeats
+    /// every 16 bits.
     #[must_use]
     pub fn queue(&self, packet: &[u8], stack: &Stack, meta: &Meta) -> usize {
         let hash = meta.hash.unwrap_or_else(|| symmetric_hash(packet, stack));
-        // Works like a device's indirection table of 128 entries, filled round robin.
+        // Works like a device's indirection table with 128 entries, filled round robin.
         ((hash & PLACES_MASK) % self.queues) as usize
     }
 }
@@ -57,7 +58,7 @@ impl Steering {
 /// packets, the ports are included. Returns 0 for packets without an IP header.
 ///
 /// The hash has only 65536 values, and a sender can choose it through its addresses and ports. Use it to spread load,
-/// never as the key of a table.
+/// never as a table key.
 #[must_use]
 pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     let layers = stack.layers();
@@ -76,7 +77,7 @@ pub fn symmetric_hash(packet: &[u8], stack: &Stack) -> u32 {
     half << 16 | half
 }
 
-/// Returns the exclusive OR of the words in a field of a header.
+/// Returns the XOR of the words in a header field.
 fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     let start = usize::from(layer.offset);
     let bytes = packet.get(start + field.start..start + field.end).unwrap_or_default();
@@ -84,14 +85,14 @@ fn folded(packet: &[u8], layer: &Layer, field: Range<usize>) -> u16 {
     words.fold(0, |folded, word| folded ^ word)
 }
 
-/// Returns the upper half of the hash of one word, which equals the lower half. Every set bit contributes the key
-/// shifted to the position of the bit.
+/// Returns the upper half of the hash of one word, which equals the lower half. Every set bit contributes the key,
+/// rotated to the position of the bit.
 fn toeplitz(word: u16) -> u16 {
     let nibble = |shift: u32| NIBBLES[usize::from(word >> shift & 0xf)].rotate_left(12 - shift);
     nibble(12) ^ nibble(8) ^ nibble(4) ^ nibble(0)
 }
 
-/// Contributions of the first four bits of a word to the hash.
+/// Hash contributions of the first four bits of a word.
 const NIBBLES: [u16; 16] = {
     let mut nibbles = [0; 16];
     let mut value = 0;
@@ -108,11 +109,11 @@ const NIBBLES: [u16; 16] = {
     nibbles
 };
 
-/// One period of the key proposed by Woo and Park, in which half of the bits are set.
+/// One period of the key proposed by Woo and Park. Half of its bits are set.
 const KEY: u16 = 0x6d5a;
 
 /// Maximum number of queues.
 pub const QUEUES_MAX: usize = 128;
 
-/// The bits of a hash that select one of 128 entries.
+/// Hash bits that select one of 128 entries.
 const PLACES_MASK: u32 = QUEUES_MAX as u32 - 1;

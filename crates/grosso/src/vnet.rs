@@ -43,7 +43,7 @@ reasons! {
         ChecksumOutside = "vnet_checksum_outside",
         /// The checksum starts before the end of the first IP header (rule V3, B32).
         ChecksumInHeaders = "vnet_checksum_in_headers",
-        /// The checksum does not belong to the transport header to be segmented (rule V4).
+        /// The checksum is not that of the transport header to be segmented (rule V4).
         ChecksumPlace = "vnet_checksum_place",
         /// The checksum must be partial, but is complete (rules V4, V8).
         ChecksumMissing = "vnet_checksum_missing",
@@ -55,19 +55,19 @@ reasons! {
         SizeZero = "vnet_size_zero",
         /// The segment size is 65535, which Linux reserves for a list of parts (rule V2, B19).
         SizeReserved = "vnet_size_reserved",
-        /// The ECN bit is set on something other than TCP (rule V4).
+        /// The ECN bit is set for a protocol other than TCP (rule V4).
         EcnWithoutTcp = "vnet_ecn_without_tcp",
         /// The superframe has more segments than allowed (rule V4: 128 datagrams; B35).
         TooManySegments = "vnet_too_many_segments",
-        /// The header describes a tunnel over IPv4 and IPv6 at once (rule V8).
+        /// The header describes a tunnel that is over both IPv4 and IPv6 (rule V8).
         TunnelTwice = "vnet_tunnel_twice",
-        /// The header describes a tunnel, but its format has no fields for the offsets.
+        /// The header describes a tunnel, but its format has no fields for the tunnel's offsets.
         TunnelForm = "vnet_tunnel_form",
         /// The tunnel contains a packet without segmentation, or a datagram to be fragmented (rule V8).
         TunnelInner = "vnet_tunnel_inner",
         /// The offsets of the tunnel's headers do not match the frame (rule V8).
         TunnelPlaces = "vnet_tunnel_places",
-        /// The tunnel's outer checksum is partial, but its field holds no pseudo-header sum (rule V8).
+        /// The tunnel's outer checksum is partial, but its field does not contain a pseudo-header sum (rule V8).
         TunnelPseudoSumMissing = "vnet_tunnel_pseudo_sum_missing",
         /// The metadata of the frame cannot be expressed in a virtio header (rule V20).
         Inexpressible = "vnet_inexpressible",
@@ -76,7 +76,7 @@ reasons! {
 
 impl core::error::Error for VnetError {}
 
-/// A virtio header, and the change that the caller must make to the frame.
+/// Virtio header, and the change that the caller must make to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Virtio header. Its offsets include the VLAN tag that the caller has yet to insert into the frame.
@@ -87,14 +87,14 @@ pub struct Described {
 
 /// Length of a VLAN tag in bytes.
 pub const TAG_LEN: u16 = 4;
-/// Maximum number of datagrams of one superframe (rule V4).
+/// Maximum number of datagrams per superframe (rule V4).
 const DATAGRAMS_MAX: usize = 128;
 
 /// Encodes the metadata of a frame for a kernel.
 ///
 /// `head` must contain all headers of the frame, `len` is the length of the whole frame in bytes, and `stack` is the
-/// dissection of `head` by [`Meta::dissect_into`]. A verified checksum becomes a partial one, because the kernel
-/// ignores `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the payload again.
+/// dissection of `head` by [`Meta::dissect_into`]. A verified checksum becomes partial: the kernel ignores
+/// `VIRTIO_NET_HDR_F_DATA_VALID` on write (rule V6) and would otherwise sum the payload again.
 ///
 /// # Errors
 /// Returns the reason why the kernel would reject the frame.
@@ -156,8 +156,8 @@ fn describe_gso(
     };
     let payload = len.saturating_sub(covered_from);
     if payload <= usize::from(size.get()) {
-        // A single packet gets no GSO type, because the type would remain with the packet and cause some readers to
-        // fail (rule V9).
+        // A single packet gets no GSO type, because the packet would keep the type and some readers would fail (rule
+        // V9).
         return Ok(());
     }
     let kind = segmentation(stack, &transport, gso.size).ok_or(VnetError::TypeMismatch)?;
@@ -220,7 +220,8 @@ fn shift(header: &mut VirtioHeader) -> Result<(), VnetError> {
 }
 
 /// Returns the start, the offset and the pseudo-header sum of the innermost checksum. Returns `None` if this checksum
-/// or an outer one is not verified, or if the field already holds the pseudo-header sum, which a later step completes.
+/// or an outer one is not verified, or if the field already contains the pseudo-header sum, which is then completed
+/// later.
 fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u16, [u8; 2])> {
     let (transport, pseudo_sum) = opened(head, stack)?;
     let around = stack.layers().iter().filter(|layer| layer.offset < transport.offset);
@@ -233,13 +234,13 @@ fn verified_pseudo_sum(head: &[u8], stack: &Stack, levels: u8) -> Option<(u16, u
     if transport.kind == Kind::Udp && found == 0 {
         return None;
     }
-    // The field already holds the pseudo-header sum, because the receiver of a tunnel completes the checksum (remote
+    // The field already contains the pseudo-header sum, because the receiver of a tunnel completes the checksum (remote
     // checksum offload).
     (pseudo_sum != found).then_some((transport.offset, offset, pseudo_sum.to_be_bytes()))
 }
 
-/// Returns the pseudo-header sum of a TCP superframe whose checksum field holds that sum without the length. Guests and
-/// other VMMs that use the large send offload of Windows leave the field in this state, but the kernel expects the sum
+/// Returns the pseudo-header sum for a TCP superframe whose checksum field contains that sum without the length.
+/// Guests and VMMs that use the large send offload of Windows leave the field like this, but the kernel expects the sum
 /// to include the length (rule C3).
 fn pseudo_sum_to_finish(
     head: &[u8],
@@ -256,12 +257,12 @@ fn pseudo_sum_to_finish(
     (found != whole && found == sum_of(0)).then_some((field, whole.to_be_bytes()))
 }
 
-/// IP protocol of TCP.
+/// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Detects a partial checksum that the port cannot report. A checksum is partial if the innermost checksum field holds
-/// the pseudo-header sum, which a sender with checksum offload writes. Returns `None` if it does not, or if the value
-/// is also a valid complete checksum, which happens by chance for one packet in 65536.
+/// Detects a partial checksum that the port cannot report. A checksum is partial if the innermost checksum field
+/// contains the pseudo-header sum, which senders with checksum offload write. Returns `None` if it does not, or if the
+/// value is also a valid complete checksum, which one packet in 65536 has by chance.
 #[must_use]
 pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
     let transport = transport(stack)?;
@@ -274,7 +275,7 @@ pub fn unflagged_partial(frame: &[u8], stack: &Stack) -> Option<Checksum> {
 }
 
 /// Decodes the virtio header of a frame into metadata. The header length field is ignored (rule V20). The dissection
-/// `stack` is used only for superframes; if the header's type is [`GSO_NONE`], it may be empty.
+/// `stack` is used only for superframes; it may be empty if the header's type is [`GSO_NONE`].
 ///
 /// # Errors
 /// Returns an error if the header and the frame contradict each other.
@@ -292,8 +293,8 @@ pub fn understand(
     understand_gso(header, packet.checksum, frame, link, stack, form)
 }
 
-/// Decodes the virtio header of a packet of `packet_len` bytes into metadata as [`understand`] does, if the type in the
-/// header is [`GSO_NONE`]. This function returns its result in registers, which is faster at high packet rates.
+/// Decodes the virtio header of a packet of `packet_len` bytes into metadata, like [`understand`], if the header's type
+/// is [`GSO_NONE`]. The result is returned in registers, which is faster at high packet rates.
 ///
 /// # Errors
 /// Returns an error if the header and the packet contradict each other.
@@ -318,7 +319,7 @@ pub fn understand_packet(
     Ok(Meta { checksum, ..Meta::default() })
 }
 
-/// Returns the metadata of a superframe whose checksum fields are already decoded.
+/// Returns the metadata of a superframe whose checksum fields have been decoded.
 fn understand_gso(
     header: &VirtioHeader,
     checksum: Checksum,
@@ -327,7 +328,7 @@ fn understand_gso(
     stack: &Stack,
     form: Form,
 ) -> Result<Meta, VnetError> {
-    // `provisional` is used only to find out whether the frame is a superframe of tunnel datagrams.
+    // `provisional` serves only to find out whether the frame is a superframe of tunnel datagrams.
     let packet = Meta { checksum, ..Meta::default() };
     let provisional = Meta { gso: Gso::every(header.gso_size), ..packet };
     let is_around = header.tunnel() == 0 && provisional.cuts_around(stack);
@@ -350,8 +351,8 @@ fn understand_gso(
     if segmentation(stack, &transport, cut) != Some(kind) {
         return Err(VnetError::TypeMismatch);
     }
-    // A packet socket reports a superframe in a tunnel in the same way as a superframe without a tunnel. Only the
-    // checksum start shows that the type refers to the inner headers (rule T12).
+    // A packet socket reports a superframe in a tunnel in the same way as one without a tunnel. Only the checksum start
+    // shows that the type refers to the inner headers (rule T12).
     let is_nested = ip_layers(stack).count() != 1;
     if header.has(FLAG_NEEDS_CHECKSUM) {
         check_place(header, &transport)?;
@@ -374,13 +375,13 @@ fn understand_gso(
         // The header cannot express CWR on every segment (rule V20).
         cwr: Cwr::First,
         partial_members: false,
-        // The source of the header may be untrusted (rules G8, V7).
+        // The header may come from an untrusted source (rules G8, V7).
         untrusted: true,
     };
     Ok(Meta { gso: Some(gso), ..packet })
 }
 
-/// Checks rule V8 and, beyond the kernel's checks, that the headers are at the stated offsets.
+/// Checks rule V8 and, which the kernel does not check, that the headers are at the stated offsets.
 fn check_tunnel(
     header: &VirtioHeader,
     frame: &[u8],
@@ -466,14 +467,14 @@ fn check_checksum(start: u16, offset: u16, len: usize, least: usize) -> Result<(
     if usize::from(start) < least { Err(VnetError::ChecksumInHeaders) } else { Ok(()) }
 }
 
-/// Checks that the checksum to complete is the checksum of the transport header (rule V4).
+/// Checks that the checksum to complete is that of the transport header (rule V4).
 fn check_place(header: &VirtioHeader, transport: &Layer) -> Result<(), VnetError> {
     let expected = (transport.offset, checksum_field(transport).0);
     let found = (header.checksum_start, header.checksum_offset);
     if found == expected { Ok(()) } else { Err(VnetError::ChecksumPlace) }
 }
 
-/// Returns the minimum offset at which a transport checksum may start in a frame with these headers.
+/// Returns the minimum offset of a transport header in a frame with these headers.
 fn minimum_start(stack: &Stack) -> usize {
     let first = ip_layers(stack).next();
     first.map_or(IPV4_LEN, |ip| {
@@ -486,7 +487,7 @@ fn has_cwr(head: &[u8], transport: &Layer) -> bool {
     transport.kind == Kind::Tcp && u16_at(head, field).is_some_and(|flags| flags & tcp::CWR != 0)
 }
 
-/// Returns whether a header around the transport header has a non-zero checksum of its own.
+/// Returns whether a header around the transport header has its own nonzero checksum.
 fn has_checksum(head: &[u8], layer: &Layer) -> bool {
     let start = usize::from(layer.offset);
     let header = head.get(start..layer.end());

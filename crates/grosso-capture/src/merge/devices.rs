@@ -1,29 +1,29 @@
-//! Finds the device to which each interface of several captures belongs.
+//! Assignment of the interfaces in several captures to devices.
 //!
-//! A capture that was written in parts has an interface in each part, and all of them belong to one device, because the
+//! A capture that was written in parts has an interface in each part. All of them belong to one device, because the
 //! packets of a flow continue in the next part. Two captures that overlap in time belong to two devices, regardless of
-//! the names of their interfaces.
+//! their interface names.
 
 use super::super::entry::Block;
 
-/// List of the interfaces of several captures, ordered by interface number.
+/// Interfaces of several captures, indexed by interface number.
 #[derive(Debug, Default)]
 pub(super) struct Devices(Vec<Shown>);
 
-/// An interface of one of the captures.
+/// Interface in one of the captures.
 #[derive(Debug)]
 struct Shown {
-    /// Capture that the interface belongs to.
+    /// Index of the capture that contains the interface.
     member: usize,
     link_type: u32,
     name: Name,
-    /// Number of the first interface of the same device.
+    /// Number of the device's first interface.
     device: u32,
-    /// Whether the interface of a later capture continues this one.
+    /// Whether an interface in a later capture continues this one.
     is_continued: bool,
 }
 
-/// Name or other property that distinguishes the interfaces of a capture.
+/// Name or other property that tells the interfaces of a capture apart.
 #[derive(Debug, PartialEq, Eq)]
 enum Name {
     Text(Vec<u8>),
@@ -49,9 +49,9 @@ impl Devices {
         self.0.push(Shown { member, link_type, name, device: number, is_continued: false });
     }
 
-    /// Finds the earlier interface that each interface of a capture continues. The capture of the earlier interface
-    /// must have ended. Call this function at the first packet of the capture. If several interfaces match, no
-    /// interface is continued.
+    /// Finds the earlier interface that each interface of a capture continues. The earlier interface's capture must
+    /// have ended. Call this function at the first packet of the capture. If several interfaces match, none is
+    /// continued.
     pub(super) fn begin(&mut self, member: usize, has_ended: &[bool]) {
         for index in 0..self.0.len() {
             let Shown { link_type, name, .. } = &self.0[index];
@@ -72,7 +72,7 @@ impl Devices {
         }
     }
 
-    /// Returns the number of the first interface of the same device.
+    /// Returns the number of the device's first interface.
     pub(super) fn of(&self, interface: u32) -> u32 {
         self.0.get(interface as usize).map_or(interface, |shown| shown.device)
     }

@@ -1,6 +1,6 @@
 //! 256-bit vectors on x86-64.
 //!
-//! No intrinsics are used, because the code that LLVM generates for the safe loop is as fast as hand-written code.
+//! There are no intrinsics here, because LLVM compiles the safe loop to code that is as fast as hand-written code.
 
 use super::portable::{copy_body, sum_body};
 

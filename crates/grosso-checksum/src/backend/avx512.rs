@@ -1,8 +1,8 @@
 //! 512-bit vectors on x86-64.
 //!
 //! Intrinsics are used for two things that LLVM does not generate from the safe loop: a masked load of the bytes after
-//! the last whole vector (1500 bytes at 190 GB/s instead of 135 GB/s, on Zen 5), and copy and sum in one pass (1448
-//! bytes at 140 GB/s instead of 70 to 95 GB/s).
+//! the last whole vector (1500 bytes at 190 GB/s instead of 135 GB/s, on Zen 5), and copying and summing in one pass
+//! (1448 bytes at 140 GB/s instead of 70 to 95 GB/s).
 
 use core::arch::x86_64::{
     __m512i, _mm512_add_epi64, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
@@ -43,7 +43,7 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     };
     // Each vector is stored one step after it was loaded. If it were stored in the same step, LLVM would replace the
     // stores with a call to `memcpy` and sum in a second pass. One chain of additions suffices here, because the stores
-    // take longer.
+    // are slower.
     let mut lanes = Lanes::zero();
     let mut held = load(first);
     for (vector, target) in vectors.iter().zip(targets) {
@@ -61,8 +61,8 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     lanes.total()
 }
 
-/// The accumulators of eight lanes. As in the portable loop, they contain the wrapping sum of whole words and the sum
-/// of their upper halves.
+/// Accumulators of eight lanes. As in the portable loop, each lane has the wrapping sum of whole words and the sum of
+/// their upper halves.
 #[derive(Clone, Copy)]
 struct Lanes {
     whole: __m512i,
@@ -107,7 +107,7 @@ fn load(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
-/// Loads fewer than 64 bytes into a vector, and fills the rest of the vector with zeros.
+/// Loads fewer than 64 bytes into a vector, and zeroes the rest of it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_partial(bytes: &[u8]) -> __m512i {
@@ -127,6 +127,6 @@ fn store(target: &mut [u8; VECTOR_BYTES], words: __m512i) {
 
 const VECTOR_BYTES: usize = 64;
 
-/// Number of independent chains of additions, so that additions with a latency of one cycle keep up with two loads per
+/// Number of independent chains of additions. At a latency of one cycle per addition, they keep up with two loads per
 /// cycle.
 const CHAINS: usize = 4;

@@ -1,4 +1,4 @@
-//! Loops over long blocks, one for each instruction set, and the selection of one of them.
+//! Loops over long blocks, one for each instruction set, and the choice between them.
 //!
 //! Every function here returns a 64-bit sum of little-endian words with end-around carry, which is zero only if every
 //! byte is zero.
@@ -117,8 +117,8 @@ impl Backend {
         if self.is_available() { self } else { Self::Portable }
     }
 
-    /// Returns whether this CPU supports the backend. A CPU that supports one backend also supports all narrower
-    /// backends of its target.
+    /// Returns whether this CPU supports the backend. A CPU that supports one backend also supports all narrower ones
+    /// for its target.
     #[inline]
     fn is_available(self) -> bool {
         self as u8 <= backend() as u8
@@ -144,7 +144,7 @@ pub fn backend() -> Backend {
     chosen().unwrap_or_else(choose)
 }
 
-/// Sums a block that is not short.
+/// Sums a block of more than [`SHORT_BYTES`] bytes.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     match chosen() {
         // SAFETY: only a detected backend is ever selected.
@@ -153,7 +153,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Copies and sums a block that is not short. The caller must have checked that the lengths are equal.
+/// Copies and sums a block of more than [`SHORT_BYTES`] bytes. The caller must have checked that the lengths are equal.
 pub(crate) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
     match chosen() {
         // SAFETY: only a detected backend is ever selected.
@@ -176,13 +176,13 @@ fn copy_unchosen(source: &[u8], destination: &mut [u8]) -> u64 {
     sum
 }
 
-/// Returns the sum of a block, computed as the sum of its spans. The length of a span must be even.
+/// Returns the sum of a block, computed span by span. The length of a span must be even.
 #[cold]
 fn in_spans(bytes: &[u8], span_bytes: usize, sum: impl FnMut(&[u8]) -> u64) -> u64 {
     bytes.chunks(span_bytes).map(sum).fold(0, end_around_add)
 }
 
-/// Returns the selected backend, or `None` before the first selection, and while an observer is set.
+/// Returns the selected backend, or `None` before the first selection and while an observer is set.
 #[inline]
 fn chosen() -> Option<Backend> {
     numbered(CHOSEN.load(Ordering::Relaxed))
@@ -199,8 +199,8 @@ const fn numbered(discriminant: u8) -> Option<Backend> {
     }
 }
 
-/// Selects a backend. Concurrent callers store the same values. The result of detection is stored,
-/// because `cpuid` is expensive in a virtual machine.
+/// Selects a backend. Concurrent callers store the same values. The detection result is cached, because `cpuid` is
+/// expensive in a virtual machine.
 #[cold]
 fn choose() -> Backend {
     let detected = numbered(DETECTED.load(Ordering::Relaxed)).unwrap_or_else(detect);

@@ -1,7 +1,7 @@
 //! Safe loops, compiled for the base instruction set of the target.
 
-/// Maximum length in bytes that is summed inline, without selecting a backend: this suffices for the longest IPv4 or
-/// TCP header, and is one step of the widest loop.
+/// Maximum number of bytes summed inline, without selecting a backend. This suffices for the longest IPv4 or TCP
+/// header, and is one step of the widest loop.
 pub(crate) const SHORT_BYTES: usize = 64;
 
 /// Adds two numbers modulo 2^64 - 1. The result is zero only if both operands are zero.
@@ -12,7 +12,7 @@ pub(crate) const fn end_around_add(left: u64, right: u64) -> u64 {
     total + carry as u64
 }
 
-/// Sums at most [`SHORT_BYTES`] bytes without a call or a loop, in one step for each bit of the length.
+/// Sums at most [`SHORT_BYTES`] bytes without a call or a loop, in one step per bit of the length.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
@@ -24,7 +24,7 @@ pub(crate) fn short(bytes: &[u8]) -> u64 {
     if !rest.is_empty() {
         total += u128::from(last_word(bytes, rest));
     }
-    // The upper half holds the carries; there are too few words for it to overflow.
+    // The upper half contains the carries. There are too few words for it to overflow.
     end_around_add(total as u64, (total >> 64) as u64)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn short_block(block: &[u8; SHORT_BYTES]) -> u64 {
     total + u64::from(carry)
 }
 
-/// Adds the words of the next `SIZE` bytes if `rest` has at least this many.
+/// Adds the words of the next `SIZE` bytes if `rest` has that many.
 #[inline(always)]
 fn take<const SIZE: usize>(rest: &mut &[u8], total: &mut u128) {
     if let Some((block, behind)) = rest.split_first_chunk::<SIZE>() {
@@ -64,7 +64,7 @@ pub(crate) fn short_copy(source: &[u8], destination: &mut [u8]) -> u64 {
     short(source)
 }
 
-/// Copies a number of bytes between `SIZE` and twice `SIZE`.
+/// Copies between `SIZE` and twice `SIZE` bytes.
 #[inline(always)]
 fn copy_both_ends<const SIZE: usize>(source: &[u8], destination: &mut [u8]) {
     if let (Some(head), Some(target)) = (source.first_chunk(), destination.first_chunk_mut()) {
@@ -92,7 +92,7 @@ pub(super) fn copy(source: &[u8], destination: &mut [u8]) -> u64 {
 ///
 /// Each whole 64-bit word is added to `whole`, which wraps, and the upper half of the word is added to `upper`, which
 /// does not wrap. The sum of the lower halves is derived at the end. This takes one shift and two additions per word,
-/// and the halves need not be separated.
+/// without separating the halves.
 #[inline(always)]
 pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
@@ -107,9 +107,8 @@ pub(super) fn sum_body(bytes: &[u8]) -> u64 {
     end_around_add(lower + upper, short(rest))
 }
 
-/// Copies and sums piece by piece, so that the sum reads each piece from the L1 cache. A single loop would not be
-/// faster, because LLVM turns its stores into a call to `memcpy`. The caller must have checked that the lengths are
-/// equal.
+/// Copies and sums piece by piece, so that each piece is summed from the L1 cache. A single loop would not be faster,
+/// because LLVM turns its stores into a call to `memcpy`. The caller must have checked that the lengths are equal.
 #[inline(always)]
 pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     let mut total = 0;
@@ -120,12 +119,12 @@ pub(super) fn copy_body(source: &[u8], destination: &mut [u8]) -> u64 {
     total
 }
 
-/// Returns the sum of `rest`, which holds the last zero to seven bytes of `bytes`.
+/// Returns the sum of `rest`, which contains the last zero to seven bytes of `bytes`.
 #[inline(always)]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        // This loads the last eight bytes and shifts out the bytes that have already been summed. Two shifts are needed
-        // because `rest` may be empty, and a shift by 64 is not defined.
+        // This loads the last eight bytes and shifts out those that have already been summed. Two shifts are needed,
+        // because `rest` may be empty and a shift by 64 is not defined.
         return u64::from_le_bytes(*last) >> 1 >> (63 - 8 * rest.len());
     }
     let mut rest = rest;
@@ -141,6 +140,6 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     total + rest.first().map_or(0, |&byte| u64::from(byte))
 }
 
-/// Number of bytes that are copied before they are summed. It is even, so that no sum starts at an odd offset, and
-/// small enough that the source and the copy fit into the smallest L1 caches in use (32 KiB).
+/// Number of bytes to copy before summing them. It is even, so that no sum starts at an odd offset, and small enough
+/// that the source and the copy fit into the smallest L1 caches in use (32 KiB).
 const PIECE_BYTES: usize = 8 << 10;

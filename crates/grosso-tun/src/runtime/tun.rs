@@ -1,4 +1,4 @@
-//! A TUN or TAP device for use with tokio.
+//! TUN or TAP device for use with tokio.
 
 use std::{
     future::poll_fn,
@@ -227,7 +227,7 @@ impl<B: AsRef<[u8]>> AsyncTunSender<B> {
     /// Sends a batch as [`TunSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// If the future is dropped, the batch holds exactly the packets that the device has not accepted.
+    /// If the future is dropped, the batch contains exactly the packets that the device has not accepted.
     ///
     /// # Errors
     /// Returns the same errors as [`TunSender::send`].

@@ -1,4 +1,4 @@
-//! A UDP socket for use with tokio.
+//! UDP socket for use with tokio.
 
 use std::{
     future::poll_fn,
@@ -130,7 +130,7 @@ impl AsyncUdpReceiver {
         mut each: impl FnMut(Received<'_>),
     ) -> Poll<io::Result<usize>> {
         let Self { receiver, readiness } = self;
-        // More datagrams may be waiting even if few were received, because a pending error ends a call early.
+        // More datagrams may be available even if few were received, because a pending error ends a call early.
         readiness.poll(cx, || Ok(some(receiver.try_recv(&mut each)?).into()))
     }
 
@@ -166,7 +166,7 @@ impl AsyncUdpSender {
     /// Sends datagrams as [`UdpSender::send`] does, but waits in the runtime.
     ///
     /// # Cancellation
-    /// If the future is dropped, the list holds exactly the datagrams that were not sent.
+    /// If the future is dropped, the list contains exactly the datagrams that were not sent.
     ///
     /// # Errors
     /// Returns the same errors as [`UdpSender::send`].
@@ -220,7 +220,7 @@ impl AsyncUdpSender {
     }
 }
 
-/// Converts 0 datagrams to `None`, which makes the caller wait.
+/// Returns `None` for 0 datagrams, which makes the caller wait.
 fn some(received: usize) -> Option<usize> {
     (received > 0).then_some(received)
 }

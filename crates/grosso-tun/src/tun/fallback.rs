@@ -1,12 +1,12 @@
-//! Describes the offloads that were requested but are not available.
+//! Offloads that were requested but are not available.
 
 use grosso::{features::Features, reasons};
 
 use super::options::TunOptions;
 
 reasons! {
-    /// An offload that the options request and the device lacks. The packets are the same without the offload, but each
-    /// packet costs more CPU time.
+    /// Offload that the options request but the device lacks. The packets are the same without it, but each costs more
+    /// CPU time.
     ///
     /// ```
     /// use grosso_tun::Fallback;
@@ -14,10 +14,10 @@ reasons! {
     /// assert_eq!(Fallback::Refused.name(), "refused");
     /// ```
     Fallback {
-        /// The device has no virtio header, because the program that created it did not ask for one: every packet needs
-        /// its own system call.
+        /// The device has no virtio header, because the program that created the device did not request one. Every
+        /// packet needs its own system call.
         NoVirtioHeader = "no_virtio_header",
-        /// The kernel has no UDP superframes for TUN (before Linux 6.2): every datagram needs its own system call.
+        /// The kernel has no UDP superframes for TUN (before Linux 6.2). Every datagram needs its own system call.
         NoUdpSegmentation = "no_udp_segmentation",
         /// The kernel rejected a superframe. Packets of that kind have been sent one by one since then.
         Refused = "refused",
@@ -32,7 +32,8 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Compares the options with a device: whether it has a virtio header, and its offloads in both directions.
+    /// Compares the options with the device: whether it has a virtio header, and which offloads it supports in each
+    /// direction.
     pub(super) fn of(
         options: &TunOptions,
         has_header: bool,
@@ -50,7 +51,7 @@ impl Missing {
         }
     }
 
-    /// Returns all fallbacks. `is_refused` specifies whether the kernel has rejected a superframe.
+    /// Returns all fallbacks. `is_refused` says whether the kernel has rejected a superframe.
     pub(super) fn fallbacks(self, is_refused: bool) -> impl Iterator<Item = Fallback> {
         let missing = [
             (Fallback::NoVirtioHeader, self.virtio_header),

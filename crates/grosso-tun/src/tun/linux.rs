@@ -1,4 +1,5 @@
-//! Opens TUN and TAP devices on Linux and Android, and configures their network interfaces. Errors name the cause.
+//! TUN and TAP devices on Linux and Android: opening them, and configuring their network interfaces. Error messages
+//! contain the cause.
 
 use std::{
     io,
@@ -86,7 +87,7 @@ pub(super) fn is_refused(writer: &Writer) -> bool {
     writer.stats().events(LiveEvent::TransmitNarrowed) > 0
 }
 
-/// Returns `error` with a message that names the cause and the remedy.
+/// Returns `error` with a message that explains the cause and the remedy.
 fn explained(name: &str, options: &TunOptions, error: io::Error) -> io::Error {
     let why = match (ErrorClass::of(&error), error.kind()) {
         (_, io::ErrorKind::NotFound) => {
@@ -198,7 +199,7 @@ impl KernelLink {
     }
 }
 
-/// Adds the interface name and the action to an error.
+/// Adds the interface name and the attempted action to an error.
 fn failed(name: &InterfaceName, action: &str, error: io::Error) -> io::Error {
     let kind = match ErrorClass::of(&error) {
         ErrorClass::Gone => io::ErrorKind::NotFound,

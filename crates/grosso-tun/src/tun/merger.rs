@@ -1,5 +1,4 @@
-//! The sending side, which works with any device. It merges the packets of a batch and counts how many packets the port
-//! accepted.
+//! Sending side, for any device. It merges the packets of a batch and counts how many the port accepted.
 
 use core::cell::Cell;
 use std::{
@@ -18,7 +17,7 @@ use crate::{
     joiner::{Trust, unjoined},
 };
 
-/// Sender that merges packets before it sends them to a port.
+/// Sender that merges packets before passing them to a port.
 #[derive(Debug)]
 pub(crate) struct Merger<B, P> {
     pub(super) port: P,
@@ -50,8 +49,8 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         }
     }
 
-    /// Sends packets of the batch until the port is full or fails. Returns the number of packets that the port
-    /// accepted; exactly these were removed from the batch, even after an error. Packets of a flow keep their order.
+    /// Sends packets from the batch until the port is full or fails. Returns the number of packets that the port
+    /// accepted; exactly these are removed from the batch, even after an error. Packets of a flow keep their order.
     pub(crate) fn try_send(&mut self, batch: &mut Batch<B>) -> Result<usize, PortError> {
         if !self.try_flush()? {
             return Ok(0);
@@ -109,14 +108,14 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         result.map(|()| taken)
     }
 
-    /// Repeats [`Merger::try_send`] for a caller that waits: returns `None` while packets remain.
+    /// Repeats [`Merger::try_send`] for a caller that waits. Returns `None` while packets remain.
     pub(crate) fn try_send_all(&mut self, batch: &mut Batch<B>) -> Result<Option<()>, PortError> {
         self.try_send(batch)?;
         Ok((batch.is_empty() && self.try_flush()?).then_some(()))
     }
 
-    /// Sends one frame and queues the segments for which the port has no room. While segments of an earlier frame are
-    /// queued, returns `None` and does not accept the frame.
+    /// Sends one frame, and queues the segments for which the port has no room. While segments of an earlier frame are
+    /// queued, refuses the frame and returns `None`.
     pub(crate) fn try_send_frame(
         &mut self,
         slices: &[&[u8]],
@@ -128,25 +127,25 @@ impl<B: AsRef<[u8]>, P: Transmit> Merger<B, P> {
         self.egress.send(slices, meta, &mut self.port).map(Some)
     }
 
-    /// Sends queued segments. Returns true once no segment is queued.
+    /// Sends queued segments. Returns true once none is queued.
     pub(crate) fn try_flush(&mut self) -> Result<bool, PortError> {
         let Self { port, egress, .. } = self;
         Ok(egress.drain(port)? && port.flush()? == Transmitted::Taken)
     }
 }
 
-/// Progress of a batch, shared by the sink and the port.
+/// Progress with a batch, shared by the sink and the port.
 #[derive(Debug, Default)]
 struct Progress {
     /// Number of packets of the current frame that the port has accepted.
     accepted: Cell<usize>,
     /// Whether the port had no room for a frame.
     is_full: Cell<bool>,
-    /// Whether the port is full or has failed; if so, no further packet of the batch is offered to it.
+    /// Whether the port is full or has failed. If so, no more packets of the batch are offered to it.
     is_stopped: Cell<bool>,
 }
 
-/// A port that counts packets, and fails when it is full, so that nothing is queued.
+/// Port that counts packets, and fails when it is full so that nothing is queued.
 struct Exact<'a> {
     port: &'a mut dyn Transmit,
     progress: &'a Progress,
@@ -159,7 +158,7 @@ impl Transmit for Exact<'_> {
 
     fn transmit(&mut self, slices: &[&[u8]], meta: &Meta) -> Result<Transmitted, PortError> {
         let mut sent = self.port.transmit(slices, meta)?;
-        // A port that collects frames in a batch may have room after it sends the batch.
+        // A port that collects frames in a batch may have room again after sending the batch.
         if sent == Transmitted::NoRoom && self.port.flush()? == Transmitted::Taken {
             sent = self.port.transmit(slices, meta)?;
         }

@@ -39,7 +39,7 @@ use merger::Merger;
 #[cfg(any(target_os = "macos", windows))]
 use plain::device as system;
 
-/// An open queue of a device, as returned by the module for the operating system.
+/// Open queue of a device, as returned by the module for the operating system.
 struct Opened {
     reader: system::Reader,
     writer: system::Writer,
@@ -48,7 +48,7 @@ struct Opened {
     name: String,
 }
 
-/// One queue of a TUN or TAP device. Packets to send are in buffers of type `B`.
+/// Queue of a TUN or TAP device. Packets to send are in buffers of type `B`.
 ///
 /// ```no_run
 /// use grosso_tun::{Batch, Tun, TunOptions};
@@ -137,7 +137,8 @@ impl<B: AsRef<[u8]>> Tun<B> {
 
     fn new(opened: Opened, options: &TunOptions) -> Self {
         let Opened { reader, writer, link, missing, name } = opened;
-        // If the caller accepts superframes, the segmentation metadata from this host's own stack need not be verified.
+        // If the caller accepts superframes, the segmentation metadata need not be verified, because it comes from this
+        // host's own stack.
         let robust =
             if options.takes == Features::NONE { options.takes } else { Features::GSO_ROBUST };
         let takes = Device::new((options.takes | robust).active());
@@ -326,7 +327,7 @@ impl<B> AsRawFd for Tun<B> {
     }
 }
 
-/// Converts a port error and keeps the kernel's error kind.
+/// Converts a port error to an IO error, keeping the kernel's error kind.
 pub(crate) fn failed(error: PortError) -> io::Error {
     let kind = match &error {
         PortError::Device { source, .. } => source.kind(),

@@ -32,7 +32,7 @@ pub struct TunOptions {
     pub(super) is_up: bool,
 }
 
-/// Layer of a device's packets.
+/// Layer of the packets that a device carries.
 ///
 /// ```
 /// use grosso_tun::{Layer, TunOptions};
@@ -140,8 +140,8 @@ impl TunOptions {
         Self { takes, ..self }
     }
 
-    /// Limits the offloads of packets to send. With [`Features::NONE`] every packet is written separately, with a
-    /// complete checksum. The default is every offload of the kernel.
+    /// Limits the offloads for packets to send. With [`Features::NONE`], every packet is written separately, with a
+    /// complete checksum. The default is every offload that the kernel supports.
     ///
     /// ```
     /// use grosso_tun::{Features, TunOptions};
@@ -155,8 +155,8 @@ impl TunOptions {
     }
 
     /// Limits the offloads that the kernel uses for packets that this program receives, like `ethtool -K` on the
-    /// device. With [`Features::NONE`] the kernel itself segments superframes and completes checksums. The default is
-    /// every offload of the kernel.
+    /// device. With [`Features::NONE`], the kernel itself segments superframes and completes checksums. The default is
+    /// every offload that the kernel supports.
     ///
     /// ```
     /// use grosso_tun::{Features, TunOptions};
@@ -169,7 +169,7 @@ impl TunOptions {
         Self { receives, ..self }
     }
 
-    /// Sets whether checksums of packets to send are verified; see "Trust" in the crate documentation.
+    /// Sets whether to verify the checksums of packets to send; see "Trust" in the crate documentation.
     ///
     /// ```
     /// use grosso_tun::{Trust, TunOptions};

@@ -247,7 +247,7 @@ impl AsRawFd for TunReceiver {
     }
 }
 
-/// A port that passes each transmitted frame to the callback of a receive call.
+/// Port that passes each frame to the callback of a receive call.
 struct Caller<'a> {
     device: Device,
     whole: &'a mut Vec<u8>,

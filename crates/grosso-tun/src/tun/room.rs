@@ -1,4 +1,4 @@
-//! Receives packets into the caller's buffers, and leaves space for headers and tags around each packet.
+//! Receiving of packets into the caller's buffers, with space for headers and tags around each packet.
 
 use core::ops::Range;
 use std::io;
@@ -11,7 +11,7 @@ use grosso::{
 };
 use grosso_wire::Stack;
 
-/// Maximum number of frames per receive call. This many frames of 64 KiB already exceed the L1 and L2 caches.
+/// Maximum number of frames per receive call. This many 64 KiB frames already exceed the L1 and L2 caches.
 pub(crate) const FRAMES_MAX: usize = 64;
 
 /// Layout of the caller's buffers for [`TunReceiver::recv_into`](crate::TunReceiver::recv_into): space for the header
@@ -45,7 +45,8 @@ impl Room {
         Self { head, tail, frames: FRAMES_MAX, packets: 1 }
     }
 
-    /// Sets the maximum number of frames per call, at least 1. A frame has up to 64 KiB and may contain many packets.
+    /// Sets the maximum number of frames per call, at least 1. A frame may be up to 64 KiB long and contain many
+    /// packets.
     ///
     /// ```
     /// let room = grosso_tun::Room::new(16, 16).frames(1);
@@ -231,8 +232,8 @@ fn make_checked<B: AsMut<[u8]>>(bytes: usize, make: &mut dyn FnMut(usize) -> B) 
     Ok(buffer)
 }
 
-/// Maximum number of bytes of packets in one buffer, equal to the payload of the longest UDP message over IPv4 (rule
-/// S21).
+/// Maximum number of bytes occupied by the packets in one buffer, equal to the payload of the longest UDP message over
+/// IPv4 (rule S21).
 const CONTIGUOUS_BYTES_MAX: usize = 65_507;
 
 #[cfg(test)]

@@ -86,9 +86,10 @@ impl<B: AsRef<[u8]>> TunSender<B> {
         self.merger.try_send(batch).map_err(failed)
     }
 
-    /// Sends one frame that `meta` describes, for example a superframe of a guest or of a user-space TCP stack. Blocks
-    /// while the device's queue is full. The first slice holds all headers. If the device does not support the
-    /// superframe or its partial checksum, the frame is first segmented or the checksum completed.
+    /// Sends one frame that `meta` describes, for example a superframe from a guest or from a user-space TCP stack.
+    /// Blocks while the device's queue is full. The first slice must contain all headers. If the device does not
+    /// support the superframe, it is segmented first; if the device does not support the partial checksum, it is
+    /// completed.
     ///
     /// # Errors
     /// Returns the same errors as [`TunSender::send`].
@@ -165,7 +166,7 @@ impl<B> TunSender<B> {
         &self.interface
     }
 
-    /// Returns the offloads that the options request and the device lacks.
+    /// Returns the offloads that the options request but the device lacks.
     ///
     /// ```no_run
     /// # use grosso_tun::{Tun, TunOptions};

@@ -1,4 +1,4 @@
-//! Datagrams to send. Datagrams with the same length and destination are grouped into one message, which the kernel
+//! Datagrams to send. Those with the same length and destination are grouped into one message, which the kernel
 //! segments.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use grosso_sys::errno::{ErrorClass, is_device_failure};
 
-/// Maximum number of datagrams per message (`UDP_MAX_SEGMENTS` of Linux 4.18 to 6.8; later kernels accept 128).
+/// Maximum number of datagrams per message (`UDP_MAX_SEGMENTS` in Linux 4.18 to 6.8; later kernels accept 128).
 ///
 /// ```
 /// use grosso_tun::{DATAGRAMS_MAX, Room};
@@ -17,10 +17,10 @@ use grosso_sys::errno::{ErrorClass, is_device_failure};
 /// # let _ = room;
 /// ```
 pub const DATAGRAMS_MAX: usize = 64;
-/// Maximum payload of one message in bytes, equal to the payload of the longest IPv4 packet (rule S21).
+/// Maximum payload of one message in bytes, equal to the payload of the longest UDP datagram over IPv4 (rule S21).
 const BYTES_MAX: usize = 65_507;
 
-/// A datagram to send, or several datagrams in one buffer.
+/// Datagram to send, or several datagrams in one buffer.
 ///
 /// ```
 /// use grosso_tun::Datagram;
@@ -78,9 +78,9 @@ impl<'a> Datagram<'a> {
         Self { source: Some(source), ..self }
     }
 
-    /// Declares that the payload holds several datagrams of `bytes` bytes each; the last may be shorter. The payload
-    /// can hold at most [`DATAGRAMS_MAX`] datagrams and 65,507 bytes. One system call sends it, and the kernel splits
-    /// it into datagrams (`UDP_SEGMENT`).
+    /// Declares that the payload contains several datagrams of `bytes` bytes each; the last may be shorter. It can
+    /// contain at most [`DATAGRAMS_MAX`] datagrams and 65,507 bytes. It is sent with one system call, and the kernel
+    /// splits it into datagrams (`UDP_SEGMENT`).
     ///
     /// ```
     /// # use grosso_tun::Datagram;
@@ -154,7 +154,7 @@ impl<'a> Datagram<'a> {
         if count == 0 { 1 } else { count }
     }
 
-    /// Returns the segment size for the kernel, if the payload holds several datagrams.
+    /// Returns the segment size for the kernel, if the payload contains several datagrams.
     pub(super) fn segment_bytes(&self) -> Option<u16> {
         (self.count() > 1).then(|| u16::try_from(self.segment_bytes).unwrap_or(u16::MAX))
     }
@@ -180,8 +180,8 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Returns the number of leading datagrams that one message can carry: datagrams with the same addresses, class and
-/// length. The last datagram may be shorter, but not empty. A segmented datagram always gets its own message.
+/// Returns how many of the first datagrams one message can carry: those with the same addresses, class and length. The
+/// last one may be shorter, but not empty. A segmented datagram always gets its own message.
 pub(super) fn alike(datagrams: &[Datagram<'_>]) -> usize {
     let Some(first) = datagrams.first() else { return 0 };
     let size = first.payload.len();
@@ -218,14 +218,14 @@ pub(super) enum Refusal {
     ThisOne,
     /// This datagram is lost: it is too long, its destination is invalid, or the host is unreachable.
     Lost,
-    /// The error belongs to an earlier datagram, and nothing was sent. Repeat the call.
+    /// The error was caused by an earlier datagram, and nothing was sent. Repeat the call.
     Earlier,
     /// The socket failed.
     Broken,
 }
 
 impl Refusal {
-    /// Returns the action for `error`, which the kernel returned for a message of `datagrams` datagrams.
+    /// Returns what to do about `error`, which the kernel returned for a message of `datagrams` datagrams.
     pub(super) fn of(error: &io::Error, datagrams: usize) -> Self {
         match (ErrorClass::of(error), datagrams) {
             (ErrorClass::Later, _) => Self::Full,
@@ -236,7 +236,7 @@ impl Refusal {
             }
             (ErrorClass::Malformed | ErrorClass::TooLong, _)
             | (ErrorClass::Unreachable | ErrorClass::Down | ErrorClass::Forbidden, _) => Self::Lost,
-            // A connected socket reports ICMP errors for earlier datagrams.
+            // A connected socket reports ICMP errors caused by earlier datagrams.
             _ if error.kind() == io::ErrorKind::ConnectionRefused => Self::Earlier,
             _ => Self::Broken,
         }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn an_io_error_of_segments_ends_segmenting_and_of_one_datagram_does_not() {
         let of = |code, datagrams| Refusal::of(&io::Error::from_raw_os_error(code), datagrams);
-        // Linux error numbers on every architecture that this crate is tested on.
+        // Linux error numbers, on every architecture on which this crate is tested.
         let [eio, eagain, einval, emsgsize, ebadf, eafnosupport] = [5, 11, 22, 90, 9, 97];
         let [enetdown, econnrefused] = [100, 111];
         assert_eq!(of(eio, 2), Refusal::NoSegments);

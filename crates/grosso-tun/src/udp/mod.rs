@@ -21,7 +21,7 @@ pub use sender::UdpSender;
 /// Maximum number of messages per system call.
 const MESSAGES_MAX: usize = 16;
 
-/// A UDP socket that sends and receives datagrams in batches: many datagrams per message, and many messages per system
+/// UDP socket that sends and receives datagrams in batches: many datagrams per message, and many messages per system
 /// call.
 ///
 /// ```
@@ -60,8 +60,8 @@ pub struct UdpStats {
     pub received_messages: u64,
     /// Number of datagrams that the kernel did not send because they were too long for the link, the address was
     /// invalid (for example port 0), or the host was unreachable. If the kernel cannot segment a [`Datagram`], its
-    /// segments are sent one by one; if the socket buffer fills up meanwhile, the remaining segments are lost and
-    /// counted too.
+    /// segments are sent one by one. If the socket buffer then fills up, the remaining segments are lost and counted
+    /// here too.
     pub lost: u64,
     /// Number of messages that the kernel could not segment. Their datagrams were sent one by one.
     pub uncut: u64,
@@ -130,7 +130,7 @@ impl Udp {
     }
 
     /// Connects the socket to one peer. It then receives only from this peer, and the kernel reports ICMP errors. Each
-    /// datagram must still state its destination.
+    /// datagram must still have a destination.
     ///
     /// # Errors
     /// Returns `InvalidInput` for a peer of another address family, or any error from `connect(2)`.

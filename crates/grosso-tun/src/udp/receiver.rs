@@ -13,10 +13,10 @@ use grosso_sys::{
 
 use super::{MESSAGES_MAX, UdpStats};
 
-/// Length of a receive buffer in bytes, which suffices for the longest message that the kernel creates.
+/// Length of a receive buffer in bytes, sufficient for the longest message that the kernel creates.
 const MESSAGE_BYTES: usize = 64 << 10;
 
-/// A received datagram.
+/// Received datagram.
 ///
 /// ```
 /// # use grosso_tun::Received;
@@ -105,8 +105,8 @@ impl UdpReceiver {
             slices.iter_mut().map(|slice| &mut slice[..]).collect();
         loop {
             match socket.receive_batch(&mut lists, received) {
-                // This is the ICMP error of an earlier datagram of a connected socket. Reading the error has cleared
-                // it.
+                // This is an ICMP error caused by an earlier datagram on a connected socket. Reading the error has
+                // cleared it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 result => {
                     result?;

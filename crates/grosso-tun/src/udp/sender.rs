@@ -44,7 +44,7 @@ impl UdpSender {
     /// # Errors
     /// Returns `InvalidInput` for a destination of another address family, or for more segments than a message can
     /// have; no datagram is sent in this case. Also returns errors that affect the socket rather than one datagram; in
-    /// that case, the list holds exactly the datagrams that were not sent.
+    /// that case, the list contains exactly the datagrams that were not sent.
     ///
     /// ```no_run
     /// # use grosso_tun::{Datagram, Udp, UdpOptions};
@@ -149,7 +149,7 @@ impl AsRawFd for UdpSender {
     }
 }
 
-/// A transport that sends several messages with one system call.
+/// Transport that sends several messages with one system call.
 trait Transport {
     /// Sends messages; see [`DatagramSocket::send_batch`].
     fn send_batch(&mut self, messages: &[Message<'_>]) -> io::Result<usize>;
@@ -168,7 +168,7 @@ enum MaySegment {
     No,
 }
 
-/// State of the sending side, without the socket.
+/// State of the sending side, except the socket.
 #[derive(Debug)]
 struct Sending {
     segments: bool,
@@ -176,19 +176,19 @@ struct Sending {
     stats: UdpStats,
 }
 
-/// A rejected message: the action to take, the number of list entries in the message, and the error.
+/// Rejected message: what to do about it, the number of list entries in it, and the error.
 type Rejected = (Refusal, usize, io::Error);
 
 impl Sending {
-    /// Sends entries of the list until the socket buffer is full, and removes the entries that were sent from the list,
-    /// even if the call then fails.
+    /// Sends entries from the list until the socket buffer is full. Sent entries are removed from the list, even if the
+    /// call then fails.
     fn send(
         &mut self,
         socket: &mut impl Transport,
         datagrams: &mut &[Datagram<'_>],
         may_segment: MaySegment,
     ) -> io::Result<()> {
-        // Number of entries at the start of the list that must be sent one by one, because their message was rejected.
+        // Number of entries at the start of the list to send one by one, because their message was rejected.
         let mut singles: usize = 0;
         let mut was_earlier = false;
         while let Some(first) = datagrams.first() {
@@ -230,7 +230,7 @@ impl Sending {
     }
 
     /// Sends the segments of an entry one by one. Returns false if the socket buffer had no room for the first. If the
-    /// buffer fills up after the first segment, the remaining segments are lost, so that no segment is sent twice.
+    /// buffer fills up later, the remaining segments are lost, so that no segment is sent twice.
     fn send_pieces(
         &mut self,
         socket: &mut impl Transport,
@@ -246,8 +246,8 @@ impl Sending {
         Ok(true)
     }
 
-    /// Sends as many entries as one system call accepts. Returns the number of entries sent, and the rejected message
-    /// if nothing was sent.
+    /// Sends as many entries as one system call accepts. Returns the number of entries sent and, if nothing was sent,
+    /// the rejected message.
     fn send_some(
         &mut self,
         socket: &mut impl Transport,

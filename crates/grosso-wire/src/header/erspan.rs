@@ -43,7 +43,7 @@ pub mod field {
     pub const FRAME_TYPE: Range<usize> = 8..12;
 }
 
-/// Registry entry of ERSPAN; packets with ERSPAN never merge, because their GRE sequence numbers differ.
+/// Registry entry for ERSPAN. Packets with ERSPAN never merge, because their GRE sequence numbers differ.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "erspan",
     class: Class::Tunnel,
@@ -88,7 +88,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
 }
 
-/// Returns the version bits, and for type III the bits of the payload type and of the subheader's presence.
+/// Returns the version bits and, for type III, the bits for the payload type and for the presence of the subheader.
 fn structure_of(header: &[u8]) -> u128 {
     let of_frame = 0x7c << (8 * (15 - 10)) | 0x01 << (8 * (15 - 11));
     0xf0 << (8 * 15) | if header.first().is_some_and(|byte| byte >> 4 == 2) { of_frame } else { 0 }

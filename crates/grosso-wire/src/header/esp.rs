@@ -25,9 +25,9 @@ use crate::walk::{Step, Walk};
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// UDP port of ESP and IKE for NAT traversal.
+/// UDP port used by ESP and IKE for NAT traversal.
 pub const PORT: u16 = 4500;
-/// Payload of a NAT keepalive, a single byte (RFC 3948 section 2.3).
+/// Payload of a NAT keepalive: a single byte (RFC 3948 section 2.3).
 pub const KEEPALIVE: u8 = 0xff;
 /// First payload bytes of IKE on the ESP port, in place of an SPI (RFC 3948 section 2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
@@ -91,7 +91,7 @@ pub fn is_esp_in_udp(payload: &[u8]) -> bool {
     payload != [KEEPALIVE] && !payload.starts_with(&NON_ESP_MARKER)
 }
 
-/// Formats the header as in `esp spi 0x00001000 seq 1`.
+/// Formats the header like `esp spi 0x00001000 seq 1`.
 impl fmt::Display for EspHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} spi {:#010x} seq {}", self.spi, self.sequence)
@@ -100,7 +100,7 @@ impl fmt::Display for EspHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of ESP; packets with ESP never merge.
+/// Registry entry for ESP. Packets with ESP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "esp",
     class: Class::Security,

@@ -103,7 +103,7 @@ impl EthernetHeader {
     }
 }
 
-/// Formats the header as in `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
+/// Formats the header like `eth 02:00:00:00:00:01 > 02:00:00:00:00:02 0x0800`.
 impl fmt::Display for EthernetHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (Address(&self.source), Address(&self.destination));
@@ -111,7 +111,7 @@ impl fmt::Display for EthernetHeader {
     }
 }
 
-/// A link-layer address, printed as hexadecimal bytes with colons between them.
+/// Link-layer address, printed as hexadecimal bytes separated by colons.
 pub(crate) struct Address<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Address<'_> {
@@ -126,8 +126,8 @@ impl fmt::Display for Address<'_> {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of Ethernet. The addresses do not identify the flow: packets must stay in order when their path
-/// changes to another router.
+/// Registry entry for Ethernet. The addresses do not identify the flow: packets must stay in order when their path
+/// moves to another router.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "eth",
     class: Class::Link,

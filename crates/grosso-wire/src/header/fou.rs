@@ -6,5 +6,5 @@
 /// Length of the header in bytes: FOU has none.
 pub const HEADER_LEN: usize = 0;
 
-/// Protocol number that no port may be configured with, because it also means "not configured" (rule W24).
+/// Protocol number that cannot be configured for a port, because it also means "not configured" (rule W24).
 pub const PROTOCOL_NONE: u8 = 0;

@@ -91,7 +91,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct GeneveHeader {
-    /// Version in the high two bits, length of the options in 4-byte words.
+    /// Version in the high two bits; length of the options, in 4-byte words, in the low six bits.
     pub version_length: u8,
     /// The O and C bits and six reserved bits.
     pub flags: u8,
@@ -128,7 +128,7 @@ impl GeneveHeader {
         layout::emit(NAME, &Self { version_length, ..*self }, options, buffer)
     }
 
-    /// Sets the network identifier, 24 bits.
+    /// Sets the 24-bit network identifier.
     pub fn set_vni(&mut self, vni: u32) -> Result<(), Malformed> {
         let [0, a, b, c] = vni.to_be_bytes() else {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -137,17 +137,17 @@ impl GeneveHeader {
         Ok(())
     }
 
-    /// Returns the version, 0.
+    /// Returns the version, which is 0.
     pub fn version(&self) -> u8 {
         self.version_length >> 6
     }
 
-    /// Returns the length of header and options in bytes, as the header states.
+    /// Returns the length of the header and its options in bytes, from the length field.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }
 
-    /// Returns the network identifier, 24 bits.
+    /// Returns the 24-bit network identifier.
     pub fn vni(&self) -> u32 {
         let [a, b, c] = self.vni;
         u32::from_be_bytes([0, a, b, c])
@@ -164,7 +164,7 @@ impl GeneveHeader {
     }
 }
 
-/// Formats the header as in `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` if applicable.
+/// Formats the header like `geneve vni 42 0x6558 len 16`, with ` control` and ` critical` if applicable.
 impl fmt::Display for GeneveHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
@@ -174,14 +174,14 @@ impl fmt::Display for GeneveHeader {
     }
 }
 
-/// One option.
+/// Geneve option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOption<'a> {
     /// Namespace of the type, assigned to the organization that defined the option.
     pub class: u16,
     /// Option type, including [`OPTION_CRITICAL`].
     pub kind: u8,
-    /// Data in whole 4-byte words, at most 31 words.
+    /// Data in whole 4-byte words, at most 31 of them.
     pub data: &'a [u8],
 }
 
@@ -202,7 +202,7 @@ impl GeneveOption<'_> {
     }
 }
 
-/// Iterator over the options in order. A truncated option ends it with an error.
+/// Iterator over the options in order. After an error for a truncated option, it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneveOptions<'a>(&'a [u8]);
 
@@ -244,7 +244,7 @@ const NAME: &str = SPEC.name;
 const LENGTH_MASK: u8 = 0x3f;
 const OPTION_LENGTH_MASK: u8 = 0x1f;
 
-/// Registry entry of Geneve: the network identifier is part of the flow (rule T6).
+/// Registry entry for Geneve. The network identifier is part of the flow (rule T6).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "geneve",
     class: Class::Tunnel,
@@ -267,7 +267,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(receive),
 };
 
-/// Checks rules W40 and W41: control messages carry no packet to forward, and the options fill their space exactly.
+/// Checks rules W40 and W41: control messages carry no packet to forward, and the options must fill their space
+/// exactly.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let flags = header.get(field::FLAGS.start).copied().unwrap_or(0);
     if flags & CONTROL != 0 {

@@ -30,7 +30,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
-/// Maximum header length in bytes: all three optional fields.
+/// Maximum header length in bytes, with all three optional fields.
 pub const LEN_MAX: usize = 16;
 
 /// Checksum and reserved word are present.
@@ -87,7 +87,7 @@ pub struct GreHeader {
 /// Optional fields, as the flags indicate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GreFields {
-    /// Checksum over header and payload, followed by a reserved word of 0.
+    /// Checksum over the header and the payload, followed by a reserved word of 0.
     pub checksum: Option<u16>,
     /// Key that identifies the tunnel.
     pub key: Option<u32>,
@@ -118,7 +118,7 @@ impl GreHeader {
         Ok((header, fields, rest))
     }
 
-    /// Writes the header with its optional fields and returns the rest of the buffer. The C, K and S flags are computed
+    /// Writes the header with its optional fields and returns the rest of the buffer. The C, K and S flags are derived
     /// from `fields`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
@@ -149,14 +149,14 @@ impl GreHeader {
         (self.flags.get() & VERSION_MASK) as u8
     }
 
-    /// Returns the length of header and optional fields in bytes, as the flags state.
+    /// Returns the length of the header and its optional fields in bytes, from the flags.
     pub fn header_len(&self) -> usize {
         let fields = self.flags.get() & (FLAG_CHECKSUM | FLAG_KEY | FLAG_SEQUENCE);
         HEADER_LEN + 4 * fields.count_ones() as usize
     }
 }
 
-/// Formats the header as in `gre flags 0x2000 0x0800`.
+/// Formats the header like `gre flags 0x2000 0x0800`.
 impl fmt::Display for GreHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} flags {:#06x} {:#06x}", self.flags, self.protocol)
@@ -165,7 +165,7 @@ impl fmt::Display for GreHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of GRE (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
+/// Registry entry for GRE (RFC 2784, RFC 2890, rule T21). The key is part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gre",
     class: Class::Tunnel,
@@ -208,8 +208,8 @@ const fn key_at(start: usize) -> Field {
     Field::key("key", start..start + 4, Role::Channel).shown(Notation::Number)
 }
 
-/// Checks rules W50 and W51. Linux ignores the bits that RFC 2784 section 2.3 requires to be zero; this function
-/// ignores only the bits that the RFC requires receivers to ignore.
+/// Checks rules W50 and W51. Unlike Linux, which also ignores the bits that RFC 2784 section 2.3 requires to be zero,
+/// this function ignores only the bits that receivers must ignore.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let flags = header.first_chunk().map_or(u16::MAX, |flags| u16::from_be_bytes(*flags));
     if flags & (FLAG_ROUTING | MUST_BE_ZERO | VERSION_MASK) != 0 {

@@ -21,7 +21,7 @@ use crate::walk::{Next, Step, Walk, u16_at};
 
 /// Length of the header without optional fields, in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Maximum header length in bytes, extensions included; longer headers are not parsed.
+/// Maximum header length in bytes, including extension headers. Longer headers are not parsed.
 pub const HEADER_BYTES_MAX: usize = 1024;
 
 /// UDP port assigned by IANA.
@@ -54,7 +54,7 @@ pub mod field {
     pub const ENDPOINT: Range<usize> = 4..8;
 }
 
-/// Registry entry of GTP-U: the endpoint identifier is part of the flow.
+/// Registry entry for GTP-U. The endpoint identifier is part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gtp-u",
     class: Class::Tunnel,
@@ -76,8 +76,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(|_| Ok(Received::default())),
 };
 
-/// Reads a message that carries a packet. Other messages are exchanged between tunnel endpoints and count as plain
-/// payload.
+/// Reads a message that carries a packet. Other messages are exchanged between the tunnel endpoints and treated as
+/// plain payload.
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
@@ -92,7 +92,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     Ok(Next::Ip)
 }
 
-/// Returns the length of the header with its optional fields and extension headers in bytes.
+/// Returns the length in bytes of the header with its optional fields and extension headers.
 fn header_len(bytes: &[u8]) -> Result<usize, Stop> {
     let flags = bytes.first().copied().ok_or(Stop::Truncated)?;
     if flags & (FLAG_EXTENSION | FLAG_SEQUENCE | FLAG_NUMBER) == 0 {

@@ -79,7 +79,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct GueHeader {
-    /// Variant in the high two bits, control bit, length in 4-byte words after the first.
+    /// Variant in the high two bits, control bit, and length in 4-byte words after the first.
     pub version_length: u8,
     /// IP protocol of the payload, or type of the control message.
     pub protocol: u8,
@@ -87,7 +87,7 @@ pub struct GueHeader {
     pub flags: U16,
 }
 
-/// Optional fields, as the flags indicate.
+/// Optional fields indicated by the flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GueFields {
     /// Checksum that the receiver must complete.
@@ -115,8 +115,8 @@ impl GueHeader {
         Ok((header, header.fields(space)?, payload))
     }
 
-    /// Writes the header with its optional fields and returns the rest of the buffer. Length and flags are computed
-    /// from `fields`.
+    /// Writes the header with its optional fields and returns the rest of the buffer. The length and the flags are
+    /// derived from `fields`.
     pub fn emit<'a>(
         &self,
         fields: &GueFields,
@@ -134,7 +134,7 @@ impl GueHeader {
         layout::emit(NAME, &header, tail.as_bytes(), buffer)
     }
 
-    /// Returns the variant: 0 for this header.
+    /// Returns the variant, which is 0 for this header.
     pub fn version(&self) -> u8 {
         self.version_length >> 6
     }
@@ -144,7 +144,7 @@ impl GueHeader {
         self.version_length & CONTROL != 0
     }
 
-    /// Returns the length of the header with its optional fields in bytes, as the header states.
+    /// Returns the length in bytes of the header with its optional fields, from the length field.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + 4 * usize::from(self.version_length & LENGTH_MASK)
     }
@@ -173,7 +173,7 @@ impl GueHeader {
     }
 }
 
-/// Formats the header as in `gue proto 4 flags 0x0001 len 12`, with ` control` on a control message.
+/// Formats the header like `gue proto 4 flags 0x0001 len 12`, with ` control` for a control message.
 impl fmt::Display for GueHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let control = if self.is_control() { " control" } else { "" };
@@ -186,7 +186,7 @@ const NAME: &str = SPEC.name;
 
 const LENGTH_MASK: u8 = 0x1f;
 
-/// Registry entry of GUE.
+/// Registry entry for GUE.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "gue",
     class: Class::Tunnel,
@@ -208,8 +208,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(receive),
 };
 
-/// Reads a request for remote checksum offload (rule C51), whose offsets count from the end of the whole header. If the
-/// fields are truncated, the offsets match no header (rule C55).
+/// Reads a request for remote checksum offload (rule C51). Offsets count from the end of the whole header. If the
+/// fields are truncated, the returned offsets match no header (rule C55).
 fn remote_checksum(header: &[u8]) -> Option<Remote> {
     let word = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
     let flags = word(0)? as u16;
@@ -240,7 +240,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
 fn read_either_variant(walk: &mut Walk<'_, '_>) -> Step {
     match walk.rest.first().ok_or(Stop::Truncated)? >> 6 {
         0 => read(walk),
-        // This is the version nibble of the IP header that takes the place of a GUE header (rule W22).
+        // Version nibble of the IP header that replaces the GUE header (rule W22).
         1 => Ok(Next::Ip),
         _ => Err(Stop::Malformed),
     }

@@ -79,9 +79,9 @@ layout::assert_layout! {
 pub struct IcmpHeader {
     /// Message type; the numbers of ICMP and ICMPv6 differ.
     pub kind: u8,
-    /// Code, which distinguishes messages of one type.
+    /// Code, which distinguishes messages of the same type.
     pub code: u8,
-    /// Checksum over the message, in ICMPv6 with a pseudo-header.
+    /// Checksum over the message, which in ICMPv6 includes a pseudo-header.
     pub checksum: U16,
     /// Type-specific content: identifier and sequence number of an echo, pointer, MTU.
     pub rest: [u8; 4],
@@ -111,7 +111,7 @@ impl IcmpHeader {
     }
 }
 
-/// Formats the header as in `icmp type 8 code 0`.
+/// Formats the header like `icmp type 8 code 0`.
 impl fmt::Display for IcmpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} type {} code {}", self.kind, self.code)
@@ -120,7 +120,7 @@ impl fmt::Display for IcmpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of ICMP; packets with ICMP never merge.
+/// Registry entry for ICMP. Packets with ICMP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "icmp",
     class: Class::Control,

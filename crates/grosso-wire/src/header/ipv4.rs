@@ -42,19 +42,19 @@ pub const MTU_MIN: u16 = 68;
 
 /// ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
-/// IPv4 in IP.
+/// IPv4-in-IP.
 pub const PROTOCOL_IPV4: u8 = 4;
 /// TCP.
 pub const PROTOCOL_TCP: u8 = 6;
 /// UDP.
 pub const PROTOCOL_UDP: u8 = 17;
-/// IPv6 in IP.
+/// IPv6-in-IP.
 pub const PROTOCOL_IPV6: u8 = 41;
 /// GRE.
 pub const PROTOCOL_GRE: u8 = 47;
 /// ESP.
 pub const PROTOCOL_ESP: u8 = 50;
-/// MPLS in IP (RFC 4023).
+/// MPLS-in-IP (RFC 4023).
 pub const PROTOCOL_MPLS: u8 = 137;
 
 /// Reserved bit of the fragment word.
@@ -116,9 +116,10 @@ pub struct Ipv4Header {
     pub version_ihl: u8,
     /// DSCP in the high six bits, ECN in the low two.
     pub tos: u8,
-    /// Length of header and payload in bytes, or 0 if the packet is longer than the field can express (rule G62).
+    /// Length of the header and the payload in bytes, or 0 if the packet is longer than the field can express (rule
+    /// G62).
     pub total_length: U16,
-    /// Identification, which the fragments of one datagram share.
+    /// Identification, which is the same in all fragments of a datagram.
     pub identification: U16,
     /// Reserved bit, DF, MF and fragment offset.
     pub fragment: U16,
@@ -126,7 +127,7 @@ pub struct Ipv4Header {
     pub ttl: u8,
     /// Protocol number of the payload.
     pub protocol: u8,
-    /// Checksum over the header with its options.
+    /// Checksum over the header including options.
     pub checksum: U16,
     /// Source address.
     pub source: [u8; 4],
@@ -155,7 +156,7 @@ impl Ipv4Header {
         Ok((header, Ipv4Options(options), payload))
     }
 
-    /// Writes the header with its options and returns the rest of the buffer. The header length is computed from
+    /// Writes the header with its options and returns the rest of the buffer. The header length is derived from
     /// `options`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
@@ -176,7 +177,7 @@ impl Ipv4Header {
         self.fragment.set(self.fragment.get() & !DONT_FRAGMENT | bit);
     }
 
-    /// Sets the fragment offset in bytes, a multiple of 8, and the MF bit.
+    /// Sets the fragment offset in bytes, which must be a multiple of 8, and the MF bit.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
         if !offset.is_multiple_of(8) || offset / 8 > usize::from(OFFSET_MASK) {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -192,12 +193,12 @@ impl Ipv4Header {
         self.tos = self.tos & !3 | ecn & 3;
     }
 
-    /// Returns the version, 4.
+    /// Returns the version, which is 4.
     pub fn version(&self) -> u8 {
         self.version_ihl >> 4
     }
 
-    /// Returns the length of header and options in bytes, as the header states.
+    /// Returns the length of the header and its options in bytes, from the header length field.
     pub fn header_len(&self) -> usize {
         usize::from(self.version_ihl & 0x0f) * 4
     }
@@ -222,7 +223,7 @@ impl Ipv4Header {
         self.fragment.get() & MORE_FRAGMENTS != 0
     }
 
-    /// Returns the offset of the payload in its datagram in bytes.
+    /// Returns the offset of the payload in its datagram, in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK) * 8
     }
@@ -233,7 +234,7 @@ impl Ipv4Header {
     }
 }
 
-/// Returns a header without options and payload, with TTL 64 and the other fields zero.
+/// Returns a header without options or payload, with TTL 64 and all other fields zero.
 impl Default for Ipv4Header {
     fn default() -> Self {
         Self {
@@ -251,7 +252,7 @@ impl Default for Ipv4Header {
     }
 }
 
-/// Formats the header as in `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if
+/// Formats the header like `ip4 192.0.2.1 > 192.0.2.2 proto 6 id 8 ttl 64 len 1500`, with ` df` and ` frag 0+` if
 /// applicable.
 impl fmt::Display for Ipv4Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,7 +270,7 @@ impl fmt::Display for Ipv4Header {
     }
 }
 
-/// One option.
+/// IPv4 option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ipv4Option<'a> {
@@ -286,7 +287,7 @@ pub enum Ipv4Option<'a> {
     },
 }
 
-/// Iterator over the options in order. A truncated option ends it with an error.
+/// Iterator over the options in order. After an error for a truncated option, it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Options<'a>(&'a [u8]);
 
@@ -323,7 +324,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of IPv4 without options (RFC 791, rules G12 to G15).
+/// Registry entry for IPv4 without options (RFC 791, rules G12 to G15).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip4",
     class: Class::Network,
@@ -374,7 +375,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
     walk.push(Kind::Ipv4, header_len)?;
     walk.declare_ip(total_len.wrapping_sub(header_len));
-    // The reserved bit and DF do not mark a fragment.
+    // The reserved bit and DF do not make the packet a fragment.
     if u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) != 0 {
         return Err(Stop::Fragment);
     }

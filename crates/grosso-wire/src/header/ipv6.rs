@@ -83,7 +83,7 @@ layout::assert_layout! {
 pub struct Ipv6Header {
     /// Version, traffic class and flow label.
     pub word: U32,
-    /// Length of the payload in bytes, including extension headers, or 0 in a jumbogram (RFC 2675) and in a packet
+    /// Length of the payload in bytes, including extension headers, or 0 in a jumbogram (RFC 2675) or in a packet
     /// longer than the field can express (rule G62).
     pub payload_length: U16,
     /// Protocol number of the next header, which may be an extension header.
@@ -124,7 +124,7 @@ impl Ipv6Header {
         self.set_traffic_class(self.traffic_class() & !3 | ecn & 3);
     }
 
-    /// Sets the flow label, 20 bits.
+    /// Sets the 20-bit flow label.
     pub fn set_flow_label(&mut self, label: u32) -> Result<(), Malformed> {
         if label > FLOW_LABEL_MASK {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -133,7 +133,7 @@ impl Ipv6Header {
         Ok(())
     }
 
-    /// Returns the version, 6.
+    /// Returns the version, which is 6.
     pub fn version(&self) -> u8 {
         (self.word.get() >> 28) as u8
     }
@@ -153,7 +153,7 @@ impl Ipv6Header {
         self.traffic_class() & 3
     }
 
-    /// Returns the flow label, 20 bits.
+    /// Returns the 20-bit flow label.
     pub fn flow_label(&self) -> u32 {
         self.word.get() & FLOW_LABEL_MASK
     }
@@ -173,7 +173,7 @@ impl Default for Ipv6Header {
     }
 }
 
-/// Formats the header as in `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is
+/// Formats the header like `ip6 2001:db8::1 > 2001:db8::2 next 6 hops 64 len 1440`, with ` flow 0x12345` unless it is
 /// 0.
 impl fmt::Display for Ipv6Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,8 +191,8 @@ const NAME: &str = SPEC.name;
 
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// Registry entry of IPv6 (RFC 8200, rules G20 to G23). The flow label does not identify the flow: a sender may change
-/// it during a connection (RFC 6438), and the connection must keep its order.
+/// Registry entry for IPv6 (RFC 8200, rules G20 to G23). The flow label does not identify the flow: a sender may change
+/// it during a connection (RFC 6438), and the packets must stay in order.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ip6",
     class: Class::Network,
@@ -237,7 +237,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>) -> Step {
         return Err(Stop::Malformed);
     }
     let payload_len = u16_at(header, 4) as usize;
-    // If no header follows, a length of zero is a real length and does not mark a jumbogram.
+    // If no header follows, a length of zero is the actual length and does not indicate a jumbogram.
     walk.jumbo = payload_len == 0 && header[6] != NEXT_NONE;
     walk.push(Kind::Ipv6, HEADER_LEN)?;
     walk.declare_ip(payload_len);

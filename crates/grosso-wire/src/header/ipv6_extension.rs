@@ -21,7 +21,7 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk};
 
-/// Length in bytes of the common part; a whole header has at least 8 bytes.
+/// Length of the common part in bytes. A whole header is at least 8 bytes long.
 pub const HEADER_LEN: usize = 2;
 /// Maximum header length in bytes: 256 units.
 pub const LEN_MAX: usize = 2048;
@@ -55,7 +55,7 @@ layout::assert_layout! {
     LENGTH = length,
 }
 
-/// Next header and length: the fields that IPv6 extension headers have in common.
+/// Next header and length: the fields common to IPv6 extension headers.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -86,7 +86,7 @@ impl Ipv6ExtensionHeader {
         Ok((header, body, payload))
     }
 
-    /// Writes the header with its body and returns the rest of the buffer. The length field is computed from `body`,
+    /// Writes the header with its body and returns the rest of the buffer. The length field is derived from `body`,
     /// which must fill whole 8-byte units.
     pub fn emit<'a>(&self, body: &[u8], buffer: &'a mut [u8]) -> Result<&'a mut [u8], Malformed> {
         let len = HEADER_LEN + body.len();
@@ -97,13 +97,13 @@ impl Ipv6ExtensionHeader {
         layout::emit(NAME, &header, body, buffer)
     }
 
-    /// Returns the length of header and body in bytes.
+    /// Returns the length of the header and its body in bytes.
     pub fn header_len(&self) -> usize {
         (usize::from(self.length) + 1) * 8
     }
 }
 
-/// Formats the header as in `ext6 next 6 len 8`.
+/// Formats the header like `ext6 next 6 len 8`.
 impl fmt::Display for Ipv6ExtensionHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} next {} len {}", self.next_header, self.header_len())
@@ -115,7 +115,7 @@ impl fmt::Display for Ipv6ExtensionHeader {
 pub struct Routing<'a> {
     /// Routing type: 2 mobile, 3 RPL, 4 segment routing.
     pub kind: u8,
-    /// Number of listed nodes that remain to be visited.
+    /// Number of listed nodes that are yet to be visited.
     pub segments_left: u8,
     /// Type-specific data.
     pub data: &'a [u8],
@@ -131,7 +131,7 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// One option.
+/// IPv6 option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ipv6Option<'a> {
@@ -143,14 +143,14 @@ pub enum Ipv6Option<'a> {
     EncapsulationLimit(u8),
     /// Any other option, or a known option with an unexpected length.
     Unknown {
-        /// Option type: the action of nodes that do not support the option, change bit and number.
+        /// Option type: how nodes that do not support the option must react, change bit, and number.
         kind: u8,
         /// Data after the length byte.
         data: &'a [u8],
     },
 }
 
-/// Iterator over the options in order. A truncated option ends it with an error.
+/// Iterator over the options in order. After an error for a truncated option, it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Options<'a>(&'a [u8]);
 
@@ -192,7 +192,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of extension headers, which only IPv6 announces.
+/// Registry entry for extension headers. Only IPv6 announces them.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ext6",
     class: Class::Extension,
@@ -225,7 +225,7 @@ fn read_options(walk: &mut Walk<'_, '_>, is_hop_by_hop: bool) -> Step {
     let mut declared = None;
     if is_hop_by_hop && walk.jumbo && walk.last() == Some(Kind::Ipv6) {
         declared = jumbo_payload_len(options);
-        // RFC 2675 section 3: the option is for payloads that the fixed header cannot express.
+        // RFC 2675 section 3: the option is for payloads whose length the fixed header cannot express.
         if declared.is_some_and(|payload_len| payload_len <= 0xffff) {
             return Err(Stop::Malformed);
         }

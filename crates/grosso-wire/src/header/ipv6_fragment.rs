@@ -71,7 +71,7 @@ pub struct Ipv6FragmentHeader {
     pub reserved: u8,
     /// Offset, two reserved bits, and the M bit.
     pub fragment: U16,
-    /// Identification, which the fragments of one datagram share.
+    /// Identification, which is the same in all fragments of a datagram.
     pub identification: U32,
 }
 
@@ -86,7 +86,7 @@ impl Ipv6FragmentHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the fragment offset in bytes, a multiple of 8, and the M bit.
+    /// Sets the fragment offset in bytes, which must be a multiple of 8, and the M bit.
     pub fn set_fragment(&mut self, offset: usize, more: bool) -> Result<(), Malformed> {
         let word = u16::try_from(offset).ok().filter(|word| word & !OFFSET_MASK == 0);
         let word = word.ok_or_else(|| Malformed::new(NAME, Reason::Value))?;
@@ -95,7 +95,7 @@ impl Ipv6FragmentHeader {
         Ok(())
     }
 
-    /// Returns the offset of the payload in its datagram in bytes.
+    /// Returns the offset of the payload in its datagram, in bytes.
     pub fn fragment_offset(&self) -> usize {
         usize::from(self.fragment.get() & OFFSET_MASK)
     }
@@ -111,7 +111,7 @@ impl Ipv6FragmentHeader {
     }
 }
 
-/// Formats the header as in `frag6 next 17 id 0x00000007 offset 1448+`.
+/// Formats the header like `frag6 next 17 id 0x00000007 offset 1448+`.
 impl fmt::Display for Ipv6FragmentHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (next, id, offset) = (self.next_header, self.identification, self.fragment_offset());
@@ -122,7 +122,7 @@ impl fmt::Display for Ipv6FragmentHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of the fragment header, which only IPv6 announces; packets with it never merge.
+/// Registry entry for the fragment header. Only IPv6 announces it, and packets with it never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "frag6",
     class: Class::Extension,
@@ -140,7 +140,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::Ipv6Fragment, HEADER_LEN)?;
-    // An atomic fragment is a whole packet (RFC 6946); two bits are reserved.
+    // An atomic fragment is a whole packet (RFC 6946). Two bits are reserved.
     let atomic = u16_at(header, 2) & (OFFSET_MASK | MORE_FRAGMENTS) == 0;
     if atomic { Ok(Next::AfterIpv6(header[0])) } else { Err(Stop::Fragment) }
 }

@@ -33,7 +33,7 @@ use crate::walk::{Next, Step, Walk};
 
 /// Length of the session identifier in bytes, without cookie and sublayer.
 pub const HEADER_LEN: usize = 4;
-/// Maximum header length in bytes: a cookie of 8 bytes and the sublayer.
+/// Maximum header length in bytes, with an 8-byte cookie and the sublayer.
 pub const LEN_MAX: usize = 16;
 
 /// IP protocol of the header.
@@ -73,7 +73,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct L2tpHeader {
-    /// Session identifier of the receiver; 0 marks a control message.
+    /// Session identifier assigned by the receiver; 0 marks a control message.
     pub session: U32,
 }
 
@@ -87,7 +87,7 @@ pub struct L2tpFields<'a> {
 }
 
 impl L2tpFields<'_> {
-    /// Returns the sequence number, if valid.
+    /// Returns the sequence number, if it is valid.
     pub fn sequence(&self) -> Option<u32> {
         self.sublayer.filter(|word| word & FLAG_SEQUENCE != 0).map(|word| word & SEQUENCE_MASK)
     }
@@ -140,7 +140,7 @@ impl L2tpHeader {
     }
 }
 
-/// Formats the header as in `l2tp session 0x00001000`.
+/// Formats the header like `l2tp session 0x00001000`.
 impl fmt::Display for L2tpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {:#010x}", self.session)
@@ -159,11 +159,11 @@ const NAME: &str = SPEC.name;
 
 /// Length of the default sublayer in bytes (section 4.6).
 const SUBLAYER_LEN: usize = 4;
-/// The bit of [`FLAG_SEQUENCE`] in the first byte of the sublayer.
+/// Bit of [`FLAG_SEQUENCE`] in the first byte of the sublayer.
 const SEQUENCE_BIT: u8 = (FLAG_SEQUENCE >> 24) as u8;
 
-/// Registry entry. The session identifies the flow and differs between the directions of a connection; all other bits
-/// are equal in all packets of a train.
+/// Registry entry for L2TPv3. The session identifies the flow, and differs between the directions of a connection. All
+/// other bits are equal in all packets of a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "l2tp",
     class: Class::Tunnel,
@@ -179,8 +179,8 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: None,
 };
 
-/// Returns the bits that determine the next headers: one bit of the session, which is zero in control messages, and the
-/// sequence bit of the sublayer, if present.
+/// Returns the bits that determine the following headers: one bit of the session, which is zero in control messages,
+/// and the sequence bit of the sublayer, if present.
 fn structure(header: &[u8]) -> u128 {
     let session = header.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
     let one = session & session.wrapping_neg();
@@ -189,8 +189,8 @@ fn structure(header: &[u8]) -> u128 {
     u128::from(one) << (8 * (LEN_MAX - HEADER_LEN)) | sequence
 }
 
-/// Reads a data message if the format of sessions is configured. Stops after a sequence number, because it differs in
-/// every packet and segmentation could not restore it (section 4.6).
+/// Reads a data message if the session format is configured. Stops after a sequence number, because it differs in every
+/// packet and segmentation could not restore it (section 4.6).
 #[inline(always)]
 fn read(walk: &mut Walk<'_, '_>) -> Step {
     let pseudowire = walk.ports.l2tp().ok_or(Stop::Unknown)?;
@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(refused.unwrap_err().reason, Reason::Value);
     }
 
-    /// Checks that all sessions have the same header stack, and that no session shares it with a control message or
-    /// with a packet that has a sequence number.
+    /// Checks that all sessions have the same header stack, and that none shares it with a control message or with a
+    /// packet that has a sequence number.
     #[test]
     fn few_bits_decide_the_headers() {
         let bits = |header: &[u8]| SPEC.structure.bits(header, header.len()).collect::<Vec<_>>();

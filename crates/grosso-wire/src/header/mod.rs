@@ -1,6 +1,6 @@
-//! Header formats: one file per header, and one registry entry each.
+//! Header formats, with one file and one registry entry per header.
 //!
-//! A header's file contains its view and a [`HeaderSpec`], which describes the header for all generic code.
+//! A header's file contains its view, and a [`HeaderSpec`] that describes it for all generic code.
 
 mod spec;
 
@@ -30,7 +30,7 @@ macro_rules! headers {
                 match self { $($(Self::$kind => { const SPEC: &HeaderSpec = &$module::$spec; SPEC })*)+ }
             }
 
-            /// Returns the role of the header in a packet.
+            /// Returns the role of this kind of header in a packet.
             #[inline]
             #[must_use]
             pub const fn class(self) -> Class {
@@ -45,7 +45,7 @@ macro_rules! headers {
                 match kind { $($(Kind::$kind => (const { $module::$spec.read })(self),)*)+ }
             }
 
-            /// Returns the header announced by an EtherType of a link layer.
+            /// Returns the header that an EtherType in a link-layer header announces.
             #[inline(always)]
             pub(crate) fn of_ethertype(ethertype: u16) -> Step {
                 $($(if is_one_of(ethertype, const { $module::$spec.announced.ethertypes }) {
@@ -54,7 +54,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Returns the header announced by an EtherType of a tunnel header.
+            /// Returns the header that an EtherType in a tunnel header announces.
             #[inline(always)]
             pub(crate) fn of_tunnel_ethertype(ethertype: u16) -> Step {
                 $($(if is_one_of(ethertype, const { $module::$spec.announced.tunnel_ethertypes }) {
@@ -63,7 +63,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Returns the header announced by an IP protocol.
+            /// Returns the header that an IP protocol number announces.
             #[inline(always)]
             pub(crate) fn of_protocol(protocol: u8) -> Step {
                 $($(if is_one_of_bytes(protocol, const { $module::$spec.announced.protocols }) {
@@ -72,7 +72,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Returns the header announced by a next protocol of VXLAN-GPE.
+            /// Returns the header that a VXLAN-GPE next protocol announces.
             #[inline(always)]
             pub(crate) fn of_next_protocol(protocol: u8) -> Step {
                 $($(if is_one_of_bytes(protocol, const { $module::$spec.announced.next_protocols }) {
@@ -81,7 +81,7 @@ macro_rules! headers {
                 Err(Stop::Unknown)
             }
 
-            /// Reads the header announced by a nonzero UDP port. Returns `None` if the port announces no header.
+            /// Reads the header that a nonzero UDP port announces. Returns `None` if the port announces no header.
             #[inline(always)]
             pub(crate) fn enter_port(&mut self, port: u16) -> Option<Step> {
                 $($(if let Some(by_port) = const { &$module::$spec.announced.port }
@@ -98,7 +98,7 @@ macro_rules! headers {
 
 registry!(headers);
 
-/// Fast path for common headers, which are read without an iteration of the dissector's loop.
+/// Fast path for common headers, which are read without another iteration of the dissector's loop.
 impl Walk<'_, '_> {
     /// Reads the header after Ethernet if it is IP.
     #[inline(always)]

@@ -24,7 +24,7 @@ use crate::walk::{Next, Step, Walk};
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 4;
 
-/// UDP port of MPLS in UDP (RFC 7510).
+/// UDP port of MPLS-in-UDP (RFC 7510).
 pub const PORT: u16 = 6635;
 
 /// Bit that marks the last entry of the stack.
@@ -43,7 +43,7 @@ layout::assert_layout! {
     ENTRY = entry,
 }
 
-/// An MPLS label stack entry.
+/// MPLS label stack entry.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -74,7 +74,7 @@ impl MplsHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the label, 20 bits.
+    /// Sets the 20-bit label.
     pub fn set_label(&mut self, label: u32) -> Result<(), Malformed> {
         if label > 0xf_ffff {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -83,7 +83,7 @@ impl MplsHeader {
         Ok(())
     }
 
-    /// Sets the traffic class, 0 to 7.
+    /// Sets the traffic class (0 to 7).
     pub fn set_traffic_class(&mut self, class: u8) -> Result<(), Malformed> {
         if class > 7 {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -103,12 +103,12 @@ impl MplsHeader {
         self.entry.set(self.entry.get() & !0xff | u32::from(ttl));
     }
 
-    /// Returns the label, 20 bits.
+    /// Returns the 20-bit label.
     pub fn label(&self) -> u32 {
         self.entry.get() >> 12
     }
 
-    /// Returns the traffic class, 0 to 7.
+    /// Returns the traffic class (0 to 7).
     pub fn traffic_class(&self) -> u8 {
         (self.entry.get() >> 9) as u8 & 7
     }
@@ -124,7 +124,7 @@ impl MplsHeader {
     }
 }
 
-/// Formats the entry as in `mpls label 100 class 3 ttl 64`, with ` bottom` on the last entry.
+/// Formats the entry like `mpls label 100 class 3 ttl 64`, with ` bottom` for the last entry.
 impl fmt::Display for MplsHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, class, ttl) = (self.label(), self.traffic_class(), self.ttl());
@@ -135,7 +135,7 @@ impl fmt::Display for MplsHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of MPLS (RFC 3032). The 20 bits of the label are part of the flow.
+/// Registry entry for MPLS (RFC 3032). All 20 bits of the label are part of the flow.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "mpls",
     class: Class::Link,
@@ -175,7 +175,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
     }
 }
 
-/// Returns the bits that determine the next headers: the bottom-of-stack bit, and the first bits after the stack.
+/// Returns the bits that determine the following headers: the bottom-of-stack bit, and the first bits after the stack.
 fn structure(bytes: &[u8]) -> u128 {
     let bottom = 0x01 << (8 * (15 - 2));
     let is_bottom = bytes.get(2).is_some_and(|byte| byte & 1 != 0);

@@ -1,4 +1,4 @@
-//! Network service header (RFC 8300), which contains a packet's service function path and the position in this path.
+//! Network service header (RFC 8300), which contains a packet's service function path and its position in that path.
 //!
 //! ```text
 //!  0                 2        3        4              7        8
@@ -23,7 +23,7 @@ use crate::layout;
 use crate::stack::Stop;
 use crate::walk::{Next, Step, Walk, u16_at};
 
-/// Length in bytes of base header and service path header, without the context.
+/// Length in bytes of the base header and the service path header, without the context.
 pub const HEADER_LEN: usize = 8;
 /// Maximum header length in bytes: the 6-bit length field counts 4-byte words.
 pub const LEN_MAX: usize = 252;
@@ -33,11 +33,11 @@ pub const ETHERTYPE: u16 = 0x894f;
 
 /// Bit of the first word: OAM packet.
 pub const FLAG_OPERATIONS: u16 = 0x2000;
-/// Metadata type: context of fixed length.
+/// Metadata type: fixed-length context.
 pub const METADATA_FIXED: u8 = 1;
-/// Metadata type: context of variable length, possibly empty.
+/// Metadata type: variable-length context, possibly empty.
 pub const METADATA_VARIABLE: u8 = 2;
-/// Length in bytes of a header with a context of fixed length.
+/// Length in bytes of a header with a fixed-length context.
 pub const LEN_FIXED: usize = 24;
 
 /// Byte ranges inside the header.
@@ -71,7 +71,7 @@ layout::assert_layout! {
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct NshHeader {
-    /// Version in the high two bits, flags, TTL in six bits, length in 4-byte words in six bits.
+    /// Version in the high two bits, flags, TTL in six bits, and length in 4-byte words in six bits.
     pub flags_ttl_length: U16,
     /// Type of the context, in the low four bits.
     pub metadata_type: u8,
@@ -97,7 +97,7 @@ impl NshHeader {
         Ok((header, context, payload))
     }
 
-    /// Writes the header with its context and returns the rest of the buffer. The length field is computed from
+    /// Writes the header with its context and returns the rest of the buffer. The length field is derived from
     /// `context`, which must be a whole number of 4-byte words.
     pub fn emit<'a>(
         &self,
@@ -115,7 +115,7 @@ impl NshHeader {
         layout::emit(NAME, &header, context, buffer)
     }
 
-    /// Returns the version, 0.
+    /// Returns the version, which is 0.
     pub fn version(&self) -> u8 {
         (self.flags_ttl_length.get() >> 14) as u8
     }
@@ -125,12 +125,12 @@ impl NshHeader {
         usize::from(self.flags_ttl_length.get() & LENGTH_MASK) * 4
     }
 
-    /// Returns the remaining hops between service functions.
+    /// Returns the number of remaining hops between service functions.
     pub fn ttl(&self) -> u8 {
         (self.flags_ttl_length.get() >> TTL_SHIFT) as u8 & TTL_MAX
     }
 
-    /// Sets the remaining hops, 0 to 63.
+    /// Sets the number of remaining hops (0 to 63).
     pub fn set_ttl(&mut self, ttl: u8) -> Result<(), Malformed> {
         if ttl > TTL_MAX {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -140,13 +140,13 @@ impl NshHeader {
         Ok(())
     }
 
-    /// Returns the service path identifier, 24 bits.
+    /// Returns the 24-bit service path identifier.
     pub fn path(&self) -> u32 {
         let [a, b, c] = self.service_path;
         u32::from_be_bytes([0, a, b, c])
     }
 
-    /// Sets the service path identifier, 24 bits.
+    /// Sets the 24-bit service path identifier.
     pub fn set_path(&mut self, path: u32) -> Result<(), Malformed> {
         let [0, a, b, c] = path.to_be_bytes() else {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -170,7 +170,7 @@ impl Default for NshHeader {
     }
 }
 
-/// Formats the header as in `nsh path 7 index 255 ttl 63 next 3`.
+/// Formats the header like `nsh path 7 index 255 ttl 63 next 3`.
 impl fmt::Display for NshHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service_index, next_protocol, .. } = self;
@@ -191,9 +191,9 @@ const METADATA_MASK: u8 = 0x0f;
 const TTL_MAX: u8 = 0x3f;
 const TTL_SHIFT: u32 = 6;
 
-/// Registry entry. Path and index are part of the flow: packets at different positions of their path are different
-/// flows, like packets with different VLAN tags, and need not be ordered. TTL and context are equal in all packets of a
-/// train.
+/// Registry entry for NSH. Path and index are part of the flow: packets at different positions in their path are
+/// different flows, like packets with different VLAN tags, and need not stay in order. TTL and context are equal in all
+/// packets of a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "nsh",
     class: Class::Tunnel,

@@ -1,4 +1,4 @@
-//! BSD loopback (`LINKTYPE_NULL`): the address family in the byte order of the capturing host.
+//! BSD loopback (`LINKTYPE_NULL`): the address family, in the capturing host's byte order.
 //!
 //! ```text
 //!  0                4
@@ -61,12 +61,12 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct NullHeader {
-    /// Bytes of the address family; their byte order is not recorded.
+    /// Bytes of the address family, whose byte order is not recorded.
     pub family: [u8; 4],
 }
 
 impl NullHeader {
-    /// Creates a header with the address family in the byte order of this host.
+    /// Creates a header with the address family in this host's byte order.
     pub const fn new(family: u32) -> Self {
         Self { family: family.to_ne_bytes() }
     }
@@ -81,14 +81,15 @@ impl NullHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Returns the address family. Every family is below 256, so the smaller of the two byte orders is the right one.
+    /// Returns the address family. All families are below 256, so the smaller of the two possible values is the right
+    /// one.
     pub const fn family(&self) -> u32 {
         let (big, little) = (u32::from_be_bytes(self.family), u32::from_le_bytes(self.family));
         if big < little { big } else { little }
     }
 }
 
-/// Formats the header as in `null family 2`.
+/// Formats the header like `null family 2`.
 impl fmt::Display for NullHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} family {}", self.family())
@@ -97,7 +98,7 @@ impl fmt::Display for NullHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of BSD loopback.
+/// Registry entry for BSD loopback.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "null",
     class: Class::Link,

@@ -19,14 +19,14 @@ use crate::walk::{Next, Step, Walk};
 /// Maximum header length in bytes.
 pub const LEN_MAX: usize = HDLC.len() + pppoe::PROTOCOL_LEN;
 
-/// Address and control field of HDLC: all stations, unnumbered information.
+/// HDLC address and control fields: all stations, unnumbered information.
 pub const HDLC: [u8; 2] = [0xff, 0x03];
 /// PPP protocol of MPLS (RFC 3032).
 pub const PROTOCOL_MPLS: u16 = 0x0281;
 /// PPP protocol of MPLS with an upstream-assigned label.
 pub const PROTOCOL_MPLS_MULTICAST: u16 = 0x0283;
 
-/// Registry entry of PPP; all bits are equal in all packets of a train.
+/// Registry entry for PPP. All bits are equal in all packets of a train.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "ppp",
     class: Class::Link,
@@ -65,8 +65,8 @@ mod tests {
     extern crate std;
     use std::{string::ToString, vec::Vec};
 
-    /// Returns the headers that the dissector finds, and the reason why it stops, if this protocol field precedes an
-    /// empty IPv4 packet.
+    /// Returns the headers that the dissector finds if this protocol field precedes an empty IPv4 packet, and the
+    /// reason why it stops.
     fn found(front: &[u8]) -> (std::string::String, Stop) {
         let mut frame: Vec<u8> = front.to_vec();
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn other_protocols_and_cut_headers_end_the_stack() {
         assert_eq!(found(&[0xff, 3, 0xc0, 0x21]), ("ppp".to_string(), Stop::Unknown));
-        // Cisco's HDLC is another link type.
+        // Cisco HDLC is a different link type.
         assert_eq!(found(&[0x0f, 0, 8, 0]), ("ppp".to_string(), Stop::Unknown));
         for cut in [&[][..], &[0xff, 3], &[0xff, 3, 0], &[0]] {
             let stack = dissect(cut, LinkType::Ppp, &Ports::ASSIGNED);

@@ -35,7 +35,7 @@ pub const CODE_SESSION: u8 = 0;
 pub const PROTOCOL_IPV4: u16 = 0x0021;
 /// PPP protocol of IPv6.
 pub const PROTOCOL_IPV6: u16 = 0x0057;
-/// Length of the PPP protocol field in bytes, which the length field includes.
+/// Length in bytes of the PPP protocol field, which counts towards the length field.
 pub const PROTOCOL_LEN: usize = 2;
 
 /// Byte ranges inside the header.
@@ -75,7 +75,7 @@ pub struct PppoeHeader {
     pub code: u8,
     /// Session identifier.
     pub session: U16,
-    /// Length of PPP protocol and payload in bytes.
+    /// Length of the PPP protocol field and the payload in bytes.
     pub length: U16,
     /// PPP protocol number of the payload.
     pub protocol: U16,
@@ -106,7 +106,7 @@ impl PppoeHeader {
     }
 }
 
-/// Returns the header of session 0 without payload.
+/// Returns a header for session 0 without payload.
 impl Default for PppoeHeader {
     fn default() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Default for PppoeHeader {
     }
 }
 
-/// Formats the header as in `pppoe session 7 0x0021 len 42`.
+/// Formats the header like `pppoe session 7 0x0021 len 42`.
 impl fmt::Display for PppoeHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} session {} {:#06x} len {}", self.session, self.protocol, self.length)
@@ -128,8 +128,8 @@ impl fmt::Display for PppoeHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of PPPoE sessions (RFC 2516, rule G5a). The length counts the PPP protocol field and everything after
-/// it.
+/// Registry entry for PPPoE sessions (RFC 2516, rule G5a). The length counts the PPP protocol field and everything
+/// after it.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pppoe",
     class: Class::Link,

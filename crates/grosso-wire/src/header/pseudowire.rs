@@ -7,10 +7,10 @@
 //! +----+-------------------------+-------------------------+
 //! ```
 //!
-//! A label stack does not state the type of its content; both endpoints have agreed on it. Like Wireshark, the
-//! dissector infers it from the first bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated channel,
-//! and anything else is the destination address of a frame without a control word. Addresses of many vendors start with
-//! zeros too, so the 12 reserved bits of a control word must be zero.
+//! A label stack does not give the type of its content, on which both endpoints have agreed. Like Wireshark, the
+//! dissector infers it from the first four bits (RFC 4385): 4 and 6 are IP, 0 is a control word, 1 is an associated
+//! channel, and anything else is the destination address of a frame without a control word. Many vendors' addresses
+//! start with zeros too, so the 12 reserved bits of a control word must also be zero.
 
 use super::{
     Announced, Class, Field, HeaderSpec, Layout, Layouts, Notation, Received, Role, Segmentation,
@@ -33,7 +33,7 @@ pub mod field {
     pub const SEQUENCE: Range<usize> = 2..4;
 }
 
-/// Registry entry of the control word. Numbered frames never merge, because segmentation cannot restore the numbers.
+/// Registry entry for the control word. Numbered frames never merge, because segmentation cannot restore the numbers.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "pseudowire",
     class: Class::Tunnel,

@@ -38,7 +38,7 @@ pub mod field {
     pub const CHECKSUM: Range<usize> = 8..12;
 }
 
-/// Registry entry of SCTP; packets with SCTP never merge.
+/// Registry entry for SCTP. Packets with SCTP never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sctp",
     class: Class::Control,

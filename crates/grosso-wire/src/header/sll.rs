@@ -74,7 +74,7 @@ layout::assert_layout! {
     Eq,
 )]
 pub struct SllHeader {
-    /// Direction of the packet and type of its destination.
+    /// Packet type: direction and kind of destination.
     pub packet_type: U16,
     /// `ARPHRD_` number of the device.
     pub device_type: U16,
@@ -103,7 +103,7 @@ impl SllHeader {
     }
 }
 
-/// Formats the header as in `sll type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats the header like `sll type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for SllHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, address) = (self.packet_type, Address(self.address()));
@@ -113,7 +113,7 @@ impl fmt::Display for SllHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of Linux cooked capture.
+/// Registry entry for Linux cooked capture.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll",
     class: Class::Link,

@@ -34,7 +34,7 @@ pub mod field {
     pub const INTERFACE: Range<usize> = 4..8;
     /// `ARPHRD_` number of the device.
     pub const DEVICE_TYPE: Range<usize> = 8..10;
-    /// Direction of the packet and type of its destination.
+    /// Packet type: direction and kind of destination.
     pub const PACKET_TYPE: Range<usize> = 10..11;
     /// Length of the sender's address.
     pub const ADDRESS_LENGTH: Range<usize> = 11..12;
@@ -77,7 +77,7 @@ pub struct Sll2Header {
     pub interface: U32,
     /// `ARPHRD_` number of the device.
     pub device_type: U16,
-    /// Direction of the packet and type of its destination, as in [`sll`](crate::sll).
+    /// Packet type: direction and kind of destination, as in [`sll`](crate::sll).
     pub packet_type: u8,
     /// Length of the sender's address in bytes, which may exceed the 8 recorded bytes.
     pub address_length: u8,
@@ -102,7 +102,7 @@ impl Sll2Header {
     }
 }
 
-/// Formats the header as in `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
+/// Formats the header like `sll2 interface 3 type 0 from 02:00:00:00:00:01 0x0800`.
 impl fmt::Display for Sll2Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (interface, kind, address) =
@@ -114,7 +114,7 @@ impl fmt::Display for Sll2Header {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of Linux cooked capture version 2.
+/// Registry entry for Linux cooked capture version 2.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "sll2",
     class: Class::Link,

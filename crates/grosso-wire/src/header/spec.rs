@@ -1,8 +1,8 @@
 //! Data types that describe a kind of header.
 //!
-//! Each header's file has a [`HeaderSpec`], and one registry entry makes it a [`Kind`]. Everything that depends on the
-//! kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is derived from the description,
-//! so a new header is one file and one entry.
+//! Each header's file has a [`HeaderSpec`], and a registry entry turns it into a [`Kind`]. Everything that depends on
+//! the kind of a header (dissection, flow keys, masks, shapes, features, names in reports) is derived from this
+//! description, so a new header takes one file and one entry.
 
 mod key;
 
@@ -17,7 +17,7 @@ use crate::walk::{Step, Walk};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct HeaderSpec {
-    /// Short name for [`Stack`](crate::Stack)'s `Display` and for reports.
+    /// Short name, used by [`Stack`](crate::Stack)'s `Display` and in reports.
     pub name: &'static str,
     /// Role of the header in a packet.
     pub class: Class,
@@ -27,28 +27,28 @@ pub struct HeaderSpec {
     pub(crate) read: Read,
     /// Fields of the fixed part.
     pub layouts: Layouts,
-    /// Bytes after the fixed part: options, or data that the specification does not divide into fields.
+    /// Bytes after the fixed part: options, or data that the header's specification does not divide into fields.
     pub tail: Tail,
-    /// Bits that determine which headers follow, without payload lengths.
+    /// Bits that determine which headers follow, apart from payload lengths.
     pub structure: Structure,
     /// Segmentation feature that a device needs for superframes with this header.
     pub segmentation: Segmentation,
     /// Reader of a remote checksum request, if the header can carry one.
     pub remote_checksum: Option<ReadRemote>,
-    /// Check that a receiver makes before removing a tunnel header, or `None` if the header is never removed.
+    /// Check to make before removing a tunnel header, or `None` if the header is never removed.
     pub receive: Option<Receive>,
 }
 
-/// Function that a receiver uses to check a tunnel header before removing it.
+/// Function with which a receiver checks a tunnel header before removing it.
 pub type Receive = fn(&[u8]) -> Result<Received, Refused>;
 
-/// Result of checking a tunnel header that a receiver may remove.
+/// Result of checking a tunnel header that may be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Whether bits are set that the standard reserves and that a receiver ignores.
+    /// Whether any bits are set that the standard reserves and receivers ignore.
     pub has_reserved: bool,
-    /// Whether the tunnel endpoint must understand an option.
+    /// Whether the header has an option that tunnel endpoints must understand.
     pub has_critical: bool,
 }
 
@@ -56,13 +56,13 @@ pub struct Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Flags that change the layout, or a required flag that is clear.
+    /// Flags are set that change the layout, or a required flag is clear.
     Flags,
     /// The version is not supported, or the packet is an operations packet.
     Version,
-    /// A control message, which carries no packet.
+    /// The header belongs to a control message, which carries no packet.
     Control,
-    /// Options that do not fill their space exactly.
+    /// The options do not fill their space exactly.
     Options,
 }
 
@@ -80,7 +80,7 @@ pub enum Class {
     Link,
     /// IP.
     Network,
-    /// An extension header of IPv6.
+    /// IPv6 extension header.
     Extension,
     /// TCP or UDP, whose payload can be merged.
     Transport,
@@ -92,7 +92,7 @@ pub enum Class {
     Tunnel,
 }
 
-/// Numbers that announce a header in other headers, at most [`NUMBERS_MAX`] of each type.
+/// Numbers in other headers that announce this one, at most [`NUMBERS_MAX`] of each type.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Announced {
@@ -102,7 +102,7 @@ pub struct Announced {
     pub tunnel_ethertypes: &'static [u16],
     /// IP protocols.
     pub protocols: &'static [u8],
-    /// Next protocol numbers that VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
+    /// Next-protocol numbers, which VXLAN-GPE and the network service header share (RFC 8300 section 11.2.5).
     pub next_protocols: &'static [u8],
     /// UDP port.
     pub port: Option<AnnouncedByPort>,
@@ -114,11 +114,11 @@ pub struct Announced {
 pub struct AnnouncedByPort {
     /// Port assigned by IANA.
     pub assigned: u16,
-    /// Name of the tunnel in messages. Options use the same name in lower case.
+    /// Name of the tunnel in messages. Options use it in lower case.
     pub title: &'static str,
-    /// Number of the tunnel in the port list of captures, from 1; every number is unique.
+    /// Number of the tunnel in the port list of captures, starting from 1. Every number is unique.
     pub code: u8,
-    /// Reader of the payload of a datagram to this port.
+    /// Reader for the payload of a datagram to this port.
     pub(crate) read: Read,
 }
 
@@ -126,7 +126,7 @@ pub struct AnnouncedByPort {
 pub const NUMBERS_MAX: usize = 4;
 
 impl Announced {
-    /// No number: fields of another header announce this one.
+    /// No numbers: fields of another header announce this one.
     pub const NEVER: Self = Self {
         ethertypes: &[],
         tunnel_ethertypes: &[],
@@ -145,11 +145,11 @@ pub enum Layouts {
     Chosen(fn(&[u8]) -> &'static Layout),
 }
 
-/// Fields of a header's fixed part in order of position, with the bits that identify a flow. Every byte belongs to
+/// Fields of a header's fixed part, ordered by position, with the bits that identify a flow. Every byte belongs to
 /// exactly one field.
 #[derive(Debug)]
 pub struct Layout {
-    /// Fields in order of position.
+    /// Fields, ordered by position.
     pub fields: &'static [Field],
     key: Key,
     number: Option<Number>,
@@ -182,7 +182,7 @@ impl Layout {
     }
 }
 
-/// One field of a header.
+/// Field of a header.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Field name in reports.
@@ -193,7 +193,7 @@ pub struct Field {
     pub role: Role,
     /// Law that describes how the field varies within a train.
     pub law: Law,
-    /// Bits that must be equal in every profile. The highest bit is the highest bit of the first byte.
+    /// Bits that must be equal under every profile. The highest bit is that of the first byte.
     pub pinned: u64,
     /// Notation in reports.
     pub notation: Notation,
@@ -214,13 +214,13 @@ impl Field {
         Self::new(name, bytes, role, Law::Equal)
     }
 
-    /// Creates a field whose bits all identify a flow.
+    /// Creates a field in which all bits identify a flow.
     #[must_use]
     pub const fn key(name: &'static str, bytes: Range<usize>, role: Role) -> Self {
         Self::new(name, bytes, role, Law::Key { bits: u64::MAX })
     }
 
-    /// Returns the field with these bits pinned: they must be equal in every profile.
+    /// Returns the field with these bits pinned: they must be equal under every profile.
     #[must_use]
     pub const fn pinning(mut self, bits: u64) -> Self {
         self.pinned = bits;
@@ -238,9 +238,9 @@ impl Field {
 /// Meaning of a field. Fields with the same meaning have the same role in all headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A field of the link layer.
+    /// Field of the link layer.
     Link,
-    /// Tag in the link layer whose number is the same in both directions of a connection.
+    /// Link-layer tag whose number is the same in both directions of a connection.
     Tag,
     /// Version or header length.
     Form,
@@ -252,7 +252,7 @@ pub enum Role {
     Fragmentation,
     /// TTL or hop limit.
     TimeToLive,
-    /// Identification of the datagram that a fragment belongs to.
+    /// Identification of the datagram to which a fragment belongs.
     Identification,
     /// An address.
     Address,
@@ -264,7 +264,7 @@ pub enum Role {
     Network,
     /// Tunnel identifier, which may differ between the directions of a connection.
     Channel,
-    /// Another field of a tunnel header.
+    /// Any other field of a tunnel header.
     Tunnel,
     /// An IPv6 extension header.
     Extension,
@@ -289,44 +289,43 @@ pub enum Role {
 /// Law that describes how a field varies within a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// The field is equal in all packets of a flow. The highest bit of `bits` is the highest bit of the first byte.
+    /// The field is equal in all packets of a flow. The highest bit of `bits` is that of the first byte.
     Key {
-        /// Identifying bits among the first 64 bits of the field; all later bits identify the flow as well.
+        /// Identifying bits among the first 64 bits of the field. All later bits identify the flow too.
         bits: u64,
     },
-    /// The field is equal in all packets of a train. Another value ends the train.
+    /// The field is equal in all packets of a train; a different value ends the train.
     Equal,
-    /// The field is the number of bytes from `skip` bytes after the header's start to the end of the packet. A length
-    /// that does not fit is written as zero (rules G50, G63), which only IP allows.
+    /// The field is the number of bytes from `skip` bytes after the start of the header to the end of the packet. A
+    /// length that does not fit into the field is written as zero (rules G50, G63), which only IP allows.
     Length {
-        /// Number of bytes at the start of the header that the length does not include.
+        /// Number of bytes at the start of the header that do not count towards the length.
         skip: usize,
     },
-    /// The field increases by one per packet, or stays fixed. The mode is set per IP level (rule G14, RFC 6864).
+    /// The field increases by one per packet or stays fixed, which is decided per IP level (rule G14, RFC 6864).
     Identification,
     /// The field advances by the number of preceding payload bytes (rule S10).
     Sequence,
-    /// TCP flags: FIN and PSH only in the last packet, CWR in the first or in all; the others are equal (rules G35,
-    /// S11).
+    /// TCP flags: FIN and PSH are set only in the last packet, CWR in the first or in all; the others are equal (rules
+    /// G35, S11).
     Flags,
-    /// One's-complement checksum over the bytes that [`Cover`] names.
+    /// One's complement checksum over the bytes that [`Cover`] describes.
     Checksum(Cover),
 }
 
-/// Coverage of a checksum.
+/// Bytes covered by a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
     /// The header itself (IPv4).
     Header,
     /// The header and everything after it (GRE).
     Packet,
-    /// A pseudo-header of the enclosing IP header, this header and everything after it (TCP).
+    /// A pseudo-header from the enclosing IP header, this header, and everything after it (TCP).
     Transport {
         /// Protocol in the pseudo-header.
         protocol: u8,
     },
-    /// The same as [`Cover::Transport`], except that zero means that there is no checksum, and stays zero (UDP, RFC
-    /// 768).
+    /// Like [`Cover::Transport`], but zero means that there is no checksum, and stays zero (UDP, RFC 768).
     Datagram {
         /// Protocol in the pseudo-header.
         protocol: u8,
@@ -350,16 +349,16 @@ impl Cover {
     }
 }
 
-/// Notation of a field in reports.
+/// Notation for a field in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// A decimal number.
     Number,
     /// A hexadecimal number.
     Hexadecimal,
-    /// The nine TCP flags in hexadecimal.
+    /// The nine TCP flags, in hexadecimal.
     Flags,
-    /// Bytes in hexadecimal.
+    /// Bytes, in hexadecimal.
     Bytes,
 }
 
@@ -372,11 +371,11 @@ pub struct Tail {
     pub role: Role,
 }
 
-/// Bits of a header that determine which headers follow: packets that agree in these bits of all headers have the same
+/// Bits of a header that determine which headers follow: packets that agree in these bits in all headers have the same
 /// header stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Structure {
-    /// Byte offsets, each with a mask of significant bits.
+    /// Byte offsets, each with a mask of the significant bits.
     Bits(&'static [(usize, u8)]),
     /// Every bit of the header.
     Whole,
@@ -387,16 +386,16 @@ pub enum Structure {
         /// Offset after the last of these bytes.
         end: usize,
     },
-    /// Computed from the header: bits of its first 16 bytes. The highest bit is the highest bit of the first byte.
+    /// Computed from the header, as bits of its first 16 bytes. The highest bit is that of the first byte.
     Chosen(fn(&[u8]) -> u128),
-    /// Like [`Structure::Chosen`], for a header that does not state the type of its content: bits of the header and of
-    /// the bytes after it. The function receives both.
+    /// Like [`Structure::Chosen`], for a header that does not give the type of its content: computed from the header
+    /// and the bytes after it.
     Ahead(fn(&[u8]) -> u128),
 }
 
 impl Structure {
-    /// Returns byte offsets from the start of a header, each with a mask of significant bits. `bytes` starts with the
-    /// header, which has `len` bytes.
+    /// Returns byte offsets from the start of a header, each with a mask of the significant bits. `bytes` starts with
+    /// the header, which is `len` bytes long.
     pub fn bits(self, bytes: &[u8], len: usize) -> impl Iterator<Item = (usize, u8)> {
         let header = bytes.get(..len).unwrap_or(bytes);
         let all = header.len();
@@ -413,16 +412,16 @@ impl Structure {
     }
 }
 
-/// Segmentation feature that a header requires of a device: bits of Linux's `gso_type` (rule S1).
+/// Segmentation feature that a header requires of a device, as in Linux's `gso_type` (rule S1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// No feature is needed: the header is repeated unchanged.
     Nothing,
-    /// IP, also directly inside IP.
+    /// IP, including IP directly inside IP.
     Ip,
     /// TCP.
     Tcp,
-    /// UDP as a transport, or around a tunnel.
+    /// UDP, either as the transport or around a tunnel.
     Udp,
     /// GRE.
     Gre,
@@ -440,7 +439,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Offsets that differ from those of every transport header.
+    /// Offsets that match no transport header.
     pub const NOWHERE: Self = Self { start: usize::MAX, at: usize::MAX };
 }
 
@@ -455,8 +454,8 @@ impl HeaderSpec {
         }
     }
 
-    /// Returns the offset and coverage of the checksum that covers more than the header, if any. An optional checksum
-    /// of zero counts as absent.
+    /// Returns the offset and coverage of the checksum that covers more than the header, if there is one. An optional
+    /// checksum of zero counts as absent.
     #[must_use]
     pub fn checksum(&self, header: &[u8]) -> Option<(usize, Cover)> {
         self.layout(header).fields.iter().find_map(|field| match field.law {
@@ -470,8 +469,7 @@ impl HeaderSpec {
         })
     }
 
-    /// Returns the identifier of the network or tunnel and its role: [`Role::Tag`], [`Role::Network`] or
-    /// [`Role::Channel`].
+    /// Returns the network or tunnel identifier and its role: [`Role::Tag`], [`Role::Network`] or [`Role::Channel`].
     #[inline]
     #[must_use]
     pub fn identifier(&self, header: &[u8]) -> Option<(Role, u32)> {
@@ -481,7 +479,7 @@ impl HeaderSpec {
     }
 }
 
-/// Returns whether a number is in a short list. The function has no loop, so that a constant list becomes plain
+/// Returns whether a number is in a short list. Without a loop, the compiler turns a constant list into plain
 /// comparisons.
 #[inline(always)]
 pub(crate) const fn is_one_of(number: u16, numbers: &[u16]) -> bool {
@@ -505,7 +503,7 @@ pub(crate) const fn is_one_of_bytes(number: u8, numbers: &[u8]) -> bool {
 }
 
 impl Kind {
-    /// Returns the short name that [`Stack`](crate::Stack)'s `Display` uses.
+    /// Returns the short name used by [`Stack`](crate::Stack)'s `Display`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name

@@ -115,7 +115,7 @@ pub struct TcpHeader {
     pub source_port: U16,
     /// Destination port.
     pub destination_port: U16,
-    /// Sequence number of the first payload byte, or of SYN.
+    /// Sequence number of the first payload byte or of SYN.
     pub sequence: U32,
     /// Next expected sequence number, if [`ACK`] is set.
     pub acknowledgment: U32,
@@ -123,7 +123,7 @@ pub struct TcpHeader {
     pub offset_flags: U16,
     /// Receive window in bytes, before scaling.
     pub window: U16,
-    /// Checksum over pseudo-header, header, options and payload.
+    /// Checksum over the pseudo-header, header, options and payload.
     pub checksum: U16,
     /// End of the urgent data, if [`URG`] is set.
     pub urgent: U16,
@@ -139,7 +139,7 @@ impl TcpHeader {
         Ok((header, TcpOptions(options), payload))
     }
 
-    /// Writes the header with its options and returns the rest of the buffer. The data offset is computed from
+    /// Writes the header with its options and returns the rest of the buffer. The data offset is derived from
     /// `options`; the checksum is written unchanged.
     pub fn emit<'a>(
         &self,
@@ -154,7 +154,7 @@ impl TcpHeader {
         layout::emit(NAME, &Self { offset_flags, ..*self }, options, buffer)
     }
 
-    /// Sets the nine flags and keeps the reserved bits.
+    /// Sets the nine flags, leaving the reserved bits unchanged.
     pub fn set_flags(&mut self, flags: u16) {
         self.offset_flags.set(self.offset_flags.get() & !FLAGS_MASK | flags & FLAGS_MASK);
     }
@@ -174,7 +174,7 @@ impl TcpHeader {
         (self.offset_flags.get() >> 9) as u8 & 7
     }
 
-    /// Returns the length of header and options in bytes, as the header states.
+    /// Returns the length of the header and its options in bytes, from the data offset.
     pub fn header_len(&self) -> usize {
         usize::from(self.offset_flags.get() >> 12) * 4
     }
@@ -196,7 +196,7 @@ impl Default for TcpHeader {
     }
 }
 
-/// Formats the header as in `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
+/// Formats the header like `tcp 1500 > 8000 [PSH ACK] seq 100 ack 7 win 8192`.
 impl fmt::Display for TcpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} {} > {} [", self.source_port, self.destination_port)?;
@@ -209,7 +209,7 @@ impl fmt::Display for TcpHeader {
     }
 }
 
-/// One option.
+/// TCP option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TcpOption<'a> {
@@ -217,13 +217,13 @@ pub enum TcpOption<'a> {
     EndOfList,
     /// One byte of padding.
     NoOperation,
-    /// Maximum segment size in payload bytes that the sender wants to receive.
+    /// Maximum segment size that the sender wants to receive, in payload bytes.
     MaximumSegmentSize(u16),
-    /// Shift count of the sender's window.
+    /// Shift count for the sender's window.
     WindowScale(u8),
     /// The sender supports selective acknowledgment.
     SackPermitted,
-    /// Received ranges after a gap.
+    /// Ranges received after a gap.
     Sack(&'a [SackBlock]),
     /// Timestamps (RFC 7323).
     Timestamps {
@@ -259,7 +259,7 @@ pub enum TcpOption<'a> {
 pub struct SackBlock {
     /// First sequence number of the range.
     pub left: U32,
-    /// Sequence number after the end of the range.
+    /// Sequence number after the range.
     pub right: U32,
 }
 
@@ -287,7 +287,7 @@ impl TcpOption<'_> {
     }
 }
 
-/// Iterator over the options in order. A truncated option ends it with an error.
+/// Iterator over the options in order. After an error for a truncated option, it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions<'a>(&'a [u8]);
 
@@ -322,7 +322,7 @@ impl<'a> Iterator for TcpOptions<'a> {
     }
 }
 
-/// Returns the option of this kind if it is known and has the right length.
+/// Decodes the option of this kind if it is known and has the right length.
 fn known(kind: u8, data: &[u8]) -> Option<TcpOption<'_>> {
     match (kind, data) {
         (OPTION_MSS, &[a, b]) => Some(TcpOption::MaximumSegmentSize(u16::from_be_bytes([a, b]))),
@@ -353,8 +353,8 @@ const FLAG_NAMES: [(u16, &str); 9] = [
     (AE, "AE"),
 ];
 
-/// Registry entry of TCP (RFC 9293, rules G31 to G35). The urgent pointer is compared even if URG is clear, unlike in
-/// Linux (rule G33), because segmentation could not restore it.
+/// Registry entry for TCP (RFC 9293, rules G31 to G35). Unlike in Linux, the urgent pointer is compared even if URG is
+/// clear (rule G33), because segmentation could not restore it.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "tcp",
     class: Class::Transport,
@@ -401,7 +401,7 @@ mod tests {
     use std::string::ToString;
     use std::vec::Vec;
 
-    /// A SYN that offers accurate ECN, with the options of Linux.
+    /// A SYN that offers accurate ECN, with Linux's options.
     const BYTES: [u8; 40] = [
         0x05, 0xdc, 0x1f, 0x40, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0xa1, 0xc2, 0x20,
         0x01, 0xab, 0xcd, 0x00, 0x07, 2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 3,

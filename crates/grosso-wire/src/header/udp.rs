@@ -65,11 +65,11 @@ layout::assert_layout! {
 pub struct UdpHeader {
     /// Source port.
     pub source_port: U16,
-    /// Destination port, which the dissector uses to recognize tunnels.
+    /// Destination port, by which the dissector recognizes tunnels.
     pub destination_port: U16,
-    /// Length of header and payload in bytes, or 0 in a jumbogram (RFC 2675 section 4).
+    /// Length of the header and the payload in bytes, or 0 in a jumbogram (RFC 2675 section 4).
     pub length: U16,
-    /// Checksum over pseudo-header, header and payload, or 0 if there is none.
+    /// Checksum over the pseudo-header, header and payload, or 0 if there is none.
     pub checksum: U16,
 }
 
@@ -102,7 +102,7 @@ impl UdpHeader {
     }
 }
 
-/// Formats the header as in `udp 49152 > 4789 len 1408`.
+/// Formats the header like `udp 49152 > 4789 len 1408`.
 impl fmt::Display for UdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source_port, self.destination_port);
@@ -112,7 +112,7 @@ impl fmt::Display for UdpHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Registry entry of UDP (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
+/// Registry entry for UDP (RFC 768), as the transport of a train or around a tunnel (rules U11, T2, T3).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "udp",
     class: Class::Transport,

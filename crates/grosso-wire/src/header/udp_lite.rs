@@ -35,7 +35,7 @@ pub mod field {
     pub const CHECKSUM: Range<usize> = 6..8;
 }
 
-/// Registry entry of UDP-Lite; packets with UDP-Lite never merge.
+/// Registry entry for UDP-Lite. Packets with UDP-Lite never merge.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "udplite",
     class: Class::Control,

@@ -43,7 +43,7 @@ layout::assert_layout! {
     ETHERTYPE = ethertype,
 }
 
-/// A VLAN tag.
+/// VLAN tag.
 #[repr(C)]
 #[derive(
     FromBytes,
@@ -76,7 +76,7 @@ impl VlanHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the VLAN identifier, 0 to 4095.
+    /// Sets the VLAN identifier (0 to 4095).
     pub fn set_id(&mut self, id: u16) -> Result<(), Malformed> {
         if id > ID_MASK {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -85,7 +85,7 @@ impl VlanHeader {
         Ok(())
     }
 
-    /// Sets the priority code point, 0 to 7.
+    /// Sets the priority code point (0 to 7).
     pub fn set_priority(&mut self, priority: u8) -> Result<(), Malformed> {
         if priority > 7 {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -105,7 +105,7 @@ impl VlanHeader {
         self.tci.get() & ID_MASK
     }
 
-    /// Returns the priority code point, 0 to 7.
+    /// Returns the priority code point (0 to 7).
     pub fn priority(&self) -> u8 {
         (self.tci.get() >> 13) as u8
     }
@@ -116,7 +116,7 @@ impl VlanHeader {
     }
 }
 
-/// Formats the tag as in `vlan 7 priority 3 0x0800`.
+/// Formats the tag like `vlan 7 priority 3 0x0800`.
 impl fmt::Display for VlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, priority) = (self.id(), self.priority());
@@ -129,7 +129,7 @@ const NAME: &str = SPEC.name;
 const ID_MASK: u16 = 0x0fff;
 const DROP_ELIGIBLE: u16 = 0x1000;
 
-/// Registry entry of VLAN tags. The 12 bits of the VLAN ID are part of the flow; the priority is not.
+/// Registry entry for VLAN tags. The 12 bits of the VLAN ID are part of the flow; the priority is not.
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vlan",
     class: Class::Link,

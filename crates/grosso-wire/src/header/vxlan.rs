@@ -50,7 +50,7 @@ pub const FLAG_VNI: u32 = 0x0800_0000;
 pub const FLAG_POLICY: u32 = 0x8000_0000;
 /// Group policy: do not learn the inner source address.
 pub const FLAG_POLICY_DONT_LEARN: u32 = 0x0040_0000;
-/// Group policy: it was already applied.
+/// Group policy: it has already been applied.
 pub const FLAG_POLICY_APPLIED: u32 = 0x0008_0000;
 /// Generic protocol extension: mask of the version, which is 0.
 pub const GPE_VERSION_MASK: u32 = 0x3000_0000;
@@ -97,7 +97,7 @@ layout::assert_layout! {
     FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug, PartialEq, Eq,
 )]
 pub struct VxlanHeader {
-    /// Flags; some of them define the low half.
+    /// Flags; some of them define the low half of the word.
     pub flags: U32,
     /// Network identifier.
     pub vni: [u8; 3],
@@ -105,29 +105,29 @@ pub struct VxlanHeader {
     pub reserved: u8,
 }
 
-/// A group policy (rule W31).
+/// Group policy (rule W31).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupPolicy {
     /// Identifier of the policy.
     pub id: u16,
     /// Whether receivers must not learn the inner source address.
     pub dont_learn: bool,
-    /// Whether the policy was already applied.
+    /// Whether the policy has already been applied.
     pub applied: bool,
 }
 
 /// Remote checksum offload (rule C50).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VxlanRemoteChecksum {
-    /// Start of the sum in bytes from the end of the VXLAN header: even, 0 to 254.
+    /// Start of the sum, in bytes from the end of the VXLAN header. It must be even and between 0 and 254.
     pub start: u16,
     /// Offset of the checksum field in bytes from `start`: 16 for TCP, 6 for UDP.
     pub offset: u16,
 }
 
 impl VxlanHeader {
-    /// Parses the header and returns it with its payload. Flags are not checked, because the configuration of each
-    /// endpoint determines which flags it accepts (rule W30).
+    /// Parses the header and returns it with its payload. Flags are not checked, because each endpoint's configuration
+    /// determines which ones it accepts (rule W30).
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         layout::split(NAME, bytes)
     }
@@ -137,7 +137,7 @@ impl VxlanHeader {
         layout::emit(NAME, self, &[], buffer)
     }
 
-    /// Sets the network identifier, 24 bits.
+    /// Sets the 24-bit network identifier.
     pub fn set_vni(&mut self, vni: u32) -> Result<(), Malformed> {
         let [0, a, b, c] = vni.to_be_bytes() else {
             return Err(Malformed::new(NAME, Reason::Value));
@@ -146,7 +146,7 @@ impl VxlanHeader {
         Ok(())
     }
 
-    /// Sets or removes the group policy, which excludes a next protocol.
+    /// Sets or removes the group policy. A header with a group policy cannot have a next protocol.
     pub fn set_group_policy(&mut self, policy: Option<GroupPolicy>) {
         let all = FLAG_POLICY | FLAG_POLICY_DONT_LEARN | FLAG_POLICY_APPLIED | 0xffff;
         let bits = policy.map_or(0, |policy| {
@@ -157,7 +157,7 @@ impl VxlanHeader {
         self.flags.set(self.flags.get() & !all | bits);
     }
 
-    /// Sets or removes the next protocol, which excludes a group policy.
+    /// Sets or removes the next protocol. A header with a next protocol cannot have a group policy.
     pub fn set_next_protocol(&mut self, protocol: Option<u8>) {
         let bits = protocol.map_or(0, |protocol| FLAG_NEXT_PROTOCOL | u32::from(protocol));
         self.flags.set(self.flags.get() & !(FLAG_NEXT_PROTOCOL | 0xff) | bits);
@@ -187,13 +187,13 @@ impl VxlanHeader {
         Ok(())
     }
 
-    /// Returns the network identifier, 24 bits.
+    /// Returns the 24-bit network identifier.
     pub fn vni(&self) -> u32 {
         let [a, b, c] = self.vni;
         u32::from_be_bytes([0, a, b, c])
     }
 
-    /// Returns whether these flags are all set.
+    /// Returns whether all of these flags are set.
     pub fn has(&self, flags: u32) -> bool {
         self.flags.get() & flags == flags
     }
@@ -222,14 +222,14 @@ impl VxlanHeader {
     }
 }
 
-/// Returns the header of network 0.
+/// Returns a header for network 0.
 impl Default for VxlanHeader {
     fn default() -> Self {
         Self { flags: U32::new(FLAG_VNI), vni: [0; 3], reserved: 0 }
     }
 }
 
-/// Formats the header as in `vxlan vni 42 flags 0x08000000`.
+/// Formats the header like `vxlan vni 42 flags 0x08000000`.
 impl fmt::Display for VxlanHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{NAME} vni {} flags {:#010x}", self.vni(), self.flags)
@@ -238,12 +238,12 @@ impl fmt::Display for VxlanHeader {
 
 const NAME: &str = SPEC.name;
 
-/// Bit of the reserved byte that selects the checksum field of UDP.
+/// Bit in the reserved byte that selects the UDP checksum field.
 const REMOTE_UDP: u8 = 0x80;
 
 const REMOTE_START_MAX: u16 = 254;
 
-/// Registry entry of VXLAN: the network identifier is part of the flow (rule T5).
+/// Registry entry for VXLAN. The network identifier is part of the flow (rule T5).
 pub(super) const SPEC: HeaderSpec = HeaderSpec {
     name: "vxlan",
     class: Class::Tunnel,
@@ -265,7 +265,7 @@ pub(super) const SPEC: HeaderSpec = HeaderSpec {
     receive: Some(receive),
 };
 
-/// Registry entry of VXLAN-GPE.
+/// Registry entry for VXLAN-GPE.
 pub(super) const SPEC_GPE: HeaderSpec = HeaderSpec {
     name: "gpe",
     class: Class::Tunnel,
@@ -298,8 +298,8 @@ const LAYOUT: Layout = Layout::new(&[
 const STRUCTURE: Structure =
     Structure::Bits(&[(0, 0xff), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// Checks that the VNI is valid, and looks for reserved bits (rules W30, W31). Receivers ignore these bits according to
-/// RFC 7348 section 5; Linux does not.
+/// Checks that the VNI is valid, and looks for reserved bits (rules W30, W31). RFC 7348 section 5 tells receivers to
+/// ignore these bits, but Linux does not.
 fn receive(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
@@ -315,7 +315,7 @@ fn receive(header: &[u8]) -> Result<Received, Refused> {
     Ok(Received { has_reserved, ..Received::default() })
 }
 
-/// Checks version and flags, and looks for reserved bits (rule W31).
+/// Checks the version and the flags, and looks for reserved bits (rule W31).
 fn receive_gpe(header: &[u8]) -> Result<Received, Refused> {
     let (header, _) = VxlanHeader::parse(header).map_err(|_| Refused::Flags)?;
     let flags = header.flags.get();
@@ -340,7 +340,7 @@ fn read(walk: &mut Walk<'_, '_>) -> Step {
 fn read_gpe(walk: &mut Walk<'_, '_>) -> Step {
     let header = walk.peek::<HEADER_LEN>()?;
     walk.push(Kind::VxlanGpe, HEADER_LEN)?;
-    // Version 0, P set, O clear (rule T5); the other bits do not change what follows.
+    // Version 0, P set, O clear (rule T5). The other bits do not affect what follows.
     let flags = u32::from(u16_at(header, 0)) << 16;
     let decided = GPE_VERSION_MASK | FLAG_NEXT_PROTOCOL | FLAG_OPERATIONS;
     if flags & decided != FLAG_NEXT_PROTOCOL {

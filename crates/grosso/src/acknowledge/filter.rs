@@ -1,9 +1,8 @@
-//! ACK filtering: drops queued acknowledgments that a later one makes redundant, following the rules of `ack-filter` in
-//! CAKE.
+//! ACK filtering: drops queued acknowledgments that a later one makes redundant, following CAKE's `ack-filter` rules.
 //!
-//! The filter examines only acknowledgments that are already queued, so it delays none. For each new acknowledgment, it
-//! drops at most one: the oldest redundant acknowledgment. The sender therefore learns everything except the number of
-//! acknowledgments.
+//! The filter examines only acknowledgments that are already queued, so it adds no delay. Each new acknowledgment
+//! causes at most one drop: that of the oldest redundant acknowledgment. The sender therefore learns everything except
+//! the number of acknowledgments.
 
 use alloc::vec::Vec;
 
@@ -20,10 +19,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AckFiltering {
-    /// Keeps one redundant acknowledgment in addition to the newest acknowledgment (`ack-filter` of CAKE).
+    /// Keeps one redundant acknowledgment in addition to the newest acknowledgment, like CAKE's `ack-filter`.
     #[default]
     Conservative,
-    /// Keeps only the newest acknowledgment (`ack-filter-aggressive` of CAKE).
+    /// Keeps only the newest acknowledgment, like CAKE's `ack-filter-aggressive`.
     Aggressive,
 }
 
@@ -43,7 +42,7 @@ reasons! {
         Newest = "newest",
         /// The acknowledgment has a reserved bit or a flag other than ACK, ECE and CWR.
         Flags = "flags",
-        /// The acknowledgment has a TCP option that is unknown, malformed, or used in the handshake only.
+        /// The acknowledgment has a TCP option that is unknown, malformed, or only used in the handshake.
         Options = "options",
         /// The timestamp is newer than the later acknowledgment's, or the later one has no timestamp.
         Timestamp = "timestamp",
@@ -90,7 +89,7 @@ pub struct AckFilter {
     waiting: Vec<WaitingAck>,
 }
 
-/// The fields of a queued acknowledgment that the rules use.
+/// Fields of a queued acknowledgment that the rules examine.
 #[derive(Clone, Debug)]
 struct WaitingAck {
     flags: u16,
@@ -156,8 +155,8 @@ impl AckFilter {
         Ok(())
     }
 
-    /// Returns the decision about each queued acknowledgment, in the order of [`Self::push`], and removes all
-    /// acknowledgments from the queue.
+    /// Removes all acknowledgments from the queue and returns the decision about each, in the order in which they were
+    /// pushed.
     pub fn take(&mut self) -> impl Iterator<Item = Fate> {
         self.waiting.drain(..).map(|waiting| waiting.fate)
     }
@@ -168,8 +167,8 @@ impl AckFilter {
         }
     }
 
-    /// Returns whether all acknowledgments between the queued one at `at` and the newest were dropped, and these two
-    /// have the same ECE and CWR flags.
+    /// Returns whether all acknowledgments between the one at index `at` and the newest were dropped, and whether those
+    /// two have the same ECE and CWR flags.
     fn is_next(&self, at: usize, newest: &WaitingAck) -> bool {
         let stays = |waiting: &WaitingAck| waiting.fate != Fate::Dropped;
         let between = self.waiting.get(at + 1..).unwrap_or_default();
@@ -203,7 +202,7 @@ impl WaitingAck {
                         let _ = waiting.selective.try_push((block.left.get(), block.right.get()));
                     }
                 }
-                // The option contains only a signature of the packet (RFC 2385), so dropping it loses no information.
+                // The option contains only a signature of the packet (RFC 2385), so nothing is lost by dropping it.
                 Ok(TcpOption::Unknown { kind: OPTION_MD5, .. }) => {}
                 _ => waiting.stays = waiting.stays.or(Some(Kept::Options)),
             }
@@ -269,11 +268,11 @@ const fn contains(outer: (u32, u32), inner: (u32, u32)) -> bool {
     !precedes(inner.0, outer.0) && !precedes(outer.1, inner.1)
 }
 
-/// The flags of a TCP header and its reserved bits.
+/// TCP flags and reserved bits of the header.
 const FLAGS: u16 = 0x0fff;
-/// Flags that are compared separately, because a change of one of them must reach the sender.
+/// Flags that are compared separately, because the sender must see every change to them.
 const CONGESTION: u16 = tcp::ECE | tcp::CWR;
 /// TCP MD5 signature option (RFC 2385).
 const OPTION_MD5: u8 = 19;
-/// Maximum number of blocks in the options of a header (RFC 2018 section 3).
+/// Maximum number of SACK blocks in the options of a header (RFC 2018 section 3).
 const SACK_BLOCKS_MAX: usize = 4;

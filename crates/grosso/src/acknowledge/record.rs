@@ -1,4 +1,4 @@
-//! Records of acknowledgments without data, each of 32 bytes, and the list of records of one flow.
+//! Records of acknowledgments without data, 32 bytes each, and the list of records of one flow.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,11 +12,11 @@ use crate::{
 
 /// Content and arrival time of one pure acknowledgment.
 ///
-/// The TCP stacks of FreeBSD accept similar records in place of packets. Congestion control, RTT measurement, ECN and
-/// the receive window need nothing else from the packet.
+/// FreeBSD's TCP stacks accept similar records in place of packets. Congestion control, RTT measurement, ECN and the
+/// receive window need nothing else from the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Arrival time in nanoseconds, by the clock that [`Self::stamp`] returns.
+    /// Arrival time in nanoseconds, on the clock that [`Self::stamp`] returns.
     pub arrived_ns: u64,
     /// TCP sequence number.
     pub sequence: u32,
@@ -24,9 +24,9 @@ pub struct Record {
     pub acknowledgment: u32,
     timestamp_value: u32,
     timestamp_echo: u32,
-    /// TCP window field of the packet, not scaled.
+    /// Unscaled window field of the packet's TCP header.
     pub window: u16,
-    /// Twelve bits of TCP flags, and four bits that describe the record.
+    /// TCP flags (12 bits) and four bits that describe the record.
     marks: u16,
     /// TOS or traffic class (DSCP and ECN) of the innermost IP header.
     pub class: u8,
@@ -37,10 +37,10 @@ pub struct Record {
 /// Clock of an arrival time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stamp {
-    /// The caller's clock at the time the packet was pushed, which is the same for all packets of a batch.
+    /// The caller's clock when the packet was pushed; all packets of a batch have the same time.
     #[default]
     Pushed,
-    /// The device's clock for this packet: [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
+    /// The device's clock for this packet, as in [`Meta::timestamp_ns`](crate::Meta::timestamp_ns).
     Device,
 }
 
@@ -59,8 +59,8 @@ pub enum Ineligible {
 }
 
 impl Record {
-    /// Reads a packet whose TCP header starts at `transport`. `packet` must have the length that its IP header
-    /// declares, and `class` is the TOS or traffic class of its innermost IP header.
+    /// Reads the record of a packet whose TCP header starts at `transport`. `packet` must have the length that its IP
+    /// header declares, and `class` is the TOS or traffic class of its innermost IP header.
     ///
     /// # Errors
     /// Returns an error that names the first property of the packet that a record cannot store.
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Reads a segment with a complete TCP header, regardless of what else the segment contains.
+    /// Reads the record of a segment whose TCP header is complete, regardless of its flags, options and payload.
     pub(crate) fn of(tcp: &[u8], class: u8, arrived_ns: u64, stamp: Stamp) -> Self {
         let Some(header) = tcp.first_chunk::<{ tcp::HEADER_LEN }>() else {
             debug_assert!(false, "the TCP header is complete");
@@ -137,13 +137,13 @@ impl Record {
         Some((self.timestamp_value, self.timestamp_echo))
     }
 
-    /// Returns the clock that [`Self::arrived_ns`] refers to.
+    /// Returns the clock on which [`Self::arrived_ns`] was measured.
     #[must_use]
     pub const fn stamp(&self) -> Stamp {
         if self.marks & STAMPED_BY_DEVICE == 0 { Stamp::Pushed } else { Stamp::Device }
     }
 
-    /// Returns the arrival time by the device's clock in nanoseconds, if the device supplied one.
+    /// Returns the arrival time on the device's clock in nanoseconds, if the device supplied one.
     #[must_use]
     pub const fn device_ns(&self) -> Option<u64> {
         match self.stamp() {
@@ -176,7 +176,7 @@ impl fmt::Display for Full {
 impl core::error::Error for Full {}
 
 impl Records {
-    /// Creates an empty list; the first record allocates.
+    /// Creates an empty list. The first push allocates memory.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -197,8 +197,8 @@ impl Records {
         Ok(())
     }
 
-    /// Appends all records of a later vector of the same flow, or none of them. If vectors are in a queue, extend only
-    /// the last entry, because records must not move ahead of other entries.
+    /// Appends all records of a later vector of the same flow, or none of them. If the vectors are queued, extend only
+    /// the last entry of the queue; otherwise records would overtake other entries.
     ///
     /// # Errors
     /// Returns [`Full`] if there would be more than [`RECORDS_MAX`] records.
@@ -222,8 +222,8 @@ impl Records {
     }
 }
 
-/// Maximum number of records per flow. They take 2 KiB, which is the size of the buffer that FreeBSD passes to its TCP
-/// stacks. Further records start another vector.
+/// Maximum number of records per list. They take 2 KiB, the size of the buffer that FreeBSD passes to its TCP stacks.
+/// Further records go into another vector.
 pub const RECORDS_MAX: usize = 64;
 
 const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
@@ -231,10 +231,10 @@ const _: () = assert!(size_of::<Record>() == 32, "half a cache line");
 /// Length of a TCP header with two NOPs and a timestamp.
 const WITH_TIMESTAMPS_LEN: usize = tcp::HEADER_LEN + TIMESTAMP_LAYOUT.len() + 8;
 
-/// Flags and reserved bits of a TCP header: the low half of the first byte of the word, and the whole second byte.
+/// TCP flags and reserved bits: the low half of the first byte of the header word, and the whole second byte.
 const FLAGS: u16 = 0x0fff;
 
-/// Flags that an acknowledgment may have in order to be recorded. ACK must be set.
+/// Flags that may be set in a recorded acknowledgment. ACK must be set.
 const ELIGIBLE_FLAGS: u16 = tcp::ACK | tcp::PSH | tcp::ECE | tcp::CWR;
 
 const HAS_TIMESTAMP: u16 = 0x8000;
@@ -248,7 +248,7 @@ mod tests {
 
     use super::{Full, Ineligible, RECORDS_MAX, Record, Records, Stamp};
 
-    /// Start of the TCP header in a test packet.
+    /// Offset of the TCP header in a test packet.
     const TRANSPORT: usize = 34;
 
     fn packet(edit: impl FnOnce(Tcp) -> Tcp, payload: usize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use crate::acknowledge::Record;
 /// Counts of the acknowledgments in one train, taken before a lossy profile keeps only the last one.
 ///
 /// A sender with byte counting (RFC 3465 sections 2.1 and 2.3) grows its congestion window by the bytes that `last`
-/// newly acknowledges, but at most by a fixed limit for each of the `packets` acknowledgments. Without the count it
+/// newly acknowledges, but at most by a fixed limit for each of the `packets` acknowledgments. Without this count, it
 /// would treat the train as a single acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,20 +22,20 @@ pub struct Summary {
     pub first: u32,
     /// Acknowledgment number of the last packet.
     pub last: u32,
-    /// Arrival time of the first packet in nanoseconds, by the device's clock if it is available.
+    /// Arrival time of the first packet in nanoseconds, on the device's clock if there is one.
     pub first_arrived_ns: u64,
-    /// Arrival time of the last packet in nanoseconds, by the same clock.
+    /// Arrival time of the last packet in nanoseconds, on the same clock.
     pub last_arrived_ns: u64,
     /// Range of the TCP timestamps, if any packet had one.
     pub timestamps: Option<Timestamps>,
-    /// Number of packets with ECE. For RFC 3168, it only matters whether there is one; DCTCP needs the count.
+    /// Number of packets with ECE. RFC 3168 only distinguishes zero from nonzero; DCTCP needs the exact count.
     pub congestion_echoes: u32,
     /// Number of packets with CWR.
     pub windows_reduced: u32,
     /// Number of packets with AE. Together with the counts of ECE and CWR, this gives the increment of the AccECN
     /// counter (RFC 9768).
     pub accurate_echoes: u32,
-    /// TCP window of the last packet, not scaled.
+    /// Unscaled TCP window of the last packet.
     pub window: u16,
     /// Whether a packet's window was smaller than the previous packet's.
     pub window_shrank: bool,
@@ -94,7 +94,7 @@ impl Summary {
 
 impl Summary {
     /// Adds packets with payload that arrived after the packets counted so far and repeat the last acknowledgment.
-    /// `record` is that acknowledgment with the arrival time of the last added packet.
+    /// `record` is the record of that acknowledgment, with the arrival time of the last added packet.
     pub(crate) fn add_data(&mut self, record: &Record, packets: u32) {
         if packets == 0 || !record.has(tcp::ACK) {
             return;

@@ -1,12 +1,11 @@
 //! Receive coalescing: packets of a flow are appended to a train, which is delivered as one superframe.
 //!
 //! [`Coalescer::push`] first examines a packet on its own: its headers, its checksums, and whether it may be merged at
-//! all. It then looks up the train of the packet's flow and checks that the packet obeys the laws of the train. If the
-//! packet does not obey them, the train is delivered with a [`reason`] and the packet starts the next one. Packets of a
-//! flow are never reordered.
+//! all. It then looks up the train of the packet's flow and checks whether the packet fits into it. If not, the train
+//! is delivered with a [`reason`], and the packet starts the next one. Packets of a flow are never reordered.
 //!
-//! The code is in eight directories. Each directory imports only from the directories below it in this table;
-//! `tests/tests/modules.rs` checks the order.
+//! The code is in eight directories. Each one imports only from those below it in this table; `tests/tests/modules.rs`
+//! checks this.
 //!
 //! | directory | job | modules |
 //! |---|---|---|
@@ -98,13 +97,13 @@ pub struct Coalescer<B> {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// Creates a coalescer that holds no packets.
+    /// Creates an empty coalescer.
     #[must_use]
     pub fn new(options: CoalesceOptions) -> Self {
         Self::with_tiers(options, Tiers::ALL)
     }
 
-    /// Creates a coalescer without fast paths: it dissects every packet and checks each law separately. Tests compare
+    /// Creates a coalescer without fast paths: it dissects every packet and checks each field separately. Tests compare
     /// the fast paths with it.
     #[doc(hidden)]
     #[must_use]
@@ -121,9 +120,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
 
     /// Prefetches the cache lines that [`Self::push`] will read from a packet, without waiting for them.
     ///
-    /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file. If
-    /// you always prefetch the packet after the next one, processing a packet with a verified checksum takes a quarter
-    /// less time.
+    /// Prefetching helps with packets that come from memory rather than from cache, for example from a mapped file.
+    /// Always prefetching the packet after the next one makes processing of packets with verified checksums a quarter
+    /// faster.
     #[inline]
     pub fn prefetch(&self, frame: &Frame<B>) {
         let packet = frame.buffer.as_ref();
@@ -157,8 +156,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.pipeline.push(RxPacket { buffer, meta, now_ns }, &mut self.merger, sink)
     }
 
-    /// Pushes a packet that must not be merged, for example because its flow opted out. Delivers it unchanged, after
-    /// the held trains that it must not overtake.
+    /// Pushes a packet that must not be merged, for example because its flow opted out. The packet is delivered
+    /// unchanged, after the held trains that it must not overtake.
     pub fn push_excluded(
         &mut self,
         frame: Frame<B>,
@@ -217,8 +216,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
     }
 
     /// Ends a poll that used its whole budget. Call this function if you will push more packets immediately. Works like
-    /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and does not yet give up
-    /// on holes in a flow, because the missing packets may already be in the receive queue.
+    /// [`Self::poll_end`], but keeps trains younger than [`Limits::full_poll_ns`] (rule G72), and keeps waiting for
+    /// missing packets, because they may already be in the receive queue.
     pub fn poll_end_full(&mut self, now_ns: u64, sink: &mut (impl Sink<B> + ?Sized)) {
         self.end_poll(now_ns, self.polled_ns, self.merger.profile.limits.full_poll_ns, sink);
     }
@@ -253,9 +252,9 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.flush(Close::PollEnd, sink);
     }
 
-    /// Reports a measured round-trip time of this packet's flow, in nanoseconds. A caller that observes both directions
-    /// can measure it with [`RoundTrips`]. Only some profiles [use it](Profile::wants_round_trips).
-    /// [`Hold::Controlled`] uses the minimum reported for a flow; an adaptive [`Reorder`] uses the latest value.
+    /// Reports a measured round-trip time of this packet's flow, in nanoseconds. A caller that sees both directions can
+    /// measure it with [`RoundTrips`]. Only some profiles [use it](Profile::wants_round_trips). [`Hold::Controlled`]
+    /// uses the minimum reported for a flow; an adaptive [`Reorder`] uses the latest value.
     pub fn learn_round_trip(&mut self, packet: &[u8], round_trip_ns: u64, now_ns: u64) {
         let Self { pipeline, merger, .. } = self;
         if !merger.profile.wants_round_trips() {
@@ -269,7 +268,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         merger.retention.learn_round_trip(flow, round_trip_ns, now_ns);
     }
 
-    /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown, because neither
+    /// Returns the number of tracked flows that send in bursts and whose round-trip time is unknown: neither
     /// [`Self::learn_round_trip`] nor the profile supplied it. Trains of these flows are held as on a short path, but
     /// never for longer than is safe on a long path. The number is zero unless [`Hold::Controlled`] is active.
     #[must_use]
@@ -307,7 +306,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         &self.merger.profile
     }
 
-    /// Delivers a packet that is not compared with any train, after the trains that it must not overtake.
+    /// Delivers a packet without comparing it with any train, after the trains that it must not overtake.
     #[cold]
     #[inline(never)]
     fn pass_by(
@@ -323,7 +322,7 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         self.merger.pass(Frame { buffer, meta: *meta }, reason, sink)
     }
 
-    /// Ends a poll in which all packets that arrived before `seen_ns` were pushed. Keeps trains younger than `kept_ns`.
+    /// Ends a poll. All packets that arrived before `seen_ns` have been pushed. Keeps trains younger than `kept_ns`.
     fn end_poll(
         &mut self,
         now_ns: u64,

@@ -1,4 +1,4 @@
-//! Expansion of acknowledgments at a point that packets of both directions pass.
+//! Expansion of acknowledgments at a point through which packets of both directions pass.
 
 use core::hash::BuildHasher;
 
@@ -16,8 +16,8 @@ use crate::{
     keyed_hash::KeyedHash,
 };
 
-/// Expander of acknowledgments. It replaces an acknowledgment of superframes with the acknowledgments that the host
-/// would have sent for the individual packets.
+/// Expander for acknowledgments. It replaces a host's acknowledgment of superframes with the acknowledgments that the
+/// host would have sent for the individual packets.
 ///
 /// Call [`note`](Self::note) for every train delivered to the host, and [`expand`](Self::expand) for every frame that
 /// the host sends. The state is bounded. It covers [`FLOWS_MAX`] connections, and for each of them 16 runs of packets
@@ -40,13 +40,12 @@ pub struct Expander {
     ports: Ports,
     hash: KeyedHash,
     receivers: FlowMemory<u64, Receiver>,
-    /// Number of deliveries observed. It serves as the clock that determines which connection is least recently active
-    /// and is evicted.
+    /// Number of deliveries observed. It serves as a clock for evicting the least recently active connection.
     seen: u64,
     stack: Stack,
 }
 
-/// State of an endpoint that receives data: which packets arrived there, and the latest acknowledgment that it sent.
+/// State of an endpoint that receives data: the packets that arrived there, and its latest acknowledgment.
 #[derive(Clone, Debug, Default)]
 struct Receiver {
     run: DeliveredRun,
@@ -161,7 +160,7 @@ impl Receiver {
     }
 }
 
-/// Returns the packet without trailing bytes and the offsets of its headers, if the packet may be sent several times.
+/// Returns the packet without trailing bytes, and the offsets of its headers, if it may be sent several times.
 fn plain<'a, B: AsRef<[u8]>>(
     frame: &'a Frame<B>,
     stack: &Stack,

@@ -1,9 +1,9 @@
 //! Expansion of an acknowledgment into the acknowledgments that a receiver would have sent for the individual packets
 //! of a train.
 //!
-//! A receiver of a superframe acknowledges it once. A sender that counts packets, or bytes up to a limit, then grows
-//! its congestion window more slowly; acknowledgments at the ends of the original packets restore the growth. A sender
-//! that counts bytes without a limit gains nothing, so expansion is off by default.
+//! A receiver of a superframe acknowledges it once. If the sender counts packets, or bytes up to a limit, its
+//! congestion window then grows more slowly; one acknowledgment per original packet restores the growth. A sender that
+//! counts bytes without a limit gains nothing, so expansion is off by default.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::{update, update_u32};
@@ -20,8 +20,8 @@ use crate::{
 /// Several acknowledgments that replace a single one.
 ///
 /// The last acknowledgment is the original packet; the others are copies of it without trailing padding. In IPv4, DF is
-/// set in each copy. A copy then needs no identification of its own, which only the host could assign (RFC 6864 section
-/// 4.1), and it is short enough for any network (RFC 791 section 3.2).
+/// set in each copy. Copies then need no identification of their own, which only the host could assign (RFC 6864
+/// section 4.1), and are short enough for any network (RFC 791 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expansion<'a> {
     packet: &'a [u8],
@@ -29,11 +29,11 @@ pub struct Expansion<'a> {
     meta: Meta,
     /// Window of all acknowledgments except the last.
     window: u16,
-    /// Acknowledgment numbers; the last is the number of the original packet.
+    /// Acknowledgment numbers. The last is that of the original packet.
     numbers: ArrayVec<u32, EXPANDED_MAX>,
 }
 
-/// Positions of the headers of an acknowledgment.
+/// Offsets of the headers of an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headers {
     /// Offset of the IPv4 header, if there is one. There is at most one.
@@ -45,26 +45,26 @@ pub(super) struct Headers {
 reasons! {
     /// Reason why an acknowledgment is not expanded.
     Unexpanded {
-        /// The acknowledgment is the first on its connection since trains were delivered, or covers data that was not
-        /// delivered here.
+        /// This is the first acknowledgment on its connection after a train was delivered, or it covers data that was
+        /// not delivered here.
         First = "first",
         /// Some data after the previous acknowledgment was delivered out of order, or its record was evicted.
         Unknown = "unknown",
-        /// The headers are truncated, or are not a single IP header and TCP.
+        /// The headers are truncated, or are not a single IP header followed by TCP.
         Headers = "headers",
         /// A flag other than ACK, PSH, ECE and CWR is set.
         Flags = "flags",
         /// The packet has payload, which must not be sent twice.
         Payload = "payload",
-        /// The packet has TCP options other than a timestamp, for example SACK blocks.
+        /// The packet has a TCP option other than a timestamp, for example SACK blocks.
         Options = "options",
         /// The packet acknowledges no new data: the sender counts duplicates (P12).
         Duplicate = "duplicate",
         /// ECE, CWR or AE differs from the previous acknowledgment.
         Congestion = "congestion",
-        /// The window is smaller than the previous acknowledgment's, so no window for the copies fits both.
+        /// The window is smaller than the previous acknowledgment's, so no single window suits the copies.
         Window = "window",
-        /// The packet may be fragmented and is longer than the size that every network must carry unfragmented, so
+        /// The packet may be fragmented, and it is longer than the size that every network must carry unfragmented, so
         /// copies would need their own identifications (RFC 6864 section 4.2).
         Identification = "identification",
         /// The packet acknowledges fewer than four packets.
@@ -86,9 +86,9 @@ impl From<Ineligible> for Unexpanded {
 impl<'a> Expansion<'a> {
     /// Expands the acknowledgment in `packet`, which must have the length that its IP header declares.
     ///
-    /// `before` is the receiver's previous acknowledgment. `ends` are the sequence numbers after each packet of the
-    /// delivered trains, in order. Creates at most one acknowledgment per two packets, each at the end of a packet, so
-    /// that no peer can make the sender count more packets than were sent.
+    /// `before` is the receiver's previous acknowledgment. `ends` yields, in order, the sequence number after each
+    /// packet of the delivered trains. Creates at most one acknowledgment per two packets, each at the end of a packet,
+    /// so that no peer can make the sender count more packets than it sent.
     pub(super) fn of(
         packet: &'a [u8],
         headers: Headers,
@@ -128,14 +128,14 @@ impl<'a> Expansion<'a> {
         self.numbers.len()
     }
 
-    /// Returns the acknowledgment numbers in order; the last is the number of the original packet.
+    /// Returns the acknowledgment numbers in order. The last is that of the original packet.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Returns the delays in nanoseconds of the acknowledgments after the first, spread over `span_ns`, which is the
-    /// time in which the acknowledged packets arrived.
+    /// Returns the delays in nanoseconds of the acknowledgments after the first. They are spread over `span_ns`, the
+    /// time within which the acknowledged packets arrived.
     pub fn delays_ns(&self, span_ns: u64) -> impl Iterator<Item = u64> + use<> {
         let last = (self.numbers.len() as u64 - 1).max(1);
         (0..=last)
@@ -149,7 +149,7 @@ impl<'a> Expansion<'a> {
         self.packet.len()
     }
 
-    /// Returns the metadata of the copies. Their checksum is partial if the checksum of the original is partial.
+    /// Returns the metadata of the copies. Their checksum is partial if the original's is.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
@@ -203,8 +203,8 @@ impl Headers {
     }
 }
 
-/// Returns the acknowledgment numbers to insert between `before` and `last`. Every second packet end in `ends` gives
-/// one number, but at least two packets are left for the last acknowledgment.
+/// Returns the acknowledgment numbers to insert between `before` and `last`: one for every second packet end in `ends`,
+/// leaving at least two packets for the last acknowledgment.
 fn numbers(
     before: u32,
     last: u32,
@@ -213,7 +213,7 @@ fn numbers(
     let mut numbers = ArrayVec::new();
     let (mut reached, mut packets) = (before, 0);
     for end in ends {
-        // An end that was acknowledged before, is not acknowledged yet, or lies below an earlier end is skipped.
+        // Skips an end that has already been acknowledged, is not acknowledged yet, or lies below an earlier end.
         if distance(reached, end) <= 0 || distance(end, last) < 0 {
             continue;
         }
@@ -237,10 +237,9 @@ const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Maximum number of acknowledgments that replace a single one. A superframe of 64 KB with packets of 1500 bytes needs
-/// 22.
+/// Maximum number of acknowledgments that replace a single one. A 64 KB superframe of 1500-byte packets needs 22.
 const EXPANDED_MAX: usize = 32;
-/// Maximum number of packets whose acknowledgment is expanded. The last acknowledgment covers any further packets.
+/// Maximum number of packets whose acknowledgment is expanded. The last acknowledgment covers any others.
 const PACKETS_MAX: usize = 2 * EXPANDED_MAX;
 /// Flags that echo congestion marks (RFC 3168) or count them (RFC 9768).
 const CONGESTION: u16 = tcp::ECE | tcp::CWR | tcp::AE;
@@ -269,7 +268,7 @@ mod tests {
         Record::read(&bytes, HEADERS.transport, 0, 0, Stamp::Pushed).unwrap()
     }
 
-    /// Returns the end positions of this many packets that follow [`before`].
+    /// Returns the ends of `packets` packets after [`before`].
     fn ends(packets: u32) -> impl Iterator<Item = u32> {
         (0..packets).map(|i| i * MSS)
     }
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(expanded(4 * MSS, 5).unwrap(), [MSS, 4 * MSS]);
         // The acknowledgment ends inside a packet.
         assert_eq!(expanded(4 * MSS + 1, 6).unwrap(), [MSS, 4 * MSS + 1]);
-        // Packets after this number have not been acknowledged.
+        // Packets beyond this number are not acknowledged.
         assert_eq!(expanded(3 * MSS, 40).unwrap(), [MSS, 3 * MSS]);
         for packets in 0..4 {
             let number = (packets.max(1) - 1) * MSS;
@@ -371,7 +370,7 @@ mod tests {
         let fragmentable = packet(|ip| ip.df(false), 0);
         assert_eq!(copy(&fragmentable), (77, ipv4::DONT_FRAGMENT));
         assert_eq!(copy(&packet(|ip| ip.df(true), 0)), (77, ipv4::DONT_FRAGMENT));
-        // With IP options the packet is longer than the size that every network must carry unfragmented.
+        // With IP options, the packet is longer than the size that every network must carry unfragmented.
         let long = |edit: fn(Ipv4) -> Ipv4| {
             let packet = Packet::new().ethernet(|e| e).ipv4(|ip| edit(ip.options(&[1; 20])));
             packet.tcp(|tcp| tcp.window(700).ack(9 * MSS).timestamps(1, 2)).build()

@@ -6,14 +6,14 @@ use arrayvec::ArrayVec;
 /// stretch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredRun {
-    /// First sequence number.
+    /// First sequence number of the run.
     start: u32,
     stretches: ArrayVec<Stretch, STRETCHES_MAX>,
     /// Total length in bytes.
     len: u32,
 }
 
-/// A stretch of packets of equal size, the last of which may be shorter.
+/// Stretch of packets of equal size, the last of which may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
@@ -22,9 +22,9 @@ struct Stretch {
 }
 
 impl DeliveredRun {
-    /// Adds the payload of a train whose packets, except the last, have `size` bytes. A train that does not continue
-    /// the run starts a new one: after a hole, no data is acknowledged until the hole is filled, and then all data is
-    /// acknowledged at once.
+    /// Adds the payload of a train whose packets, except the last, have `size` bytes each. A train that does not
+    /// continue the run starts a new one: a receiver acknowledges no data after a hole until the hole is filled, and
+    /// then acknowledges all of it at once.
     pub(super) fn append(&mut self, start: u32, payload_len: usize, size: usize) {
         let Ok(len) = u32::try_from(payload_len) else { return self.clear() };
         if len == 0 {
@@ -52,7 +52,7 @@ impl DeliveredRun {
         self.stretches.push(Stretch { len, size });
     }
 
-    /// Removes the packets before this acknowledged number.
+    /// Removes the packets below this acknowledgment number.
     pub(super) fn forget(&mut self, acknowledged: u32) {
         let Some(mut acknowledged) = self.offset(acknowledged) else { return };
         while let Some(first) = self.stretches.first_mut() {
@@ -68,8 +68,8 @@ impl DeliveredRun {
         }
     }
 
-    /// Returns the end of every packet that ends after `after` and at or before `last`, in order, as sequence numbers.
-    /// Both arguments must be [in the run](Self::holds). The ends are computed while iterating.
+    /// Returns the end of every packet that ends after `after` and at or before `last`, as sequence numbers in
+    /// ascending order. Both arguments must be [in the run](Self::holds). The ends are computed lazily.
     pub(super) fn ends(&self, after: u32, last: u32) -> impl Iterator<Item = u32> {
         let (start, after) = (self.start, after.wrapping_sub(self.start));
         let last = last.wrapping_sub(start);
@@ -111,8 +111,8 @@ impl DeliveredRun {
     }
 }
 
-/// Maximum number of stretches. Consecutive trains of one connection with equal packet sizes form one stretch, and a
-/// shorter packet ends it.
+/// Maximum number of stretches. Consecutive trains with equal packet sizes form one stretch, and a shorter packet ends
+/// it.
 pub(super) const STRETCHES_MAX: usize = 16;
 /// Maximum length in bytes: the largest window that TCP can express (RFC 7323 section 2.3).
 const RUN_BYTES_MAX: u32 = 1 << 30;
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// A sequence number close to the wrap.
+    /// Sequence number shortly before the wraparound.
     const START: u32 = 0xffff_f000;
 
     fn at(offset: u32) -> u32 {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(run.len, 0);
     }
 
-    /// Compares the run with a list of the ends of all packets.
+    /// Compares the run with a list of all packet ends.
     #[test]
     fn any_trains_and_acknowledgments_leave_what_a_list_would() {
         let mut random = 1_u64;

@@ -1,5 +1,5 @@
-//! Fast path for a fragment that continues the data received so far, which is the common case. Such a fragment is not
-//! compared with other fragments and causes no eviction, and its cost does not depend on the length of the datagram.
+//! Fast path for a fragment that continues the data received so far, which is the common case. It compares the fragment
+//! with no others and evicts nothing, and its cost does not depend on the length of the datagram.
 
 use crate::{
     frame::Frame,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if it cannot be added
-    /// in this way.
+    /// Adds a fragment that continues the datagram in this slot. Returns the fragment unchanged if this is not
+    /// possible.
     pub(super) fn append(
         &mut self,
         slot: u32,
@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             && contents.end.is_none()
             && end <= END_MAX
             && contents.fragments < self.rules.limits.fragments;
-        // The latest fragment from this source, and from all sources, belongs to this datagram, so the queues need no
+        // The latest fragment from this source, and from any source, belongs to this datagram, so the queues need no
         // update.
         let is_latest = !datagram.is_dead
             && contents.source_count == source.count
@@ -69,7 +69,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         contents.cover(&mut self.store, units.clone());
         contents.append(arrival, &frame.meta, &units);
         if !gathers {
-            // The sum from a device is not used if the headers were taken from the previous fragment.
+            // A device's sum is not used if the headers were taken from the previous fragment.
             contents.sum = None;
             let number = self.store.fragments.insert(Fragment::new(frame, &arrival.data));
             self.store.set_index(&contents.pages, units.start, number);

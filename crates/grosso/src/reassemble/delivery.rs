@@ -77,7 +77,7 @@ pub enum Returned {
 /// State of the transport checksum of a complete datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// The checksum was not verified here, because verification is off or the device has verified it.
+    /// The checksum was not verified here, because verification is off or the device has already verified it.
     Unread,
     /// The checksum is valid.
     Right,
@@ -89,7 +89,7 @@ pub enum Transport {
     Unknown,
 }
 
-/// A complete datagram: headers and data, ready for a vectored write.
+/// Complete datagram: headers and data, ready for a vectored write (`writev`).
 ///
 /// In a mode that keeps buffers, the receiver takes the fragments with [`Datagram::next_fragment`]; fragments that it
 /// does not take are dropped with the datagram.
@@ -101,14 +101,14 @@ pub struct Datagram<'a, B> {
     pub(crate) pages: Pages,
     /// Fragments that have not been taken.
     pub(crate) rest: Starts,
-    /// Number of bytes copied into one buffer, or 0 in a mode that keeps buffers.
+    /// Number of bytes that were copied into one buffer, or 0 in a mode that keeps buffers.
     pub(crate) gathered: u32,
     /// Identity of the datagram.
     pub identity: Identity,
     /// Flow of the datagram.
     pub flow: Flow,
-    /// Metadata of the first fragment, with the time of the latest arrival. The checksum is
-    /// [`Complete`](crate::checksum::Checksum::Complete) if this was the checksum state of every fragment.
+    /// Metadata of the first fragment, but with the latest arrival time. The checksum is
+    /// [`Complete`](crate::checksum::Checksum::Complete) if it was in every fragment.
     pub meta: Meta,
     /// State of the transport checksum.
     pub transport: Transport,
@@ -119,7 +119,7 @@ pub struct Datagram<'a, B> {
     /// Length of the longest fragment in bytes, including its IP header. Do not fragment the datagram into longer
     /// pieces (rule F20, P38).
     pub fragment_bytes_max: u16,
-    /// Whether the longest fragment has DF set; new fragments of that length then need DF too (rule F20).
+    /// Whether DF is set in the longest fragment. If so, new fragments of that length need DF too (rule F20).
     pub dont_fragment: bool,
 }
 
@@ -136,7 +136,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
         core::iter::once(self.header).chain(gathered).chain(self.fragments().map(Fragment::bytes))
     }
 
-    /// Returns the fragments in the order of their data; there are none if the mode does not keep buffers.
+    /// Returns the fragments in the order of their data. The result is empty if the mode does not keep buffers.
     pub fn fragments(&self) -> impl Iterator<Item = &Fragment<B>> {
         let mut rest = self.rest.clone();
         core::iter::from_fn(move || {
@@ -144,7 +144,7 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
         })
     }
 
-    /// Appends the frame to `out`.
+    /// Appends the whole frame to `out`.
     pub fn copy_to(&self, out: &mut alloc::vec::Vec<u8>) {
         out.reserve(self.len);
         self.slices().for_each(|slice| out.extend_from_slice(slice));
@@ -152,14 +152,15 @@ impl<B: AsRef<[u8]>> Datagram<'_, B> {
 }
 
 impl<B> Datagram<'_, B> {
-    /// Returns the value of [`Meta::fragmented`] for forwarding the datagram, or `None` if there was only one fragment.
+    /// Returns the value of [`Meta::fragmented`] to set when forwarding the datagram, or `None` if there was only one
+    /// fragment.
     #[must_use]
     pub fn fragmented(&self) -> Option<Fragmented> {
         let largest = NonZeroU16::new(self.fragment_bytes_max).filter(|_| self.fragments > 1)?;
         Some(Fragmented { largest, identification: self.identity.identification })
     }
 
-    /// Takes the next fragment. Its frame is the same as when it was pushed.
+    /// Takes the next fragment, with its frame as it was pushed.
     pub fn next_fragment(&mut self) -> Option<Fragment<B>> {
         let number = self.store.next_start(&mut self.rest)?;
         self.store.fragments.remove(number)
@@ -173,7 +174,7 @@ impl<B> Drop for Datagram<'_, B> {
     }
 }
 
-/// An incomplete datagram that was discarded.
+/// Incomplete datagram that was discarded.
 #[derive(Clone, Copy)]
 pub struct Discarded<'a> {
     /// Identity of the datagram.
@@ -197,8 +198,8 @@ impl core::fmt::Debug for Discarded<'_> {
 }
 
 impl Discarded<'_> {
-    /// Returns the missing ranges of data bytes, in order. Without an [`end`](Self::end), everything at and after
-    /// [`reach`](Self::reach) is missing as well.
+    /// Returns the missing ranges of data bytes, in order. If [`end`](Self::end) is unknown, everything from
+    /// [`reach`](Self::reach) on is missing as well.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.end.unwrap_or(self.reach);
         let limit = units(0, end).end;
@@ -211,14 +212,14 @@ impl Discarded<'_> {
         })
     }
 
-    /// Returns the highest offset at which a fragment ends, in bytes of data.
+    /// Returns the end of the fragment that reaches furthest, as an offset in the data in bytes.
     #[must_use]
     pub fn reach(&self) -> u32 {
         self.reach
     }
 }
 
-/// Searches a datagram for missing bytes. The trait does not depend on the type of the buffers.
+/// Search for missing bytes in a datagram. The trait is independent of the buffer type.
 pub(crate) trait Holes {
     /// Returns the first missing unit at or after `from`.
     fn hole(&self, pages: &Pages, from: u32) -> Option<u32>;

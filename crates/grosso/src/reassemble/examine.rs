@@ -1,5 +1,4 @@
-//! Examines a single frame: decides whether the frame is a fragment that can be reassembled, and to which datagram the
-//! fragment belongs.
+//! Examination of a single frame: whether it is a fragment that can be reassembled, and to which datagram it belongs.
 
 use core::ops::Range;
 
@@ -19,13 +18,13 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// A fragment that was examined and has no error.
+/// Fragment that was examined and found valid.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivedFragment {
     pub(crate) is_ipv6: bool,
-    /// Position of the data in the frame.
+    /// Range of the data in the frame.
     pub(crate) data: Range<u32>,
-    /// Position of the data in the datagram.
+    /// Offset of the data in the datagram.
     pub(crate) offset: u32,
     /// Whether more fragments follow.
     pub(crate) more: bool,
@@ -37,7 +36,7 @@ pub(crate) struct ArrivedFragment {
     pub(crate) dont_fragment: bool,
     /// Flow, if the frame is the first fragment.
     pub(crate) flow: Option<Flow>,
-    /// Sum of the data, if the device supplied one.
+    /// Sum of the data, if the device supplied it.
     pub(crate) sum: Option<Sum>,
 }
 
@@ -54,7 +53,7 @@ impl ArrivedFragment {
         self.offset == 0
     }
 
-    /// Returns the length of IP header and data in bytes.
+    /// Returns the length of the IP header and the data in bytes.
     pub(crate) fn size(&self) -> u32 {
         self.data.end - u32::from(self.ip)
     }
@@ -75,8 +74,8 @@ impl From<Pass> for Refusal {
     }
 }
 
-/// Reads the outermost fragment header of a frame, unless it is inside a tunnel and fragments inside tunnels are not
-/// reassembled. The returned key identifies the datagram but does not include the outer headers.
+/// Reads the outermost fragment header of a frame. Ignores one inside a tunnel unless fragments in tunnels are
+/// reassembled. The returned key identifies the datagram, but does not include the outer headers.
 pub(crate) fn examine(
     packet: &[u8],
     stack: &Stack,
@@ -120,8 +119,8 @@ pub(crate) fn examine(
 
 /// Reads an atomic fragment, whose header is the last of `layers`. An atomic fragment is a whole datagram and is
 /// independent of other fragments with the same identification (RFC 6946 section 4, rule F30). If the metadata requests
-/// an offload at a position in the frame, the fragment header must be kept, because removing it would move this
-/// position.
+/// an offload at an offset in the frame, the fragment header must be kept, because removing it would change that
+/// offset.
 fn atomic(packet: &[u8], layers: &[Layer], meta: &Meta) -> Result<(Key, ArrivedFragment), Refusal> {
     let is_finished = !matches!(meta.checksum, Checksum::Partial { .. }) && meta.gso.is_none();
     let fragment = layers.last().copied().unwrap_or_default();
@@ -168,8 +167,8 @@ fn ipv4(
     let offset = u32::from(word & ipv4::OFFSET_MASK) * 8;
     let len = data.end - data.start;
     let discard = |reason| Refusal::Discard { reason, error: None, ip: ip.offset };
-    // According to RFC 3128, the only purpose of a fragment that starts inside the TCP header is to hide that header.
-    // According to RFC 1858 section 3.2, a filter must see the flags. Linux merges such fragments.
+    // RFC 3128: a fragment that starts inside the TCP header serves only to hide it. RFC 1858 section 3.2: a filter
+    // must see the flags. Linux does reassemble such fragments.
     let is_tiny = offset == 0 && len < TCP_FLAGS_END || offset == 8;
     if refuses_tiny && protocol == ipv4::PROTOCOL_TCP && is_tiny && len > 0 {
         return Err(discard(Discard::TinyFragment));
@@ -261,7 +260,7 @@ fn ipv6(
     Ok((key, arrival))
 }
 
-/// Returns the flow of a datagram, from its first fragment.
+/// Returns the flow of a datagram, given its first fragment.
 fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flow {
     let at = data.start as usize + transport;
     let is_there = at + 4 <= data.end as usize;
@@ -270,8 +269,8 @@ fn flow(protocol: u8, transport: usize, packet: &[u8], data: &Range<u32>) -> Flo
     Flow { protocol, transport: transport as u16, ports }
 }
 
-/// Returns the sum of the data of a frame, which is derived from the sum of everything after the link-layer header.
-/// Every header in between has an even length (rule C22).
+/// Returns the sum of a frame's data, derived from the sum of everything after the link-layer header. All headers in
+/// between have an even length (rule C22).
 fn sum_of_data(packet: &[u8], layers: &[Layer], data: &Range<u32>, sum: u16) -> Sum {
     let network = layers.iter().find(|layer| layer.kind.is_ip());
     let network = network.map_or(0, |layer| layer.offset as usize);

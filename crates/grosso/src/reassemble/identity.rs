@@ -1,4 +1,4 @@
-//! Identity of a datagram and its flow.
+//! Identities of datagrams and their flows.
 
 use core::{
     hash::{BuildHasher, Hasher},
@@ -10,7 +10,7 @@ use crate::keyed_hash::KeyedHash;
 /// Fields that all fragments of a datagram share (rule F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Source and destination address, big-endian. For IPv4, the first word holds both addresses.
+    /// Source and destination addresses, big-endian. For IPv4, the first word holds both.
     pub(crate) addresses: [u64; 4],
     pub(crate) identification: u32,
     /// Protocol, for IPv4 only.
@@ -18,7 +18,7 @@ pub(crate) struct Key {
     pub(crate) is_ipv6: bool,
     /// Whether the datagram is complete in its only fragment and independent of other fragments (RFC 6946).
     pub(crate) is_atomic: bool,
-    /// Seeded hash of the identifiers of VLAN, session and tunnel in the outer headers.
+    /// Seeded hash of the VLAN, session and tunnel identifiers in the outer headers.
     pub(crate) outside: u64,
 }
 
@@ -74,18 +74,17 @@ pub struct Identity {
     pub identification: u32,
     /// IP protocol, which is part of the identity in IPv4 only.
     pub protocol: Option<u8>,
-    /// Hash of the outer identifiers (VLAN, session and tunnel), with the reassembler's seed as the key, or 0 if there
-    /// are none.
+    /// Seeded hash of the outer identifiers (VLAN, session and tunnel), or 0 if there are none.
     pub outside: u64,
 }
 
-/// Flow of a datagram, as read from its first fragment.
+/// Flow of a datagram, read from its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Flow {
     /// Transport protocol.
     pub protocol: u8,
-    /// Offset in bytes of the transport header in the data of the datagram. It is greater than 0 if there are IPv6
+    /// Offset of the transport header in the datagram's data, in bytes. It is greater than 0 if there are IPv6
     /// extension headers.
     pub transport: u16,
     /// Source and destination port, if the protocol has ports.

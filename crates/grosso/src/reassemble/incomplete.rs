@@ -1,4 +1,4 @@
-//! An incomplete datagram, which waits for missing fragments.
+//! Incomplete datagram that waits for missing fragments.
 
 use core::ops::Range;
 
@@ -21,10 +21,10 @@ use crate::{
 pub(crate) struct Incomplete {
     pub(crate) key: Key,
     pub(crate) place: Place,
-    /// Index of the entry for the source of the datagram.
+    /// Index of the source entry to which the datagram counts.
     pub(crate) share: usize,
     pub(crate) created_ns: u64,
-    /// Whether the datagram was discarded, so that only its key is kept.
+    /// Whether the datagram was discarded and only its key is kept.
     pub(crate) is_dead: bool,
     pub(crate) by_age: Link,
     pub(crate) by_use: Link,
@@ -38,28 +38,28 @@ pub(crate) struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) pages: Pages,
-    /// Units of the latest consecutive fragments, which are entered into the bitmap only when the bitmap is needed.
+    /// Units of the latest consecutive fragments. They are entered into the bitmap only when the bitmap is needed.
     run: Range<u32>,
     pub(crate) fragments: u16,
-    /// Number of present units of 8 bytes.
+    /// Number of 8-byte units present.
     pub(crate) units: u32,
-    /// Highest offset at which a fragment ends.
+    /// Highest offset that a fragment reaches.
     pub(crate) reach: u32,
     /// End of the datagram, or `None` until its last fragment has arrived.
     pub(crate) end: Option<u32>,
-    /// End of the headers of the first fragment in its frame.
+    /// Length of the headers in the first fragment's frame.
     pub(crate) header_len: u16,
-    /// Start of the IP header.
+    /// Offset of the IP header.
     pub(crate) ip: u16,
     /// Number of data bytes in the first fragment.
     pub(crate) first_len: u32,
     /// Flow, or `None` until the first fragment has arrived.
     pub(crate) flow: Option<Flow>,
-    /// Whether the fragments that have arrived so far were forwarded. This happens only in the virtual mode.
+    /// Whether the fragments that have arrived so far were forwarded, which happens only in virtual mode.
     pub(crate) is_released: bool,
-    /// ECN code points of the fragments that have arrived. Bit `n` is set if code point `n` has occurred.
+    /// ECN codepoints of the fragments that have arrived. Bit `n` is set if codepoint `n` has occurred.
     ecn_seen: u8,
-    /// ECN code point of the first fragment.
+    /// ECN codepoint of the first fragment.
     ecn: u8,
     /// Length of the longest fragment, including its IP header.
     pub(crate) largest: u32,
@@ -67,11 +67,11 @@ pub(crate) struct Contents {
     largest_whole: u32,
     /// Metadata of the first fragment, except the time.
     pub(crate) meta: Meta,
-    /// Checksum state that all fragments have in common.
+    /// Checksum state shared by all fragments.
     pub(crate) checksum: Option<Checksum>,
-    /// Sum of the data that has arrived, or `None` if the sum of a fragment is unknown.
+    /// Sum of the data that has arrived, or `None` if a fragment's sum is unknown.
     pub(crate) sum: Option<Sum>,
-    /// Number of fragments that the source had sent when the latest fragment of this datagram arrived.
+    /// Number of fragments that the source had sent when this datagram's latest fragment arrived.
     pub(crate) source_count: u32,
 }
 
@@ -115,8 +115,8 @@ impl Contents {
         self.run.start = self.run.end;
     }
 
-    /// Records a kept fragment. `units` are the units that are new. If `keeps_first` is set, a repeated first fragment
-    /// has no effect.
+    /// Records a fragment that is kept. `units` are the units that are new. If `keeps_first` is set, a repeated first
+    /// fragment has no effect.
     pub(crate) fn add(
         &mut self,
         arrival: &ArrivedFragment,
@@ -185,14 +185,14 @@ impl Contents {
         }
     }
 
-    /// Returns whether the whole datagram must not be fragmented into longer pieces than the fragments that arrived
-    /// (rule F20).
+    /// Returns whether the datagram must not be refragmented into pieces longer than the fragments that arrived (rule
+    /// F20).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.largest_whole == self.largest
     }
 }
 
-/// Returns the checksum state of a datagram after its first fragment to arrive. A partial checksum is dropped, because
+/// Returns the checksum state of a datagram of which one fragment has arrived. A partial checksum is discarded, because
 /// completing it over one fragment would be wrong for the whole datagram.
 fn alone(state: Checksum) -> Checksum {
     match state {
@@ -201,7 +201,8 @@ fn alone(state: Checksum) -> Checksum {
     }
 }
 
-/// Combines checksum states according to rule F23. Different states become `None`. Sums are added in [`Contents::sum`].
+/// Combines checksum states according to rule F23. States that differ become `None`. Sums are added in
+/// [`Contents::sum`].
 fn together(before: Checksum, state: Checksum) -> Checksum {
     match (before, state) {
         (Checksum::Complete { .. }, Checksum::Complete { .. }) => before,
@@ -219,7 +220,7 @@ mod tests {
     use super::Contents;
     use crate::reassemble::reason::Discard;
 
-    /// Checks every set of code points against Linux's `ip_frag_ecn_table`.
+    /// Checks every set of codepoints against Linux's `ip_frag_ecn_table`.
     #[test]
     fn f21_all_sixteen_combinations_of_code_points() {
         let dropped = Err(Discard::EcnMixed);
@@ -242,7 +243,7 @@ mod tests {
             dropped,
         ];
         for (seen, expected) in (0_u8..).zip(table) {
-            // The first fragment has the highest code point in the set, except CE (3).
+            // The first fragment has the highest codepoint in the set, except CE (3).
             let ecn = (0..3).rev().find(|bit| seen >> bit & 1 == 1).unwrap_or(2);
             let contents = Contents { ecn_seen: seen, ecn, ..Contents::new() };
             let expected = match (seen, expected) {

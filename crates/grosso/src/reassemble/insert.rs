@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Returns the slot of the datagram with this key. Creates the datagram if there is none.
+    /// Returns the slot of the datagram with this key, creating the datagram if necessary.
     pub(super) fn find_or_start(
         &mut self,
         key: Key,
@@ -79,11 +79,11 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             if self.datagrams.used(slot).is_some_and(|datagram| datagram.key == key) {
                 return slot;
             }
-            // The datagram has another key with the same tag. The probability of this is 1 in 2^31.
+            // The slot's datagram has another key with the same tag. The probability of this is 1 in 2^31.
             self.end(slot, Discard::TableFull, sink);
             found = self.table.find(hash, None);
         }
-        // An atomic fragment is a complete datagram, so it does not take a slot away from waiting datagrams.
+        // An atomic fragment is a complete datagram, so it must not take a slot from waiting datagrams.
         if !key.is_atomic
             && self.held_datagrams() >= self.rules.limits.datagrams.max(1)
             && let Some(oldest) = self.by_use.first()
@@ -135,8 +135,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Records the arrival of a fragment of a datagram. Reassembly of the datagram starts over if too many other
-    /// fragments of its source have arrived in the meantime (rule F4).
+    /// Records the arrival of a datagram's fragment. Reassembly starts over if too many other fragments from its source
+    /// have arrived in the meantime (rule F4).
     fn renew(
         &mut self,
         slot: u32,
@@ -164,8 +164,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         slot
     }
 
-    /// Returns the number of pages that a fragment needs and that its datagram does not have yet, and the memory in
-    /// bytes that the datagram occupies with these pages.
+    /// Returns the number of pages that a fragment needs and its datagram lacks, and the memory in bytes that the
+    /// datagram occupies with these pages.
     fn needed(&self, slot: u32, arrival: &ArrivedFragment, buffer_len: usize) -> (usize, usize) {
         let Some(datagram) = self.datagrams.used(slot) else { return (0, 0) };
         let contents = &datagram.contents;
@@ -177,9 +177,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         (pages, datagram + pages * self.store.page_bytes() + buffer)
     }
 
-    /// Evicts datagrams until there is room for more data of this datagram. While its source is above the limit per
-    /// source, datagrams of this source are evicted. After that, the datagrams that have waited longest for a fragment
-    /// are evicted, whatever their source (P32).
+    /// Evicts datagrams until there is room for more data of this one. As long as its source exceeds the limit per
+    /// source, only datagrams from that source are evicted. After that, the datagrams that have waited longest for a
+    /// fragment are evicted, whatever their source (P32).
     fn make_room(
         &mut self,
         slot: u32,
@@ -252,7 +252,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             self.held_fragments += 1;
             return sink.take(Outcome::Returned { frame, why: Returned::Gathered });
         }
-        // The segmentation parameters of a fragment do not apply to the datagram (rule F25).
+        // A fragment's segmentation parameters do not apply to the datagram (rule F25).
         let frame = Frame { meta: Meta { gso: None, ..frame.meta }, ..frame };
         if let (true, Some(flow)) = (contents.is_released, contents.flow) {
             let number = digest(&self.state, frame.buffer.as_ref(), arrival);
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.store.set_index(&contents.pages, units.start, number);
     }
 
-    /// Delivers the datagram if the fragment that was just kept completes it. In the virtual mode, delivers the waiting
+    /// Delivers the datagram if the fragment that was just kept completes it. In virtual mode, delivers the waiting
     /// fragments once the first fragment has arrived.
     fn settle(
         &mut self,
@@ -378,8 +378,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         ReassemblyVerdict::Completed
     }
 
-    /// Returns the checksum state of a whole datagram whose headers are written, and the state of its transport
-    /// checksum. `data` is the start of the `len` bytes after the headers.
+    /// Returns the checksum state of a whole datagram whose headers have been written, and of its transport checksum.
+    /// `data` is the start of the `len` bytes after the headers.
     fn checksums(
         &self,
         contents: &Contents,
@@ -419,13 +419,13 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
     }
 }
 
-/// Returns the memory that a kept buffer occupies, in bytes, regardless of how much of it is filled (P33).
+/// Returns the memory that a kept buffer counts as, in bytes, regardless of how full it is (P33).
 pub(super) fn kept_bytes<B>(limits: &ReassemblyLimits, len: usize) -> usize {
     len.max(limits.buffer_bytes) + size_of::<Fragment<B>>()
 }
 
-/// Copies the data of a fragment, and the headers of a first fragment, to their positions. Returns the sum of the data
-/// if it is known.
+/// Copies a fragment's data to its position, and a first fragment's headers before the data. Returns the sum of the
+/// data if it is known.
 fn gather<B: AsRef<[u8]>>(
     store: &mut Store<B>,
     contents: &Contents,

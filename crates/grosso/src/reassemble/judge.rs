@@ -1,4 +1,4 @@
-//! Comparison of a fragment with the earlier fragments of its datagram.
+//! Comparison of a fragment with earlier fragments of its datagram.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Result of comparing a fragment with the earlier fragments of its datagram.
+/// Result of comparing a fragment with earlier fragments of its datagram.
 pub(super) enum Judgement {
     /// The fragment contains only new bytes.
     Fits,
@@ -21,13 +21,13 @@ pub(super) enum Judgement {
     Mixes,
     /// The same fragment has arrived before.
     Duplicate,
-    /// The datagram is discarded, and its sender may be notified.
+    /// The datagram must be discarded, and its sender may be notified.
     Kills(Discard, Option<IcmpError>),
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Compares a fragment with the earlier fragments. If the rules require it, removes the bytes after the last whole
-    /// unit, unless the fragment is the last of its datagram.
+    /// Compares a fragment with the earlier fragments. If the rules require it, truncates a fragment other than the
+    /// last to whole units.
     pub(super) fn judge(
         &mut self,
         slot: u32,
@@ -42,8 +42,8 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         if let Err((reason, error)) = alone(arrival, overlap) {
             return Judgement::Kills(reason, error);
         }
-        // The fragment must agree with the known end of the datagram, and the end with the data that has arrived (rule
-        // F12).
+        // The fragment must agree with the known end of the datagram, and a newly known end with the data that has
+        // arrived (rule F12).
         let (end, known) = (arrival.end(), contents.end);
         let contradicts = match arrival.more {
             true => known.is_some_and(|known| end > known),
@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Judgement::Kills(Discard::EndConflict, None);
         }
         let units = units(arrival.offset, end);
-        // A fragment that starts at or after the end of all other fragments needs no lookup in the bitmap.
+        // A fragment that starts at or after the end of all others needs no bitmap lookup.
         let is_new = arrival.offset >= contents.reach || {
             contents.chart(&mut self.store);
             !self.store.any(&contents.pages, Bit::Covered, &units)
@@ -99,7 +99,7 @@ fn alone(
     let problem = |pointer| is_ipv6.then_some(IcmpError::ParameterProblem { code: 0, pointer });
     let end_max = if is_ipv6 { DATAGRAM_BYTES_MAX } else { DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN };
     if arrival.end() > end_max {
-        // The error points to the offset field, two bytes into the fragment header.
+        // The pointer refers to the offset field, two bytes into the fragment header.
         return Err((Discard::Oversize, problem(in_packet.saturating_sub(6))));
     }
     let hanging = if arrival.more { arrival.len() % 8 } else { 0 };
@@ -113,8 +113,8 @@ fn alone(
     if arrival.len() == 0 { Err((Discard::ZeroLength, None)) } else { Ok(()) }
 }
 
-/// Returns whether the same fragment has arrived before, with the same position, the same bytes and the same
-/// more-fragments flag.
+/// Returns whether the same fragment has arrived before, that is, with the same position, bytes and more-fragments
+/// flag.
 fn is_same<B: AsRef<[u8]>>(
     store: &Store<B>,
     contents: &Contents,
@@ -150,17 +150,17 @@ fn is_same<B: AsRef<[u8]>>(
     })
 }
 
-/// Returns the digest of a forwarded fragment, which serves to recognize duplicates.
+/// Returns the digest of a forwarded fragment, by which duplicates are recognized.
 pub(super) fn digest_of(state: &KeyedHash, data: &[u8]) -> u32 {
     let mut hasher = state.build_hasher();
     hasher.write(data);
     hasher.finish() as u32
 }
 
-/// Highest possible end of the data of a datagram.
+/// Maximum end of a datagram's data.
 pub(super) const END_MAX: u32 = DATAGRAM_BYTES_MAX - IPV4_HEADER_LEN;
 /// Maximum length of an IP packet.
 const DATAGRAM_BYTES_MAX: u32 = 65535;
 const IPV4_HEADER_LEN: u32 = grosso_wire::ipv4::HEADER_LEN as u32;
-/// The payload length field of IPv6 (rule F10).
+/// Offset of the IPv6 payload length field (rule F10).
 const PAYLOAD_LENGTH_AT: u32 = grosso_wire::ipv6::field::PAYLOAD_LENGTH.start as u32;

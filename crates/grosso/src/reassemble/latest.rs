@@ -1,16 +1,16 @@
-//! Headers of the datagram that was completed last. The next datagram usually has headers of the same kinds, which need
-//! not be dissected again.
+//! Headers of the datagram completed last. The next datagram usually has the same kinds of headers, so they need not be
+//! dissected again.
 
 use grosso_wire::{LinkType, Ports, Stack, dissect, dissect_into};
 
 use crate::template::{HEADER_BYTES_MAX, compare::Mask, shape::Shape};
 
-/// Headers of the latest complete datagram, and their laws.
+/// Headers of the datagram completed last, and their laws.
 #[derive(Debug)]
 pub(super) struct LatestHeaders {
     stack: Stack,
     shape: Shape,
-    /// The bits that determine the headers.
+    /// Bits that determine the headers.
     structure: Mask,
     example: [u8; HEADER_BYTES_MAX],
     /// Length of the headers in bytes; zero if there are none.
@@ -29,12 +29,12 @@ impl LatestHeaders {
         }
     }
 
-    /// Clears the headers. This is necessary when the same bytes may have another meaning.
+    /// Clears the headers. This is necessary when the same bytes may take on another meaning.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Returns the laws for the headers of a complete datagram. The headers are the first `len` bytes.
+    /// Returns the laws for the headers of a complete datagram, which are the first `len` bytes.
     pub(super) fn shape(
         &mut self,
         headers: &[u8; HEADER_BYTES_MAX],
@@ -52,7 +52,7 @@ impl LatestHeaders {
         }
         dissect_into(header, link, ports, &mut self.stack);
         self.shape = Shape::new(&self.stack, header);
-        // The offload refers to a position in one packet and does not apply to the whole datagram.
+        // The offload refers to an offset in one packet and does not apply to the whole datagram.
         self.shape.remote_checksum = None;
         self.structure = Mask::structure(&self.stack, header);
         self.example = *headers;

@@ -2,9 +2,9 @@
 //!
 //! A fragment is first [examined](reason::Pass) on its own; then its datagram is looked up. A bitmap of 8-byte units
 //! tracks each datagram, so every fragment costs the same regardless of its offset and order of arrival. A fragment
-//! that cannot be used safely is [discarded](reason::Discard) for a named reason. The total size of the held buffers is
-//! limited. If the limit is reached, the datagram that has waited longest for a fragment is evicted. A source that
-//! exceeds its share loses one of its own datagrams instead.
+//! that cannot be used safely is [discarded](reason::Discard) for a named reason. The total size of held buffers is
+//! limited. At the limit, the datagram that has waited longest for a fragment is evicted, but a source that exceeds its
+//! share loses one of its own datagrams instead.
 //!
 //! ```
 //! use grosso::{Frame, reassemble::{ReassemblyMode, Outcome, Reassembler, ReassemblyRules, ReassemblyVerdict}};
@@ -116,9 +116,9 @@ pub struct Reassembler<B> {
     /// Queues of all datagrams by age, including discarded ones. IPv4 and IPv6 have separate queues, because their
     /// timeouts differ.
     ages: [Queue; 2],
-    /// Incomplete datagrams by the time of their latest fragment.
+    /// Incomplete datagrams, by arrival time of their latest fragment.
     by_use: Queue,
-    /// Discarded datagrams by the time of discard.
+    /// Discarded datagrams, by time of discard.
     tombstones: Queue,
     tombstone_count: usize,
     sources: Vec<Source>,
@@ -131,19 +131,19 @@ pub struct Reassembler<B> {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// Datagrams of one source, or of several sources with the same hash.
+/// State of one source, or of several sources with the same hash.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     held_bytes: usize,
     /// Number of fragments received from the source. The counter wraps.
     count: u32,
-    /// Datagrams of the source by the time of their latest fragment.
+    /// Datagrams from the source, by arrival time of their latest fragment.
     by_use: Queue,
 }
 
 impl<B: AsRef<[u8]>> Reassembler<B> {
-    /// Creates a reassembler for frames of one link type. `seed` is the key of the hashes; use a random value, so that
-    /// an attacker cannot choose datagrams that share a bucket (P50).
+    /// Creates a reassembler for frames of one link type. `seed` is the key for hashing; use a random value, so that an
+    /// attacker cannot choose datagrams that share a bucket (P50).
     ///
     /// # Errors
     /// Returns [`OverlapNeedsCoalesce`] if the rules mix overlapping bytes in a mode that keeps fragments.
@@ -158,7 +158,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
             return Err(OverlapNeedsCoalesce);
         }
         let keys = rules.limits.datagrams.saturating_add(rules.limits.tombstones);
-        // At most a quarter of the ways is used, so that buckets are hardly ever full.
+        // At most a quarter of the ways are used, so buckets are hardly ever full.
         let buckets = keys / 2 + 1;
         Ok(Self {
             link,
@@ -185,8 +185,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         })
     }
 
-    /// Pushes one frame, and delivers the datagram that it completes. Datagrams that have timed out are discarded
-    /// first.
+    /// Pushes one frame and delivers the datagram that it completes. Datagrams that have timed out are discarded first.
     pub fn push(
         &mut self,
         frame: Frame<B>,
@@ -226,9 +225,9 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Sets an identifier for the network of the frames that are pushed from now on. Use it if the frames themselves do
-    /// not identify their network, for example after decapsulation from different tunnels. Fragments of different
-    /// networks are never combined. The default is 0.
+    /// Sets an identifier for the network from which the following frames come. Use it if the frames themselves do not
+    /// identify their network, for example after decapsulation from different tunnels. Fragments of different networks
+    /// are never combined. The default is 0.
     pub fn set_network(&mut self, network: u64) {
         if network != self.network {
             self.network = network;
@@ -317,7 +316,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.held_fragments
     }
 
-    /// Returns the hash of the headers around a fragment. All fragments of a datagram have the same hash.
+    /// Returns the hash of the headers around a fragment, which is the same for all fragments of a datagram.
     fn outside(&self, packet: &[u8], layers: usize, meta: &Meta) -> u64 {
         let vlan = meta.vlan.map_or(0, |tag| u64::from(tag.tci & VLAN_ID) + 1) ^ self.network;
         let around = self.stack.layers().get(..layers).unwrap_or_default();
@@ -366,7 +365,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         self.bury(slot);
     }
 
-    /// Discards a datagram, unless this has already been done, and forgets its key.
+    /// Discards a datagram, unless it already was, and forgets its key.
     fn end(&mut self, slot: u32, reason: Discard, sink: &mut (impl ReassemblySink<B> + ?Sized)) {
         if self.datagrams.used(slot).is_some_and(|datagram| !datagram.is_dead) {
             self.empty(slot, reason, sink);
@@ -425,7 +424,7 @@ impl<B: AsRef<[u8]>> Reassembler<B> {
         }
     }
 
-    /// Removes a datagram whose contents have been moved to a new owner.
+    /// Removes a datagram whose contents have been moved elsewhere.
     fn detach(&mut self, slot: u32) {
         self.retire(slot);
         self.forget(slot);
@@ -487,7 +486,7 @@ fn quote_of<'a, B: AsRef<[u8]>>(store: &'a Store<B>, contents: &Contents) -> Opt
     (!quote.is_empty()).then_some(quote)
 }
 
-/// Number of sources that are distinguished; if there are more sources, several sources share the same limits.
+/// Number of sources that are distinguished. If there are more, several sources share the same limits.
 const SOURCES: usize = 4096;
-/// The identifier in a VLAN tag.
+/// VLAN ID bits in a VLAN tag.
 const VLAN_ID: u16 = 0x0fff;

@@ -1,9 +1,8 @@
-//! Slots, and queues of slots. Memory is allocated only when the number of used slots exceeds the maximum reached
-//! before.
+//! Slots, and queues of slots. Memory is allocated only when more slots are in use than ever before.
 
 use alloc::vec::Vec;
 
-/// Values in numbered slots, which are reused.
+/// Values in numbered, reusable slots.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<SlabSlot<T>>,
@@ -38,7 +37,7 @@ impl<T> Slab<T> {
         self.slots.len() as u32 - 1
     }
 
-    /// Takes a value out of its slot.
+    /// Removes a value from its slot.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         if matches!(slot, SlabSlot::Free(_)) {
@@ -66,14 +65,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns the value in a slot that must be in use: the caller got the index from a queue, a table or an insertion.
+    /// Returns the value in a used slot, whose index comes from a queue, a table or an insertion.
     pub(crate) fn used(&self, index: u32) -> Option<&T> {
         let value = self.get(index);
         debug_assert!(value.is_some(), "slot {index} is free");
         value
     }
 
-    /// Returns a mutable reference to the value in a used slot.
+    /// Returns the value in a used slot, mutably.
     pub(crate) fn used_mut(&mut self, index: u32) -> Option<&mut T> {
         let value = self.get_mut(index);
         debug_assert!(value.is_some(), "slot {index} is free");
@@ -98,7 +97,7 @@ impl Link {
     pub(crate) const NONE: Self = Self { before: NONE, behind: NONE };
 }
 
-/// A queue of linked slots. The first slot has waited longest.
+/// Queue of linked slots, longest waiting first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     first: u32,
@@ -113,7 +112,7 @@ impl Queue {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// Returns the slot that was queued last; [`NONE`] if there is none.
+    /// Returns the slot that was queued last, or [`NONE`].
     pub(crate) fn last(&self) -> u32 {
         self.last
     }
@@ -129,7 +128,7 @@ impl Queue {
         (behind != NONE).then_some(behind)
     }
 
-    /// Appends a slot that is not in this queue. `link` returns its neighbors.
+    /// Appends a slot that is not in this queue. `link` returns the slot's neighbors.
     pub(crate) fn push<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -165,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// Moves a slot of the queue to its end.
+    /// Moves a slot to the end of its queue.
     pub(crate) fn renew<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -184,7 +183,7 @@ impl Queue {
     }
 }
 
-/// Index that means "no slot".
+/// Index for "no slot".
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names for every decision of a reassembler: why a packet was [passed](Pass), and why fragments were
+//! Names of the reasons for every decision of a reassembler: why a packet was [passed](Pass), and why fragments were
 //! [discarded](Discard).
 
 use crate::reasons::reasons;
@@ -6,14 +6,14 @@ use crate::reasons::reasons;
 reasons! {
     /// Reason why a packet was delivered unchanged.
     Pass {
-        /// The packet is not an IP fragment, or its fragment header is not visible.
+        /// The packet is not an IP fragment, or its fragment header cannot be seen.
         Whole = "whole",
         /// The packet is an atomic IPv6 fragment (RFC 6946, rule F30) whose header cannot be removed, because its
         /// checksum is partial or its headers cannot be parsed.
         Atomic = "atomic",
-        /// A length field exceeds the frame: the frame was truncated by a capture.
+        /// The frame is shorter than a length field says, because a capture truncated it.
         Truncated = "truncated",
-        /// The packet is an IPv4 fragment with a length of zero.
+        /// The packet is an IPv4 fragment whose length field is zero.
         LengthZero = "length_zero",
         /// The headers are longer than a datagram can store.
         HeaderTooLong = "header_too_long",
@@ -23,11 +23,11 @@ reasons! {
 }
 
 reasons! {
-    /// Reason why a fragment was discarded together with its whole datagram, or on its own where stated.
+    /// Reason why a fragment was discarded together with its whole datagram, or alone if its description says so.
     Discard {
-        /// The fragment overlaps another one without being its duplicate (rule F14, P26, P27).
+        /// The fragment overlaps another without being a duplicate of it (rule F14, P26, P27).
         Overlap = "overlap",
-        /// The fragment exceeds the end of the datagram, or moves that end (rule F12).
+        /// The fragment extends beyond the end of the datagram, or moves the end (rule F12).
         EndConflict = "end_conflict",
         /// The fragment has no data (rule F11).
         ZeroLength = "zero_length",
@@ -45,14 +45,14 @@ reasons! {
         SecondFragmentHeader = "second_fragment_header",
         /// The IPv6 payload length is zero (rule F32). Only this fragment is discarded.
         PayloadLengthZero = "payload_length_zero",
-        /// The TCP header is split where a filter would miss its flags (RFC 1858, RFC 3128, P29). Only this fragment is
-        /// discarded.
+        /// The TCP header is split in such a way that a filter would miss its flags (RFC 1858, RFC 3128, P29). Only
+        /// this fragment is discarded.
         TinyFragment = "tiny_fragment",
-        /// The datagram was already discarded (RFC 5722 section 4). Only this fragment is discarded.
+        /// The datagram had already been discarded (RFC 5722 section 4). Only this fragment is discarded.
         Dead = "dead",
-        /// The datagram was not complete in time (rules F3, F40).
+        /// The datagram was not completed in time (rules F3, F40).
         Timeout = "timeout",
-        /// Since the last fragment, the source has sent enough other fragments to reuse the identification (rule F4).
+        /// Since the last fragment, the source has sent so much that it may have reused the identification (rule F4).
         Distance = "distance",
         /// The memory was needed for other datagrams (rule F2, P32).
         MemoryFull = "memory_full",
@@ -90,7 +90,7 @@ pub enum IcmpError {
     ParameterProblem {
         /// ICMPv6 code: 0 for an erroneous field, 3 for an incomplete header chain (RFC 7112 section 6).
         code: u8,
-        /// Offset of the wrong byte in the packet.
+        /// Offset of the offending byte in the packet.
         pointer: u32,
     },
 }

@@ -1,5 +1,5 @@
 //! Headers of the previous fragment. The next fragment usually has the same headers, except for the fields that locate
-//! its data, so its headers need not be parsed again.
+//! its data, so they need not be parsed again.
 
 use grosso_wire::{Kind, Stack, ipv4, ipv6, ipv6_fragment};
 
@@ -11,10 +11,10 @@ use crate::{
     template::compare::{BLOCK, Mask},
 };
 
-/// A fragment whose headers were examined, and the slot of its datagram.
+/// Fragment whose headers were examined, with the slot of its datagram.
 #[derive(Debug)]
 pub(super) struct Recent {
-    /// Properties of the packet, except the offset of its data, or `None` if the headers cannot be reused for the next
+    /// Fields of the fragment, except the offset of its data, or `None` if its headers cannot be reused for the next
     /// fragment.
     told: Option<ArrivedFragment>,
     /// The slot of the datagram.
@@ -22,7 +22,7 @@ pub(super) struct Recent {
     vlan: Option<VlanTag>,
     header: [u8; HEADER_BYTES_MAX],
     equal: Mask,
-    /// The sum of the varying IPv4 words, modulo 65535. It is the same in all headers with a valid checksum.
+    /// Sum of the varying IPv4 words, modulo 65535. It is the same in all headers with a valid checksum.
     varying: u32,
 }
 
@@ -38,7 +38,7 @@ impl Recent {
         }
     }
 
-    /// Stores an examined fragment, unless a header before its IP header has a length that varies with the data.
+    /// Stores an examined fragment, unless the length of a header before its IP header depends on the data.
     pub(super) fn remember(
         &mut self,
         slot: u32,
@@ -71,7 +71,7 @@ impl Recent {
         self.told = None;
     }
 
-    /// Clears the stored fragment if its datagram is in this slot. Called when a datagram is removed.
+    /// Clears the stored fragment if its datagram, which is being removed, is in this slot.
     pub(super) fn forget(&mut self, slot: u32) {
         if self.slot == slot {
             self.told = None;
@@ -79,7 +79,7 @@ impl Recent {
     }
 
     /// Examines a frame whose headers equal the previous fragment's, and returns the slot of its datagram. Returns
-    /// `None` for first fragments, for fragments that might hide a TCP header, and for frames that are not fragments;
+    /// `None` for first fragments, fragments that might hide a TCP header, and frames that are not fragments;
     /// [`examine`](super::examine::examine) handles these.
     pub(super) fn examine(&self, packet: &[u8], meta: &Meta) -> Option<(u32, ArrivedFragment)> {
         let told = self.told.as_ref()?;
@@ -106,7 +106,7 @@ impl Recent {
         };
         let end = places.behind_length + u32::from(u16_at(packet, places.length));
         let is_there = end >= told.data.start && end as usize <= packet.len();
-        // All other words of the header are the same as in a header with a valid checksum.
+        // All other header words equal those of a header with a valid checksum.
         let is_right = places.checksum.is_none() || places.sum(packet) == self.varying;
         (offset > 8 && is_there && is_right).then(|| {
             let data = told.data.start..end;
@@ -115,13 +115,13 @@ impl Recent {
     }
 }
 
-/// Positions of the header words that locate the data of a fragment.
+/// Offsets of the header words that locate a fragment's data.
 struct Places {
     length: usize,
-    /// Number of bytes, from the start of the frame, that the length field does not count.
+    /// Number of bytes at the start of the frame that the length field does not cover.
     behind_length: u32,
     fragment: usize,
-    /// Position of the checksum that covers both words.
+    /// Offset of the checksum that covers both words.
     checksum: Option<usize>,
 }
 
@@ -153,8 +153,8 @@ impl Places {
     }
 }
 
-/// Number of bytes that are enough for the headers of most fragments: Ethernet, a VLAN tag and IPv6 take 62 bytes.
+/// Number of bytes that suffices for the headers of most fragments: Ethernet, a VLAN tag and IPv6 take 62 bytes.
 const MOST_BYTES: usize = 4 * BLOCK;
 
-/// Maximum length in bytes of reused headers; longer headers are examined for each fragment.
+/// Maximum length of reused headers in bytes. Longer headers are examined for each fragment.
 const HEADER_BYTES_MAX: usize = 128;

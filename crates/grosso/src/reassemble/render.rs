@@ -1,4 +1,4 @@
-//! Builds the headers of a whole datagram from the headers of its first fragment.
+//! Construction of a whole datagram's headers from those of its first fragment.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Kind, Layer, LinkType, Ports, ipv4, ipv6, ipv6_fragment, udp};
@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// Input for the headers of the whole datagram.
+/// Input for building the headers of a whole datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'a> {
-    /// The headers of the first fragment.
+    /// Headers of the first fragment.
     pub(crate) first: &'a [u8],
-    /// Start of the IP header.
+    /// Offset of the IP header.
     pub(crate) ip: usize,
     pub(crate) is_ipv6: bool,
     pub(crate) ecn: u8,
@@ -27,17 +27,17 @@ pub(crate) struct Whole<'a> {
     pub(crate) data_len: usize,
 }
 
-/// The headers that were written.
+/// Headers that were written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rendered {
     pub(crate) len: usize,
-    /// Start of the outermost IP header.
+    /// Offset of the outermost IP header.
     pub(crate) network: usize,
-    /// Whether headers around the datagram have their own checksums.
+    /// Whether headers around the datagram have checksums of their own.
     pub(crate) is_covered: bool,
 }
 
-/// Writes the headers of a whole datagram (rules F20, F22). `sum` returns the sum of the data. It is called only if a
+/// Writes the headers of a whole datagram (rules F20, F22). `sum` returns the sum of the data; it is called only if a
 /// checksum in a header around the datagram covers the data.
 pub(crate) fn render(
     whole: &Whole<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn render(
     }
     let is_covered = !shape.covers.is_empty();
     let sum = if is_covered { sum() } else { Sum::ZERO };
-    // The template reads only the first fragment's headers.
+    // The template reads only the headers of the first fragment.
     let first = *out;
     let template = Template {
         shape,
@@ -79,8 +79,7 @@ fn ipv4(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// Removes the fragment header, which is the last header. The header before it then contains the protocol of the
-/// payload.
+/// Removes the fragment header, which is the last one, and stores the payload protocol in the header before it.
 fn without_fragment_header(whole: &Whole<'_>, out: &mut [u8]) -> usize {
     let len = whole.first.len().saturating_sub(ipv6_fragment::HEADER_LEN);
     let (before, fragment) = whole.first.split_at(len);
@@ -110,8 +109,8 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
     }
 }
 
-/// Verifies the transport checksum of a whole datagram. `header` holds the headers of the datagram, starting with the
-/// IP header. `data` holds the first bytes after the headers, and `sum` is the sum of all data.
+/// Verifies the transport checksum of a whole datagram. `header` contains the headers of the datagram, starting with
+/// the IP header, `data` contains the first bytes after them, and `sum` is the sum of all data.
 pub(crate) fn verify(
     header: &[u8],
     kind: Kind,
@@ -151,8 +150,8 @@ pub(crate) fn verify(
     }
 }
 
-/// Returns the pseudo-header sum. `before` holds the extension headers in the data, after the fragment header. Returns
-/// `None` if there are too many extension headers.
+/// Returns the pseudo-header sum. `before` contains the extension headers in the data, after the fragment header.
+/// Returns `None` if there are too many of them.
 fn pseudo(header: &[u8], before: &[u8], kind: Kind, protocol: u8, len: usize) -> Option<Sum> {
     let ip = Layer { kind, offset: 0, len: header.len() as u16 };
     if before.is_empty() {

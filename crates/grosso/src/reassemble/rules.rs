@@ -8,10 +8,10 @@ pub struct ReassemblyRules {
     pub mode: ReassemblyMode,
     /// Treatment of overlapping fragments.
     pub overlap: Overlap,
-    /// Whether to verify the transport checksum of a complete datagram that no device verified.
+    /// Whether to verify the transport checksum of a complete datagram if no device has verified it.
     pub verify: bool,
-    /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint should reassemble only fragments of the
-    /// tunnel's outer packets; fragments inside the tunnel are left to their destination hosts.
+    /// Whether fragments inside tunnels are reassembled too. A tunnel endpoint should reassemble only fragments of
+    /// outer packets; fragments inside the tunnel are for their destination hosts to reassemble.
     pub in_tunnels: bool,
     /// Limits on memory, count and time.
     pub limits: ReassemblyLimits,
@@ -34,13 +34,13 @@ pub enum ReassemblyMode {
 /// Treatment of overlapping fragments of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overlap {
-    /// Ignores a duplicate fragment. Any other overlap discards the datagram and its later fragments (RFC 5722 section
-    /// 4, P26, P27), in any order of arrival.
+    /// Ignores a duplicate fragment. After any other overlap, the datagram and its later fragments are discarded, in
+    /// whatever order they arrive (RFC 5722 section 4, P26, P27).
     Drop,
-    /// Behaves like Linux: a fragment inside a run of bytes that arrived in order is ignored without a comparison; any
+    /// Behaves like Linux. A fragment inside a run of bytes that arrived in order is ignored without a comparison; any
     /// other overlap discards the datagram but not later fragments (rules F14, F15). A misaligned IPv4 fragment is
-    /// rounded down (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC 1858 and
-    /// RFC 3128 advise against.
+    /// truncated to whole units (rule F10). TCP fragments that end or start inside the TCP header are joined, which RFC
+    /// 1858 and RFC 3128 advise against.
     Linux,
     /// Keeps the bytes that arrived first. This is meant for analysis and requires [`ReassemblyMode::Coalesce`].
     First,
@@ -58,24 +58,24 @@ pub struct ReassemblyLimits {
     pub tombstones: usize,
     /// Maximum number of fragments per datagram.
     pub fragments: u16,
-    /// Maximum memory of all held data in bytes. Whole buffers and their bookkeeping are counted (rule F2, P33).
+    /// Maximum memory of all held data in bytes, including unused parts of buffers and bookkeeping (rule F2, P33).
     pub memory_bytes: usize,
     /// Maximum memory per source in bytes. A source is an IPv4 address or an IPv6 /64 prefix; sources whose hashes
     /// collide share this limit.
     pub source_bytes: usize,
-    /// Minimum memory in bytes that each buffer counts as. Set it, for example, to the frame size of a ring.
+    /// Minimum memory in bytes that each buffer counts as, for example the frame size of a ring.
     pub buffer_bytes: usize,
-    /// Timeout of an incomplete IPv4 datagram in nanoseconds from its first fragment (rule F3).
+    /// Timeout in nanoseconds for an incomplete IPv4 datagram, counted from its first fragment (rule F3).
     pub ipv4_ns: u64,
-    /// Timeout of an incomplete IPv6 datagram in nanoseconds from its first fragment (rule F3).
+    /// Timeout in nanoseconds for an incomplete IPv6 datagram, counted from its first fragment (rule F3).
     pub ipv6_ns: u64,
-    /// Maximum number of fragments that one IPv4 source may send between two fragments of a datagram; if it sends more,
-    /// the identification of the datagram counts as reused (rule F4). 0 disables the check.
+    /// Maximum number of fragments that an IPv4 source may send between two fragments of a datagram. If it sends more,
+    /// the datagram's identification is assumed to have been reused (rule F4). 0 disables the check.
     pub distance: u32,
 }
 
 impl ReassemblyRules {
-    /// Returns the rules of Linux, or stricter rules where those of Linux are unsafe.
+    /// Returns Linux's rules, or stricter ones where Linux's are unsafe.
     #[must_use]
     pub fn new(mode: ReassemblyMode) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 4096,
             tombstones: 1024,
-            // A datagram of 64 KB with the longest IP header has 8185 fragments at the smallest MTU that IPv4 allows
-            // (68 bytes).
+            // A 64 KB datagram with the longest IP header has 8185 fragments at the smallest MTU that IPv4 allows (68
+            // bytes).
             fragments: 8192,
             memory_bytes: 4 << 20,
             source_bytes: 2 << 20,
@@ -106,8 +106,8 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// Error: [`Overlap::First`] and [`Overlap::Last`] mix the bytes of fragments, so the fragments could not be delivered
-/// unchanged.
+/// Error: [`Overlap::First`] and [`Overlap::Last`] mix bytes from several fragments, so the fragments could not be
+/// delivered unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlapNeedsCoalesce;
 

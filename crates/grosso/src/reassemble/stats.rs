@@ -10,7 +10,7 @@ pub struct ReassembleStats {
     pub frames_in: u64,
     /// Number of frames delivered unchanged, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Number of fragments pushed, except fragments that passed through.
+    /// Number of fragments pushed, except those that passed through.
     pub fragments_in: u64,
     /// Number of fragments in datagrams that were delivered complete.
     pub fragments_joined: u64,
@@ -27,7 +27,7 @@ pub struct ReassembleStats {
     pub datagrams_discarded: [u64; Discard::COUNT],
     /// Number of fragments with segmentation parameters in their metadata, which were removed (rule F25).
     pub gso_stripped: u64,
-    /// Highest amount of held memory so far, in bytes.
+    /// Maximum memory held so far, in bytes.
     pub held_bytes_max: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Bitmaps and bytes of all incomplete datagrams, in pages.
 //!
-//! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 units with bits
-//! that state which units are present, where fragments start, and where runs start. A query about a fragment reads only
-//! a few words, regardless of which fragments have arrived and in which order (B40, P31). Nothing has to be sorted.
+//! A datagram has at most 8192 units of 8 bytes, the unit of fragment offsets. A page describes 512 units. Its bits say
+//! which units are present, where fragments start, and where runs start. A query about a fragment reads only a few
+//! words, whichever fragments have arrived and in whatever order (B40, P31). Nothing has to be sorted.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
@@ -14,7 +14,7 @@ use crate::{
     reassemble::queue::{NONE, Slab},
 };
 
-/// A fragment with its buffer.
+/// Fragment with its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<B> {
     /// The frame as it was pushed, without segmentation parameters (rule F25).
@@ -52,14 +52,14 @@ pub(crate) struct Store<B> {
     pages: Vec<Page>,
     free: u32,
     pub(crate) fragments: Slab<Fragment<B>>,
-    /// Whether pages store the data bytes. Otherwise, the store keeps the buffers of the fragments.
+    /// Whether pages store the data bytes. If not, the store keeps the buffers of the fragments.
     gathers: bool,
 }
 
 #[derive(Debug)]
 struct Page {
     bits: [Bits; 3],
-    /// The bytes of the units of the page.
+    /// Data bytes of the page's units.
     bytes: Box<[u8]>,
     /// Number that the caller stores for each fragment, at the index of the fragment's first unit.
     index: Box<[u32]>,
@@ -76,8 +76,7 @@ pub(crate) enum Bit {
     Covered = 0,
     /// A fragment starts with the unit.
     Start = 1,
-    /// A run starts with the unit, because its fragment did not start at the end of all data that had arrived before
-    /// (rule F15).
+    /// A run starts with the unit: its fragment did not start where all earlier data ended (rule F15).
     Run = 2,
 }
 
@@ -94,18 +93,18 @@ impl Pages {
 pub(crate) struct Starts {
     pages: Pages,
     word: usize,
-    /// Bits of the current word for the starts that have not been returned.
+    /// Bits in the current word for starts that have not been returned.
     bits: u64,
     /// Maximum number of remaining starts, so that the search ends after the last one.
     left: u16,
 }
 
-/// Returns the units that contain the bytes of a datagram from `offset` to `end`. `offset` is a multiple of 8.
+/// Returns the units that contain the datagram's bytes from `offset` to `end`. `offset` must be a multiple of 8.
 pub(crate) fn units(offset: u32, end: u32) -> Range<u32> {
     HEADER_UNITS + offset / UNIT..HEADER_UNITS + end.div_ceil(UNIT)
 }
 
-/// Returns the offset in the datagram at which a unit starts.
+/// Returns the offset of a unit in the datagram.
 pub(crate) fn offset_of(unit: u32) -> u32 {
     unit.saturating_sub(HEADER_UNITS) * UNIT
 }
@@ -115,12 +114,12 @@ impl<B> Store<B> {
         Self { pages: Vec::new(), free: NONE, fragments: Slab::default(), gathers }
     }
 
-    /// Returns the memory that a page takes, in bytes.
+    /// Returns the memory that a page occupies, in bytes.
     pub(crate) fn page_bytes(&self) -> usize {
         size_of::<Page>() + if self.gathers { PAGE_BYTES } else { PAGE_UNITS * size_of::<u32>() }
     }
 
-    /// Returns the number of pages that these units need and that the datagram does not have yet.
+    /// Returns the number of pages that these units need and the datagram lacks.
     pub(crate) fn pages_missing(&self, pages: &Pages, units: &Range<u32>) -> usize {
         page_numbers(units).filter(|&page| pages.0.get(page) == Some(&NONE)).count()
     }
@@ -177,7 +176,7 @@ impl<B> Store<B> {
         spans(units).filter_map(ones).sum()
     }
 
-    /// Sets the bit of all of the units. Their pages must exist.
+    /// Sets the bit in all of the units, whose pages must exist.
     pub(crate) fn set(&mut self, pages: &Pages, bit: Bit, units: &Range<u32>) {
         for (page, units) in spans(units) {
             let (words, head, tail) = masks(&units);
@@ -194,7 +193,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Sets the bit of one unit. Its page must exist.
+    /// Sets the bit in one unit, whose page must exist.
     pub(crate) fn mark(&mut self, pages: &Pages, bit: Bit, unit: u32) {
         if let Some(page) = self.page_mut(pages, unit as usize / PAGE_UNITS) {
             let unit = unit as usize % PAGE_UNITS;
@@ -202,7 +201,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Returns the first unit at or after `from` whose bit is `is_set`.
+    /// Returns the first unit at or after `from` in which the bit is `is_set`.
     pub(crate) fn next(&self, pages: &Pages, bit: Bit, is_set: bool, from: u32) -> Option<u32> {
         let flip = if is_set { 0 } else { u64::MAX };
         let mut at = from as usize;
@@ -223,7 +222,7 @@ impl<B> Store<B> {
         None
     }
 
-    /// Starts an iteration over the starts of `fragments` fragments, in order and beginning at unit `from`.
+    /// Starts an iteration over the starts of `fragments` fragments, in order from unit `from`.
     pub(crate) fn starts(&self, pages: &Pages, from: u32, fragments: u16) -> Starts {
         let word = from as usize / WORD_UNITS;
         let mut starts = Starts { pages: *pages, word, bits: 0, left: fragments };
@@ -269,7 +268,7 @@ impl<B> Store<B> {
         }
     }
 
-    /// Copies data to the position that starts at a unit, and sums the data in the same pass.
+    /// Copies data to the place of a unit, and sums it in the same pass.
     pub(crate) fn write(&mut self, pages: &Pages, unit: u32, data: &[u8], summed: bool) -> Sum {
         let mut sum = Sum::ZERO;
         let mut data = data;
@@ -282,7 +281,7 @@ impl<B> Store<B> {
                 return sum;
             };
             if summed {
-                // Pages and units have even lengths, so no sum has to be byte-swapped.
+                // Pages and units have even lengths, so no sum needs a byte swap.
                 sum += grosso_checksum::copy(now, place);
             } else {
                 place.copy_from_slice(now);
@@ -292,7 +291,7 @@ impl<B> Store<B> {
         sum
     }
 
-    /// Returns the bytes between two positions of the datagram, page by page.
+    /// Returns the bytes between two offsets in the datagram, page by page.
     pub(crate) fn slices(
         &self,
         pages: &Pages,
@@ -360,7 +359,7 @@ impl<B> Store<B> {
     }
 }
 
-/// Returns each page that a range of units covers, and the part of the range that lies in this page.
+/// Returns each page that a range of units overlaps, and the part of the range in this page.
 fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<> {
     let Range { start, end } = *units;
     page_numbers(units).map(move |page| {
@@ -370,7 +369,7 @@ fn spans(units: &Range<u32>) -> impl Iterator<Item = (usize, Range<u32>)> + use<
     })
 }
 
-/// Returns the indexes of the words that hold the bits of some units of a page, each with the mask of those bits.
+/// Returns the index of each word that holds bits of some units in a page, with a mask of those bits.
 fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (words, head, tail) = masks(units);
     let (first, last) = (words.start, words.end.saturating_sub(1));
@@ -380,7 +379,7 @@ fn words(units: &Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
     })
 }
 
-/// Returns the range of words, with the masks of the first and of the last word.
+/// Returns the range of words, with masks for the first and the last one.
 fn masks(units: &Range<u32>) -> (Range<usize>, u64, u64) {
     let (start, end) = (units.start as usize, units.end as usize);
     let words = start / WORD_UNITS..end.div_ceil(WORD_UNITS);
@@ -393,15 +392,15 @@ fn page_numbers(units: &Range<u32>) -> Range<usize> {
 
 /// Number of bytes in a unit of fragment offsets.
 const UNIT: u32 = 8;
-/// Number of bytes reserved for the headers before the data.
+/// Number of bytes reserved for headers before the data.
 pub(crate) const HEADER_ROOM: usize = crate::template::HEADER_BYTES_MAX;
 const HEADER_UNITS: u32 = HEADER_ROOM as u32 / UNIT;
-/// Number of bytes of a datagram in one page.
+/// Number of datagram bytes per page.
 const PAGE_BYTES: usize = 4096;
 const PAGE_UNITS: usize = PAGE_BYTES / UNIT as usize;
 const WORD_UNITS: usize = u64::BITS as usize;
 const WORDS: usize = PAGE_UNITS / WORD_UNITS;
-/// Number of pages of the longest datagram with its headers.
+/// Number of pages for the longest datagram with its headers.
 const PAGES_MAX: usize = (HEADER_ROOM + 65536).div_ceil(PAGE_BYTES);
 const UNITS_MAX: u32 = (PAGES_MAX * PAGE_UNITS) as u32;
 const WORDS_MAX: usize = PAGES_MAX * WORDS;

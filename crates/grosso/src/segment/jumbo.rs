@@ -1,11 +1,11 @@
-//! The hop-by-hop header that Linux up to 6.19 used to send IPv6 superframes longer than 64 KB (rule G63).
+//! Hop-by-hop header with which Linux up to 6.19 sent IPv6 superframes longer than 64 KB (rule G63).
 
 use grosso_wire::{Kind, Stack, ipv6};
 
 use crate::bytes::u16_at;
 
 /// Removes a jumbo header from the headers of a superframe, because its segments do not need one (rule S5). Returns the
-/// length of the headers without the jumbo header, or `None` if there is none.
+/// remaining length of the headers, or `None` if there is no jumbo header.
 pub(super) fn remove(header: &mut [u8], stack: &Stack) -> Option<usize> {
     let (ip, jumbo) =
         stack.layers().windows(2).map(|pair| (pair[0], pair[1])).find(|(ip, next)| {

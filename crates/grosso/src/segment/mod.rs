@@ -1,7 +1,7 @@
 //! Segmentation of superframes into packets, and of packets into IP fragments.
 //!
-//! Every packet gets the headers of the superframe, in which the laws set the fields that depend on the packet's index.
-//! The payload is either copied and summed in one pass, or left in place.
+//! Every packet gets a copy of the superframe's headers, in which the laws set the fields that depend on the packet's
+//! index. The payload is either copied and summed in one pass, or left in place.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, LinkType, Ports, Stack, Stop, dissect, gre};
@@ -25,18 +25,18 @@ use payload::Payload;
 
 pub use fragments::{FragmentOptions, Fragments, NoFragments};
 
-/// Requirements of the device to which the packets are sent.
+/// Requirements of the device that transmits the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// Whether to leave the innermost checksum partial; outer checksums are completed without reading the payload (rule
+    /// Whether to leave the innermost checksum partial. Outer checksums are completed without reading the payload (rule
     /// C40).
     pub partial_checksums: bool,
-    /// Whether to produce one packet from all full segments and one packet from the remaining bytes. The device then
-    /// repeats the outer headers (rule S47).
+    /// Whether to produce one packet from all full segments and one from the remaining bytes. The device then repeats
+    /// the outer headers (rule S47).
     pub gso_partial: bool,
-    /// Whether to complete every checksum. Set this if no later stage completes checksums. If not set, packets whose
-    /// checksums were partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
+    /// Whether to complete every checksum. Set this if no later stage completes checksums. If this is false, packets
+    /// whose checksums were partial before they were merged ([`Gso::partial_members`]) get partial checksums again.
     pub complete: bool,
 }
 
@@ -56,7 +56,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoSegments {
-    /// The frame has no segmentation parameters, or the parameters have no segment size.
+    /// The frame has no segmentation parameters, or they contain no segment size.
     NotSuperframe,
     /// The payload already fits into one packet (rule S3).
     Whole,
@@ -68,7 +68,7 @@ pub enum NoSegments {
     HeaderTooLong,
     /// The frame has more than [`IP_LEVELS_MAX`] IP headers (rule S4).
     TooManyIpHeaders,
-    /// The partial checksum does not belong to the transport header (rule S3).
+    /// The partial checksum is not that of the transport header (rule S3).
     ChecksumStart,
     /// Every packet would need its own GRE sequence number (rule S43).
     GreSequence,
@@ -80,7 +80,7 @@ pub enum NoSegments {
 }
 
 impl NoSegments {
-    /// Returns a sentence that explains the reason to the user.
+    /// Returns a sentence that explains the reason to users.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -167,16 +167,16 @@ impl Segment {
 pub struct Segments<'a> {
     header: [u8; HEADER_BYTES_MAX],
     shape: Shape,
-    /// Headers of a packet between the first and the last. Once such a packet has been written, the headers of the
-    /// following packets are derived from it.
+    /// Headers of a packet other than the first or last one. Once such a packet has been written, the headers of the
+    /// following packets are derived from them.
     incremental: Option<IncrementalHeader>,
     meta: Meta,
     gso: Gso,
-    /// Whether the innermost checksum stays partial. It does so if the device completes it, or if it was partial before
-    /// the packets were merged.
+    /// Whether the innermost checksum stays partial, either because the device completes it or because it was partial
+    /// before the packets were merged.
     leaves_partial: bool,
-    /// Whether some checksum needs the sum of the payload. The sum is not needed if the innermost checksum stays a
-    /// pseudo-header sum and each outer checksum is absent or completed by a receiver.
+    /// Whether some checksum needs the sum of the payload. None does if the innermost checksum stays a pseudo-header
+    /// sum and each outer checksum is absent or completed by a receiver.
     sums_payload: bool,
     /// Whether the device repeats the outer headers.
     repeats_headers: bool,
@@ -190,8 +190,8 @@ pub struct Segments<'a> {
 impl<'a> Segments<'a> {
     /// Prepares the segmentation of the frame in `slices`; the first slice must contain all headers.
     ///
-    /// If length fields disagree with the length of the frame, the length of the frame is used, because superframes
-    /// beyond 64 KB cannot express their length and guests leave length fields unset.
+    /// If length fields disagree with the length of the frame, the latter is used: superframes longer than 64 KB cannot
+    /// express their length, and guests leave length fields unset.
     ///
     /// # Errors
     /// Returns the reason why the frame cannot or need not be segmented.
@@ -341,9 +341,9 @@ impl<'a> Segments<'a> {
         Some(SegmentSpan { payload, unit, last: payload == left })
     }
 
-    /// Writes the headers of the packet whose payload was just taken.
+    /// Writes the headers of the packet whose payload was just consumed.
     ///
-    /// The function is always inlined, so that computing the metadata costs nothing if the caller does not use it.
+    /// Always inlined, so that computing the metadata costs nothing if the caller does not use it.
     #[inline(always)]
     fn finish(&mut self, span: SegmentSpan, sum: Sum, header: &mut [u8]) -> Segment {
         let repeats = span.unit < span.payload;
@@ -366,8 +366,8 @@ impl<'a> Segments<'a> {
         Segment { header_len: header.len(), payload_len: span.payload, meta }
     }
 
-    /// Writes all headers of a packet at any position. If possible, also stores the incremental header from which the
-    /// headers of the next packets are derived.
+    /// Writes all headers of a packet anywhere in the superframe. If possible, also stores incremental headers, from
+    /// which the headers of the next packets are derived.
     fn render(&mut self, portion: Portion, repeats: bool, sum: Sum, header: &mut [u8]) {
         let template = Template {
             shape: &self.shape,
@@ -385,8 +385,8 @@ impl<'a> Segments<'a> {
         };
         header.copy_from_slice(template.header);
         template.render(portion, checksums, header);
-        // Deriving incremental headers pays off only if at least two more packets follow, because they are not used for
-        // the last packet.
+        // Deriving incremental headers pays off only if at least two more packets follow, because the last packet does
+        // not use them.
         if !repeats && !portion.last && self.count - self.index > 2 {
             self.incremental = IncrementalHeader::learn(&template, portion, checksums, header);
         }
@@ -400,7 +400,7 @@ impl<'a> Segments<'a> {
         } else {
             Checksum::None
         };
-        // A number of segments that does not fit the field is written as 0 (rule S3).
+        // A segment count that does not fit into the field is written as 0 (rule S3).
         let segments = u16::try_from(packets).unwrap_or(0);
         let gso = repeats.then_some(Gso { segments, ..self.gso });
         Meta { checksum, gso, ..self.meta }
@@ -412,13 +412,12 @@ impl<'a> Segments<'a> {
 struct SegmentSpan {
     /// Payload length in bytes.
     payload: usize,
-    /// Payload length in bytes that the headers state. It is smaller than `payload` if a device repeats the headers.
+    /// Payload length in bytes according to the headers. It is smaller than `payload` if a device repeats the headers.
     unit: usize,
     last: bool,
 }
 
-/// Returns the transport header. The first slice may end with the headers, in which case the length fields exceed this
-/// slice.
+/// Returns the transport header. The first slice may end with the headers, so the length fields may exceed this slice.
 fn transport(stack: &Stack) -> Result<Layer, NoSegments> {
     match (stack.stop, stack.last()) {
         (Stop::Payload, Some(layer)) if layer.kind.is_transport() => Ok(layer),
@@ -446,7 +445,7 @@ fn check_stack(stack: &Stack, head: &[u8]) -> Result<(), NoSegments> {
     if ip_levels > IP_LEVELS_MAX { Err(NoSegments::TooManyIpHeaders) } else { Ok(()) }
 }
 
-/// Returns whether a device can complete the innermost checksum, which requires that it is present and not left to the
+/// Returns whether a device can complete the innermost checksum. It can if the checksum is present and not left to the
 /// receiver.
 fn can_be_completed(shape: &Shape, header: &[u8], meta: &Meta) -> bool {
     let is_partial = matches!(meta.checksum, Checksum::Partial { .. });
@@ -485,8 +484,8 @@ pub const IP_LEVELS_MAX: usize = 5;
 
 pub use crate::template::HEADER_BYTES_MAX;
 
-/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header requests that
-/// the receiver complete it (rules C50, C51).
+/// Returns whether the innermost checksum stays a pseudo-header sum on the wire, because a tunnel header asks the
+/// receiver to complete it (rules C50, C51).
 pub(crate) fn remote_checksum(stack: &Stack, header: &[u8]) -> bool {
     stack
         .layers()

@@ -1,8 +1,8 @@
-//! The payload of a superframe, which is consumed piece by piece.
+//! Payload of a superframe, consumed piece by piece.
 
 use grosso_checksum::Sum;
 
-/// The part of a superframe's payload that has not been consumed.
+/// Part of a superframe's payload that has not been consumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
     pub(super) slices: &'a [&'a [u8]],
@@ -20,7 +20,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Returns the next `len` bytes if they are in one slice, which is usually the case.
+    /// Returns the next `len` bytes if they lie in a single slice, as they usually do.
     #[inline(always)]
     fn take_together(&mut self, len: usize) -> Option<&'a [u8]> {
         let slice = self.slices.get(self.slice)?;
@@ -51,7 +51,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Copies the next bytes to `out`, as many as fit.
+    /// Fills `out` with the next bytes.
     pub(super) fn copy(&mut self, out: &mut [u8]) {
         let mut rest = out;
         self.take(rest.len(), |slice| {
@@ -61,7 +61,7 @@ impl<'a> Payload<'a> {
         });
     }
 
-    /// Copies the next bytes to `out`, as many as fit, and sums them in the same pass.
+    /// Fills `out` with the next bytes, and sums them in the same pass.
     #[inline]
     pub(super) fn copy_summed(&mut self, out: &mut [u8]) -> Sum {
         match self.take_together(out.len()) {
@@ -93,7 +93,7 @@ impl<'a> Payload<'a> {
         sum
     }
 
-    /// Returns the number of bytes up to the end of the next slice.
+    /// Returns the number of bytes left in the current slice.
     pub(super) fn slice_len(&self) -> usize {
         let mut ahead = *self;
         loop {

@@ -1,4 +1,4 @@
-//! Compares a packet with the first packet of a train according to the laws of equality.
+//! Comparison of a packet with the first packet of a train, under the laws of equality.
 
 use grosso_wire::{Cover, Ends, Field, Kind, Law, Layer, Role, Stack, tcp};
 
@@ -13,7 +13,7 @@ pub(crate) trait Relaxed {
     fn lets_timestamps_vary(&self) -> bool;
 }
 
-/// A difference between the headers of two packets.
+/// Difference between the headers of two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
     /// A field with this role differs.
@@ -24,10 +24,10 @@ pub(crate) enum Difference {
     Headers,
 }
 
-/// A mask for all headers of a stack. Two packets are compared under the mask without parsing them.
+/// Mask over all headers of a stack. Two packets can be compared under it without being parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask {
-    /// The mask of each byte; zero from `len` on.
+    /// Mask of each byte; zero from `len` on.
     bits: [u8; HEADER_BYTES_MAX],
     len: usize,
 }
@@ -50,8 +50,8 @@ impl Mask {
         mask
     }
 
-    /// Returns the bits that the dissector reads, except length fields. Also includes the bits that determine where the
-    /// addresses of pseudo-headers are.
+    /// Returns the bits that the dissector reads, except length fields, and the bits that determine where the addresses
+    /// of pseudo-headers are.
     pub(crate) fn structure(stack: &Stack, header: &[u8]) -> Self {
         let mut mask = Self::nothing(stack.header_len());
         for layer in stack.layers() {
@@ -64,14 +64,14 @@ impl Mask {
         mask
     }
 
-    /// Returns whether two frames agree in the bits of the mask. Both must be at least as long as the mask.
+    /// Returns whether two frames agree in the bits of the mask. Neither may be shorter than the mask.
     #[inline(always)]
     pub(crate) fn agrees(&self, first: &[u8], other: &[u8]) -> bool {
         self.agrees_mostly_in::<USUAL_BYTES>(first, other)
     }
 
-    /// Works like [`Self::agrees`], but is faster if the mask has at most `BYTES` bytes, which must be a whole number
-    /// of blocks. The compiler knows the number of blocks, so there is no loop.
+    /// Works like [`Self::agrees`], but is faster for masks of at most `BYTES` bytes, which must be a whole number of
+    /// blocks. The number of blocks is known at compile time, so there is no loop.
     #[inline(always)]
     pub(crate) fn agrees_mostly_in<const BYTES: usize>(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= BYTES
@@ -82,7 +82,7 @@ impl Mask {
         self.agrees_in_all(first, other)
     }
 
-    /// Works like [`Self::agrees`], but accepts headers of any length, even if fewer bytes than a block follow them.
+    /// Works like [`Self::agrees`], but accepts headers of any length, even if less than a block follows them.
     #[inline(never)]
     fn agrees_in_all(&self, first: &[u8], other: &[u8]) -> bool {
         if self.len <= TUNNEL_BYTES
@@ -95,14 +95,14 @@ impl Mask {
         else {
             return false;
         };
-        // The remaining bytes are in a block that overlaps the last one; no stack is shorter than a block.
+        // The remaining bytes are compared as a block that overlaps the previous one. No stack is shorter than a block.
         let (Some(last_mask), Some(last), Some(other_last)) =
             (mask.last_chunk(), first.last_chunk(), other.last_chunk())
         else {
             return false;
         };
-        // Short frames that have the usual headers and no payload, for example acknowledgments with timestamps, take
-        // this path.
+        // This is the path for short frames with the usual headers and no payload, for example acknowledgments with
+        // timestamps.
         if self.len <= USUAL_BYTES
             && let Some(agree) = agree_in::<{ USUAL_BYTES - BLOCK }>(mask, first, other)
         {
@@ -151,7 +151,7 @@ impl Mask {
         mask
     }
 
-    /// Returns whether this mask has every bit of another one.
+    /// Returns whether this mask contains every bit of another.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.len >= other.len && self.bits.iter().zip(other.bits).all(|(own, its)| its & !own == 0)
     }
@@ -173,7 +173,7 @@ impl Mask {
         }
     }
 
-    /// Adds every bit of another mask that is not longer.
+    /// Adds every bit of another mask, which must not be longer.
     pub(crate) fn include(&mut self, other: &Self) {
         self.bits.iter_mut().zip(other.bits).for_each(|(own, its)| *own |= its);
     }
@@ -195,8 +195,8 @@ impl Mask {
     }
 }
 
-/// Returns the mask of the bits of a field that must be equal. The highest bit of the mask belongs to the first bit of
-/// the field. For fields longer than the mask, the last eight bits of the mask apply to all further bytes.
+/// Returns a mask of the bits in a field that must be equal. The highest bit of the mask stands for the first bit of
+/// the field. In fields longer than the mask, its last eight bits apply to each further byte.
 fn equal_bits(field: &Field, rules: &impl Relaxed) -> u64 {
     match field.law {
         Law::Equal if rules.lets_vary(field.role) => field.pinned,
@@ -218,7 +218,7 @@ fn differs(field: &Field, rules: &impl Relaxed, first: &[u8], other: &[u8]) -> b
     bytes.any(|(i, (a, b))| (a ^ b) & bits_of_byte(bits, i) != 0)
 }
 
-/// Returns the position of the timestamps in a frame whose TCP header has them in the usual layout.
+/// Returns the byte range of the timestamps in a frame whose TCP header has them in the usual layout.
 pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Range<usize>> {
     let tcp = stack.last().filter(|layer| has_tcp_options(layer.kind))?;
     let options = tcp.offset as usize + tcp::HEADER_LEN;
@@ -227,20 +227,20 @@ pub(crate) fn timestamps(stack: &Stack, header: &[u8]) -> Option<core::ops::Rang
     is_usual.then_some(options + TIMESTAMP_LAYOUT.len()..tcp.end())
 }
 
-/// Number of bytes compared at once. An IPv4 header and a UDP header together have more bytes than this.
+/// Number of bytes compared at once. An IPv4 header followed by a UDP header is longer than this.
 pub(crate) const BLOCK: usize = 16;
 
 /// Length in bytes of the usual headers, rounded up to whole blocks. The headers of TCP with timestamps over IPv4 and
-/// Ethernet have 66 bytes.
+/// Ethernet are 66 bytes long.
 pub(crate) const USUAL_BYTES: usize = 5 * BLOCK;
 
 /// Length in bytes of the usual headers with a tunnel, rounded up to whole blocks. The headers of TCP with timestamps
-/// in VXLAN over IPv4 have 116 bytes.
+/// in VXLAN over IPv4 are 116 bytes long.
 pub(crate) const TUNNEL_BYTES: usize = 8 * BLOCK;
 
 type Block = [u8; BLOCK];
 
-/// Returns whether two frames agree in the bits of a mask over `BYTES` bytes, or `None` if one of them is shorter.
+/// Returns whether two frames agree in the bits of a `BYTES`-byte mask, or `None` if a frame is shorter than that.
 #[inline(always)]
 fn agree_in<const BYTES: usize>(mask: &[u8], first: &[u8], other: &[u8]) -> Option<bool> {
     let blocks = |bytes| <[u8]>::first_chunk::<BYTES>(bytes).map(|bytes| bytes.as_chunks().0);
@@ -258,8 +258,8 @@ fn differing_in(mask: &Block, first: &Block, other: &Block) -> u128 {
     (u128::from_ne_bytes(*first) ^ u128::from_ne_bytes(*other)) & u128::from_ne_bytes(*mask)
 }
 
-/// Returns whether two packets with these headers obey every law of equality. Each field is compared separately;
-/// [`Mask::equality`] gives the same result with a single comparison. Timestamps that may vary are skipped.
+/// Returns whether two packets with these headers obey every law of equality. Compares each field separately;
+/// [`Mask::equality`] gives the same result in a single comparison. Skips timestamps that may vary.
 #[cold]
 pub(crate) fn obeys_equality(
     stack: &Stack,
@@ -297,7 +297,7 @@ pub(crate) fn difference(
     rules: &impl Relaxed,
 ) -> Difference {
     let place = mask.first_difference(first, other);
-    // The mask has no bit for the presence of a datagram's checksum.
+    // The mask has no bit for the presence of a UDP checksum.
     let may_differ = |layer: &&Layer| layer.end() > place || layer.kind.is_transport();
     let mut differences = stack.layers().iter().filter(may_differ).filter_map(|layer| {
         let range = layer.offset as usize..layer.end();
@@ -342,7 +342,8 @@ fn has_tcp_options(kind: Kind) -> bool {
     kind.spec().tail.role == Role::Options
 }
 
-/// Returns whether two option areas have the usual layout NOP NOP TIMESTAMP, so that only the timestamps differ.
+/// Returns whether two option areas both have the usual layout NOP NOP TIMESTAMP, so that they differ only in the
+/// timestamps.
 fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
     first.len() == 12
         && first.starts_with(&TIMESTAMP_LAYOUT)
@@ -352,5 +353,5 @@ fn differ_in_timestamps_only(first: &[u8], other: &[u8]) -> bool {
 /// NOP, NOP, and the kind and length of the timestamp option (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
 
-/// TCP flags that only the last packet of a train has: FIN and PSH (rule G35).
+/// TCP flags that may be set only in the last packet of a train: FIN and PSH (rule G35).
 pub(crate) const ON_LAST_ONLY: u8 = (tcp::FIN | tcp::PSH) as u8;

@@ -1,12 +1,12 @@
-//! Incremental headers. A packet between the first and the last of a train gets its headers from an earlier packet of
+//! Incremental headers: a packet between the first and the last of a train gets its headers from an earlier packet of
 //! the same length, with only the varying fields changed.
 //!
 //! Among these packets, only identifications, the sequence number and two kinds of checksums vary. A header checksum
 //! follows from its identification (RFC 1624). The innermost checksum that covers the payload is the sum of a part that
-//! all packets share, the sequence number and the payload. Checksums further inside do not vary: each is absent, or is
-//! a pseudo-header sum that a receiver completes (rule C52). Checksums further outside do not vary either: the last
-//! part of the bytes that they cover has its own checksum, so this part sums to the complement of a pseudo-header sum
-//! that all packets share, as in local checksum offload (rule C40).
+//! all packets share, the sequence number and the payload. Checksums inside that one do not vary: each is absent, or is
+//! a pseudo-header sum that a receiver completes (rule C52). Checksums outside it do not vary either. The last part of
+//! the bytes that they cover has a checksum of its own, so this part sums to the complement of a pseudo-header sum that
+//! all packets share, as in local checksum offload (rule C40).
 
 use grosso_checksum::{Sum, nonzero, update};
 use grosso_wire::ipv4;
@@ -21,30 +21,30 @@ use crate::{
     },
 };
 
-/// The headers of one packet, from which the headers of later packets can be derived.
+/// Headers of one packet, from which those of later packets can be derived.
 #[derive(Clone, Debug)]
 pub(crate) struct IncrementalHeader {
     header: [u8; HEADER_BYTES_MAX],
-    /// Portion of the stored packet. All packets derived from it have the same payload length.
+    /// Portion of the train that the stored packet covers. All packets derived from it have the same payload length.
     portion: Portion,
-    /// The innermost checksum that depends on the payload, or `None` if all checksums are the same in all packets.
+    /// Innermost checksum that depends on the payload, or `None` if all checksums are the same in all packets.
     summed: Option<Summed>,
 }
 
-/// A checksum that depends on the payload.
+/// Checksum that depends on the payload.
 #[derive(Clone, Copy, Debug)]
 struct Summed {
-    /// Position of the checksum field.
+    /// Offset of the checksum field.
     at: u16,
     /// Sum of the covered bytes, except the sequence number and the payload.
     shared: Sum,
-    /// Whether a result of zero would mean that there is no checksum.
+    /// Whether a result of zero would mean "no checksum".
     is_udp: bool,
 }
 
 impl IncrementalHeader {
-    /// Stores the headers of the packet at `portion`. Returns `None` for the first packet of a train, because the other
-    /// packets do not have its flags.
+    /// Stores the headers of the packet at `portion`. Returns `None` for the first packet of a train, because its flags
+    /// differ from those of the other packets.
     pub(crate) fn learn(
         template: &Template<'_>,
         portion: Portion,
@@ -68,8 +68,8 @@ impl IncrementalHeader {
         Some(incremental)
     }
 
-    /// Returns whether the headers of the packet at `portion` can be derived. This packet must not precede the stored
-    /// packet.
+    /// Returns whether the headers of the packet at `portion` can be derived. The packet must not precede the stored
+    /// one.
     #[inline]
     pub(crate) fn includes(&self, portion: Portion) -> bool {
         portion.payload == self.portion.payload && !portion.last
@@ -114,7 +114,7 @@ impl IncrementalHeader {
     }
 }
 
-/// Returns the part of a checksum that is the same for all packets. This is the sum of the covered headers and of the
+/// Returns the part of a checksum that is the same for all packets: the sum of the covered headers and the
 /// pseudo-header, without the checksum and the sequence number.
 fn shared_sum(covering: &Covering, sequence: Option<u16>, header: &[u8], payload: usize) -> Sum {
     let start = covering.start as usize;

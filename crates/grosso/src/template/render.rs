@@ -1,4 +1,4 @@
-//! Applies the laws to write the headers of one packet of a train, or of the whole train as one superframe.
+//! Application of the laws: writes the headers of one packet of a train, or of the whole train as a superframe.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{ipv4, tcp};
@@ -12,28 +12,28 @@ use crate::{
     },
 };
 
-/// The headers of a train, and the modes that some laws need: fixed identifications, CWR, and checksums.
+/// Headers of a train, and the modes that some laws need: fixed identifications, CWR, and checksums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Template<'a> {
-    /// Positions of the varying fields.
+    /// Offsets of the varying fields.
     pub(crate) shape: &'a Shape,
-    /// The headers of the first packet, or of the superframe.
+    /// Headers of the first packet, or of the superframe.
     pub(crate) header: &'a [u8],
-    /// The IP levels whose identification is fixed.
+    /// IP levels whose identification is fixed.
     pub(crate) fixed_ids: IpLevels,
-    /// The packets that have CWR.
+    /// Which packets have CWR.
     pub(crate) cwr: Cwr,
-    /// Whether to write a transport checksum even if the checksum field is zero. For UDP, zero normally means that
-    /// there is no checksum. Here, the source of the superframe may have omitted even the pseudo-header sum.
+    /// Whether to write a transport checksum even if the checksum field is zero. In UDP, zero normally means that there
+    /// is no checksum, but here the source of the superframe may have omitted even the pseudo-header sum.
     pub(crate) checksum_wanted: bool,
 }
 
-/// The packet, or the range of packets, of a train for which headers are written.
+/// Packet, or range of packets, in a train for which headers are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portion {
-    /// Number of packets of the train before this packet.
+    /// Number of packets in the train before this one.
     pub(crate) index: u32,
-    /// Number of payload bytes of the train before this packet.
+    /// Number of payload bytes in the train before this packet.
     pub(crate) before: u32,
     /// Number of payload bytes in this packet.
     pub(crate) payload: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Portion {
     pub(crate) last: bool,
 }
 
-/// Form in which checksums that cover the payload are written.
+/// Form in which to write checksums that cover the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checksums {
     /// All checksums are complete. The value is the sum of the payload.
@@ -54,13 +54,13 @@ pub(crate) enum Checksums {
 }
 
 impl Template<'_> {
-    /// Writes the headers of the packet at `portion` into `header`, which holds a copy of the template's headers.
+    /// Writes the headers of the packet at `portion` into `header`, which contains a copy of the template's headers.
     #[inline]
     pub(crate) fn render(&self, portion: Portion, checksums: Checksums, header: &mut [u8]) {
         let end = header.len() + portion.payload;
         for length in &self.shape.lengths {
             let value = end - length.from as usize;
-            // Only an IP length may exceed its field (rules G50, G63); the limits ensure this.
+            // Only an IP length may exceed its field (rules G50, G63). The limits on trains ensure this.
             put_u16(header, length.at as usize, u16::try_from(value).unwrap_or(0));
         }
         for ip in &self.shape.identifications {
@@ -94,11 +94,11 @@ impl Template<'_> {
         }
     }
 
-    /// Writes checksums, innermost first, because each checksum covers the checksums inside it.
+    /// Writes checksums, innermost first, because each checksum covers those inside it.
     #[inline]
     fn render_checksums(&self, end: usize, checksums: Checksums, header: &mut [u8]) {
         let mut from = header.len();
-        // This is the sum of all bytes from `from` to the end of the packet.
+        // Sum of all bytes from `from` to the end of the packet.
         let mut behind = match checksums {
             Checksums::Complete(payload) => payload,
             Checksums::Partial | Checksums::PseudoHeader => Sum::ZERO,
@@ -120,8 +120,8 @@ impl Template<'_> {
             if left_to_others {
                 put_u16(header, at, pseudo.fold());
                 behind = match checksums {
-                    // Once the device has completed it, the innermost part sums to the complement of its pseudo-header
-                    // sum.
+                    // Once the device has completed the innermost checksum, the bytes that it covers sum to the
+                    // complement of its pseudo-header sum.
                     Checksums::Partial => Sum::from_word(!pseudo.fold()),
                     _ => sum_of(header, start, from) + behind,
                 };
@@ -142,7 +142,7 @@ pub(crate) fn sum_of(header: &[u8], from: usize, to: usize) -> Sum {
     header.get(from..to).map_or(Sum::ZERO, Sum::of)
 }
 
-/// Returns the pseudo-header sum of a checksum that covers `len` bytes.
+/// Returns the pseudo-header sum for a checksum that covers `len` bytes.
 #[inline]
 pub(crate) fn pseudo_of(covering: &Covering, packet: &[u8], len: usize) -> Sum {
     if covering.protocol == 0 {

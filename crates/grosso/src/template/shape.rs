@@ -1,4 +1,4 @@
-//! The laws of a header stack, compiled once and used for all packets with this stack.
+//! Laws of a header stack, compiled once and used for all packets with this stack.
 
 use arrayvec::ArrayVec;
 use grosso_wire::{Class, Cover, Ends, Kind, LAYERS_MAX, Law, Layer, Stack};
@@ -8,68 +8,67 @@ use crate::{
     remote_checksum::{RemoteChecksum, remote_checksum},
 };
 
-/// Positions of the varying fields of a header stack, in bytes from the start of the frame.
+/// Offsets of the varying fields in a header stack, in bytes from the start of the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) header_len: usize,
-    /// Start of the transport header.
+    /// Offset of the transport header.
     pub(crate) transport: usize,
     pub(crate) is_tcp: bool,
-    /// The innermost IP header.
+    /// Innermost IP header.
     pub(crate) ip: Layer,
-    /// Start of the outermost IP header.
+    /// Offset of the outermost IP header.
     pub(crate) network: usize,
     pub(crate) ip_levels: usize,
     pub(crate) has_pppoe: bool,
-    /// Checksum that a tunnel header leaves to the receiver, or `None` if there is none.
+    /// Checksum that a tunnel header leaves to the receiver, if any.
     pub(crate) remote_checksum: Option<RemoteChecksum>,
-    /// Position of the sequence number, for TCP only.
+    /// Offset of the sequence number, for TCP only.
     pub(crate) sequence: Option<u16>,
-    /// Position of the byte with the flags that only some packets of a train have.
+    /// Offset of the byte with flags that only some packets of a train have.
     pub(crate) flags: Option<u16>,
     /// Length fields, outermost first.
     pub(crate) lengths: ArrayVec<Length, LAYERS_MAX>,
     pub(crate) identifications: ArrayVec<IdentificationField, LAYERS_MAX>,
-    /// Checksums over a header and everything after it, outermost first; the last is the checksum of the transport
-    /// header.
+    /// Checksums over a header and everything after it, outermost first. The last is that of the transport header.
     pub(crate) covers: ArrayVec<Covering, LAYERS_MAX>,
 }
 
-/// A length field, which gives the end of the packet in bytes after `from`.
+/// Length field. Its value plus `from` is the end of the packet in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     pub(crate) at: u16,
     pub(crate) from: u16,
 }
 
-/// An IPv4 header: its identification and its checksum.
+/// Identification and checksum of an IPv4 header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdentificationField {
-    /// Start of the header.
+    /// Offset of the header.
     pub(crate) header: u16,
     /// Length of the header, including options.
     pub(crate) header_len: u16,
-    /// IP level, the outermost being 0.
+    /// IP level. The outermost is 0.
     pub(crate) level: u8,
 }
 
-/// A checksum over a header and everything after it.
+/// Checksum over a header and everything after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Covering {
-    /// Start of the header.
+    /// Offset of the header.
     pub(crate) start: u16,
-    /// Position of the checksum field.
+    /// Offset of the checksum field.
     pub(crate) at: u16,
-    /// Positions of the addresses in the pseudo-header.
+    /// Offsets of the addresses in the pseudo-header.
     pub(crate) ends: Ends,
     /// Protocol in the pseudo-header; zero if there is no pseudo-header.
     pub(crate) protocol: u8,
-    /// Whether a field of zero means that there is no checksum (RFC 768).
+    /// Whether zero in the field means that there is no checksum (RFC 768).
     pub(crate) zero_means_none: bool,
 }
 
 impl Shape {
-    /// Compiles the laws of a dissected packet whose innermost header is TCP or UDP.
+    /// Compiles the laws for a dissected packet whose innermost header is TCP or UDP.
     pub(crate) fn new(stack: &Stack, header: &[u8]) -> Self {
         let mut shape = Self {
             header_len: stack.header_len(),
@@ -97,9 +96,9 @@ impl Shape {
         shape
     }
 
-    /// Returns the innermost checksum that is present and depends on the payload; a checksum that the receiver
-    /// completes does not depend on it (rule C52). `is_wanted` specifies whether the checksum of the transport header
-    /// is present even if its field is zero.
+    /// Returns the innermost checksum that is present and depends on the payload. A checksum that the receiver
+    /// completes does not depend on it (rule C52). `is_wanted` says whether the transport checksum is present even if
+    /// its field is zero.
     pub(crate) fn made_of_payload(&self, header: &[u8], is_wanted: bool) -> Option<&Covering> {
         let (transport, around) = self.covers.split_last()?;
         let is_there = |covering: &&Covering| {
@@ -139,7 +138,7 @@ impl Shape {
     }
 
     /// Stores the remote checksum that a tunnel header requests. If two headers request one, neither request can be
-    /// fulfilled.
+    /// met.
     fn enter_remote_checksum(&mut self, remote: Option<RemoteChecksum>) {
         if remote.is_some() {
             let is_second = self.remote_checksum.is_some();
@@ -148,7 +147,7 @@ impl Shape {
     }
 
     fn enter_checksum(&mut self, layer: &Layer, ends: &Ends, at: u16, cover: Cover) {
-        // The header checksum is written together with the identification, so it is not stored here.
+        // A header checksum is written together with the identification, so it is not stored here.
         if cover == Cover::Header {
             return;
         }

@@ -1,4 +1,4 @@
-//! Checks whether a tunnel endpoint admits a decapsulated packet.
+//! Admission of decapsulated packets by a tunnel endpoint.
 
 use grosso_wire::Kind;
 
@@ -11,9 +11,9 @@ use crate::reasons::reasons;
 reasons! {
     /// Reason why a packet does not belong to a tunnel.
     NotAdmitted {
-        /// The packet is from or to another address.
+        /// The packet comes from, or is addressed to, another address.
         Address = "foreign_address",
-        /// The packet was in a tunnel of another kind.
+        /// The packet was in another kind of tunnel.
         Tunnel = "foreign_tunnel",
         /// The network identifier or key differs, is missing, or was not expected.
         Identifier = "foreign_identifier",
@@ -22,7 +22,7 @@ reasons! {
         Payload = "foreign_payload",
         /// The packet has a group policy, which this tunnel does not accept (rules W30, W31).
         Policy = "policy",
-        /// The presence of the GRE checksum differs from the configuration (rule W51).
+        /// The packet has a GRE checksum that is not configured, or lacks a configured one (rule W51).
         GreChecksum = "gre_checksum_presence",
         /// The packet has no GRE sequence number, although the tunnel requires one (rule W51).
         Unnumbered = "gre_unnumbered",
@@ -40,8 +40,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Accepts the packet with this number, unless the number is lower than expected. Numbers wrap, so a number that is
-    /// up to half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
+    /// Accepts the packet with this number, unless the number is lower than expected. Numbers wrap, so a number up to
+    /// half the number space ahead is newer (RFC 2890 section 2.2). The first packet may have any number.
     fn take(&mut self, number: u32) -> Result<(), NotAdmitted> {
         let is_late = self.sequence.is_some_and(|next| (number.wrapping_sub(next) as i32) < 0);
         if is_late {
@@ -69,7 +69,7 @@ impl Endpoint {
         rules
     }
 
-    /// Checks that a packet belongs to this tunnel and comes from the remote endpoint. `expected` stores the next
+    /// Checks that a packet belongs to this tunnel and comes from the remote endpoint. `expected` keeps the next
     /// sequence number between calls.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether the tunnel carries packets that begin with a header of this kind: Ethernet, or an IP version.
+    /// Returns whether the tunnel carries packets that begin with this kind of header (Ethernet or an IP version).
     #[must_use]
     pub const fn carries(&self, kind: Kind) -> bool {
         match kind {
@@ -124,7 +124,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether the packets of this endpoint have this tunnel type.
+    /// Returns whether this endpoint uses this type of tunnel.
     fn is_form_of(&self, tunnel: Tunnel) -> bool {
         match (&self.header, &self.carrier) {
             (Header::Vxlan { generic_protocol: false, .. }, _) => tunnel == Tunnel::Vxlan,
@@ -146,7 +146,7 @@ impl Endpoint {
     }
 }
 
-/// IP in IP over IPv4, and over IPv6.
+/// IP-in-IP over IPv4 and over IPv6.
 const IP: [[Tunnel; 2]; 2] = [[Tunnel::Ipip, Tunnel::Sit], [Tunnel::Ip4ip6, Tunnel::Ip6ip6]];
 const IP_IN_FOU: [[Tunnel; 2]; 2] =
     [[Tunnel::IpipFou, Tunnel::SitFou], [Tunnel::Ip4ip6Fou, Tunnel::Ip6ip6Fou]];

@@ -11,8 +11,8 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 #[non_exhaustive]
 pub enum CongestionMode {
     /// Marking is allowed: the outer header copies the ECN field of the packet, including CE. In contrast, Linux writes
-    /// ECT(0) in the outer header of a packet with CE, as RFC 3168 section 9.1.1 specified. This hides earlier marks
-    /// from the tunnel's egress (rule W1).
+    /// ECT(0) to the outer header of a packet marked CE, as specified by RFC 3168 section 9.1.1. This hides earlier
+    /// marks from the tunnel's egress (rule W1).
     #[default]
     Normal,
     /// Marking is not allowed, because the tunnel's egress would not propagate the mark. The outer header is Not-ECT.
@@ -34,7 +34,7 @@ impl CongestionMode {
 pub enum Congestion {
     /// No change.
     Unchanged,
-    /// No change, although the outer ECN field is invalid for this inner field. The caller should log it (RFC 6040
+    /// No change, although the combination with the outer ECN field is invalid. The caller should log it (RFC 6040
     /// section 4.2).
     Contradicted,
     /// The field becomes ECT(1), which some senders use as a weaker congestion signal.
@@ -43,13 +43,13 @@ pub enum Congestion {
     Experienced,
 }
 
-/// Error: congestion cannot be signaled, because the packet's transport does not support ECN. The packet has to be
+/// Error: congestion cannot be signaled, because the packet's transport does not support ECN. The packet must be
 /// dropped instead (RFC 6040 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsignaled;
 
 impl Congestion {
-    /// Looks up the ECN fields of a packet and of the outer header in the table of RFC 6040 figure 4 (rule W2).
+    /// Looks up the ECN fields of the packet and the outer header in the table of RFC 6040 figure 4 (rule W2).
     pub(crate) const fn leaving(inner: u8, outer: u8) -> Result<Self, Unsignaled> {
         match (inner & ECN_MASK, outer & ECN_MASK) {
             (NOT_CAPABLE, EXPERIENCED) => Err(Unsignaled),
@@ -61,7 +61,7 @@ impl Congestion {
         }
     }
 
-    /// Writes the ECN field into the IP header of kind `kind` at the start of `packet`. The IPv4 checksum is updated
+    /// Writes the ECN field to the IP header of kind `kind` at the start of `packet`. The IPv4 checksum is updated
     /// rather than recomputed, so that a wrong checksum stays wrong (B27).
     pub(crate) fn apply(self, packet: &mut [u8], kind: Kind) {
         let ecn = match self {
@@ -84,7 +84,7 @@ impl Congestion {
     }
 }
 
-/// Returns the DSCP and ECN field of the IP header of kind `kind` at the start of `packet`.
+/// Returns the traffic class (DSCP and ECN) of the IP header of kind `kind` at the start of `packet`.
 pub(crate) fn traffic_class(packet: &[u8], kind: Kind) -> u8 {
     let word = u16_at(packet, 0);
     if kind == Kind::Ipv4 { word as u8 } else { (word >> 4) as u8 }

@@ -7,8 +7,8 @@ use grosso_wire::{Kind, Ports, geneve, gre, gue, ipv4, ipv6, udp, vxlan};
 
 use crate::tunnel::CongestionMode;
 
-/// Configuration of a tunnel endpoint: the headers that it adds to sent packets and expects on received ones. The names
-/// of the fields are those of `ip link`.
+/// Configuration of a tunnel endpoint: the headers that it adds to sent packets and expects on received ones. The field
+/// names follow `ip link`.
 ///
 /// ```
 /// use grosso::tunnel::{Carrier, Endpoint, Header};
@@ -24,13 +24,13 @@ use crate::tunnel::CongestionMode;
 pub struct Endpoint {
     /// Address of this endpoint.
     pub local: IpAddr,
-    /// Address of the remote endpoint. It must belong to the same family as `local`.
+    /// Address of the remote endpoint, of the same family as `local`.
     pub remote: IpAddr,
     /// Tunnel header.
     pub header: Header,
     /// Protocol that carries the tunnel header.
     pub carrier: Carrier,
-    /// The only IP version that the tunnel carries, like `mode` in `ip link`, or `None` for both versions.
+    /// Only IP version that the tunnel carries, like `mode` in `ip link`, or `None` for both versions.
     pub version: Option<IpVersion>,
     /// TTL or hop limit of the outer header.
     pub ttl: TimeToLive,
@@ -38,16 +38,16 @@ pub struct Endpoint {
     pub dscp: Dscp,
     /// ECN mode of the outer header (RFC 6040, rule W1).
     pub congestion: CongestionMode,
-    /// DF bit of the outer IPv4 header; routers never fragment IPv6.
+    /// DF bit of the outer IPv4 header. Routers never fragment IPv6.
     pub dont_fragment: DontFragment,
-    /// IPv6 flow label, 20 bits; `None` derives it from the flow.
+    /// IPv6 flow label (20 bits). `None` derives it from the flow.
     pub flow_label: Option<u32>,
-    /// Number of further tunnels that a packet may enter, which is sent as an IPv6 destination option. It is available
-    /// only for tunnels directly in IPv6 (RFC 2473 section 4.1.1, rule W61).
+    /// Number of further tunnels that a packet may enter, sent as an IPv6 destination option. Available only for
+    /// tunnels directly in IPv6 (RFC 2473 section 4.1.1, rule W61).
     pub encapsulation_limit: Option<u8>,
 }
 
-/// A version of IP.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpVersion {
     /// IPv4.
@@ -65,9 +65,9 @@ pub enum Header {
     Gre {
         /// Key, which is the same in both directions.
         key: Option<u32>,
-        /// Whether packets have checksums. If set, received packets without a checksum are refused (rule W51).
+        /// Whether packets have checksums. If so, received packets without a checksum are refused (rule W51).
         checksum: bool,
-        /// Whether packets have sequence numbers. If set, late packets are dropped (rule W51), and superframes must be
+        /// Whether packets have sequence numbers. If so, late packets are dropped (rule W51), and superframes must be
         /// segmented before they are encapsulated (rule S43).
         sequence: bool,
         /// Whether the tunnel carries Ethernet frames, like `gretap`, instead of IP packets.
@@ -75,16 +75,16 @@ pub enum Header {
     },
     /// VXLAN (RFC 7348).
     Vxlan {
-        /// Network identifier of 24 bits.
+        /// Network identifier (24 bits).
         identifier: u32,
-        /// Group policy of sent packets (rule W31). With `None`, received packets with a policy are refused.
+        /// Group policy of sent packets (rule W31). If this is `None`, received packets with a policy are refused.
         policy: Option<u16>,
-        /// Whether the header names the payload type and the tunnel carries IP packets (VXLAN-GPE, rule W31).
+        /// Whether the header gives the payload type and the tunnel carries IP packets (VXLAN-GPE, rule W31).
         generic_protocol: bool,
     },
     /// Geneve (RFC 8926).
     Geneve {
-        /// Network identifier of 24 bits.
+        /// Network identifier (24 bits).
         identifier: u32,
         /// Encoded options of sent packets, at most 252 bytes.
         options: Vec<u8>,
@@ -93,12 +93,12 @@ pub enum Header {
     },
 }
 
-/// Protocol that carries a tunnel header.
+/// Protocol that carries the tunnel header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// IP, for GRE and for tunnels without a header.
     Ip,
-    /// UDP, for VXLAN and Geneve. With GRE and tunnels without a header, this carrier is FOU.
+    /// UDP: the tunnel is VXLAN or Geneve, or FOU for GRE and tunnels without a header.
     Udp(Udp),
     /// GUE over UDP, for GRE and for tunnels without a header.
     Gue(Udp),
@@ -110,16 +110,16 @@ pub enum Carrier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Udp {
     /// Range of source ports. All packets of a flow use the same port, so that the network can spread flows over paths
-    /// without reordering.
+    /// without reordering packets.
     pub source: RangeInclusive<u16>,
     /// Destination port, which is the same for both endpoints.
     pub destination: u16,
     /// Whether sent packets have a UDP checksum.
     pub checksum: bool,
-    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32); over IPv4, they always may.
+    /// Whether received packets over IPv6 may lack a checksum (RFC 6935, rule W32). Over IPv4, they always may.
     pub ipv6_without_checksum: bool,
-    /// Use of remote checksum offload, which leaves an inner checksum to the remote endpoint. It is available only for
-    /// VXLAN and GUE with an outer checksum (rules C50 to C57).
+    /// Use of remote checksum offload, which leaves an inner checksum to the remote endpoint. Available only for VXLAN
+    /// and GUE with an outer checksum (rules C50 to C57).
     pub remote_checksum: RemoteChecksumUse,
 }
 
@@ -139,16 +139,16 @@ pub struct RemoteChecksumUse {
 pub enum TimeToLive {
     /// A fixed value.
     Fixed(u8),
-    /// The value of the inner packet, if that is an IP packet.
+    /// The value from the inner packet, if it is an IP packet.
     Inherit,
 }
 
 /// DSCP of an outer header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dscp {
-    /// A fixed value of 6 bits.
+    /// A fixed value (6 bits).
     Fixed(u8),
-    /// The value of the inner packet, if that is an IP packet.
+    /// The value from the inner packet, if it is an IP packet.
     Inherit,
 }
 
@@ -162,13 +162,13 @@ pub enum DontFragment {
     Ignored,
     /// DF is set.
     Set,
-    /// DF is copied from the inner IPv4 packet. For inner IPv6 packets, it is set in VXLAN and Geneve and not in other
+    /// DF is copied from the inner IPv4 packet. For inner IPv6 packets, it is set in VXLAN and Geneve but not in other
     /// tunnels, as in Linux.
     Inherit,
 }
 
 impl Endpoint {
-    /// Creates an endpoint with the defaults of `ip link`: a TTL of 64, the DSCP of the inner packet, and DF set.
+    /// Creates an endpoint with the defaults of `ip link`: a TTL of 64, the inner packet's DSCP, and DF set.
     #[must_use]
     pub const fn new(local: IpAddr, remote: IpAddr, header: Header, carrier: Carrier) -> Self {
         Self {
@@ -285,7 +285,7 @@ impl Endpoint {
             (_, Carrier::Gue(udp) | Carrier::DirectGue(udp)) => {
                 Ports::NONE.with(Kind::Gue, udp.destination)
             }
-            // The first bits of a packet determine its IP version.
+            // The first bits of the packet determine its IP version.
             (Header::Ip, Carrier::Udp(udp)) => {
                 Ports::NONE.with_fou(udp.destination, ipv4::PROTOCOL_IPV4)
             }
@@ -296,8 +296,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the name and length in bytes of each header that the tunnel adds, starting with the outermost. A tunnel
-    /// that carries Ethernet includes the inner Ethernet header, because an MTU counts from the IP header.
+    /// Returns the name and length in bytes of each header that the tunnel adds, starting with the outermost. For a
+    /// tunnel that carries Ethernet, this includes the inner Ethernet header, because the MTU counts from the IP
+    /// header.
     pub fn overhead(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let ip = if self.local.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let limit = if self.encapsulation_limit.is_some() { ENCAPSULATION_LIMIT_BYTES } else { 0 };
@@ -329,7 +330,7 @@ impl Endpoint {
         parts.into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Returns the MTU of the tunnel for this path MTU, both in bytes, or `None` if no bytes remain.
+    /// Returns the tunnel's MTU for this path MTU, both in bytes, or `None` if no room remains.
     #[must_use]
     pub fn mtu(&self, path_mtu: usize) -> Option<usize> {
         let overhead: usize = self.overhead().map(|(_, bytes)| bytes).sum();
@@ -337,7 +338,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether a list of Geneve options ends at the end of its last option (rule W40).
+/// Returns whether the last option in a list of Geneve options is complete (rule W40).
 fn are_whole(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, words, ..] = rest {
@@ -400,13 +401,14 @@ impl fmt::Display for Contradiction {
 
 impl core::error::Error for Contradiction {}
 
-/// Largest network identifier of VXLAN and Geneve.
+/// Maximum network identifier of VXLAN and Geneve.
 const IDENTIFIER_MAX: u32 = 0xff_ffff;
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const DSCP_MAX: u8 = 63;
-/// Maximum length in bytes of Geneve options: a 6-bit number of 4-byte words.
+/// Maximum length of Geneve options in bytes. The length field has 6 bits and counts 4-byte words.
 const GENEVE_OPTIONS_BYTES_MAX: usize = 252;
-/// Length in bytes of the destination options with the encapsulation limit and padding (RFC 2473 section 4.1.1).
+/// Length in bytes of the destination options that contain the encapsulation limit and padding (RFC 2473 section
+/// 4.1.1).
 const ENCAPSULATION_LIMIT_BYTES: usize = 8;
 /// Length in bytes of the private flags of GUE (rule C51).
 const GUE_PRIVATE_BYTES: usize = 4;

@@ -1,10 +1,10 @@
-//! Kinds of tunnels, by name.
+//! Kinds of tunnels, with their names.
 
 use core::fmt;
 
 use grosso_wire::Kind;
 
-/// A tunnel type, named as in `ip link`, together with the protocol that carries it.
+/// Tunnel type, named as in `ip link`, together with the protocol that carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Tunnel {
@@ -50,12 +50,12 @@ pub enum Tunnel {
     Ip6ip6Fou,
     /// MPLS in FOU.
     MplsFou,
-    /// A tunnel header for which `ip link` has no name, so the name of the header is used.
+    /// Tunnel header for which `ip link` has no name. The name of the header is used instead.
     Header(Kind),
 }
 
 impl Tunnel {
-    /// Returns the name of the tunnel type in reports.
+    /// Returns the name of the tunnel type as used in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub(super) enum CarriedBy {
 }
 
 impl Tunnel {
-    /// Returns the tunnel whose header a UDP port announces.
+    /// Returns the tunnel type for the header that a UDP port announces.
     pub(super) const fn in_udp(kind: Kind) -> Self {
         match kind {
             Kind::Vxlan => Self::Vxlan,
@@ -111,8 +111,8 @@ impl Tunnel {
         }
     }
 
-    /// Returns the tunnel that consists of an IP header of kind `ip` around a header of kind `inside`, or `None` if no
-    /// tunnel has these headers.
+    /// Returns the type of a tunnel with an IP header of kind `ip` around a header of kind `inside`, or `None` if there
+    /// is no such tunnel.
     pub(super) const fn of(carried_by: CarriedBy, ip: Kind, inside: Kind) -> Option<Self> {
         let names = match (ip, inside) {
             (_, Kind::Gre) => [Self::Gre, Self::GreGue, Self::GreFou],

@@ -1,4 +1,4 @@
-//! Updates the type and length fields of the link layer when one packet replaces another.
+//! Updates to the type and length fields of the link layer when one packet replaces another.
 
 use grosso_wire::{Kind, Layer, ethernet, pppoe, sll, sll2, vlan};
 
@@ -7,7 +7,7 @@ use crate::bytes::{put_u16, u16_at};
 /// Writes the payload type, given as an EtherType, into the innermost header of a link layer.
 ///
 /// Returns `None` for the loopback header, whose numbers differ between systems, for MPLS, which has no type field, and
-/// for payloads other than IP in PPPoE.
+/// for non-IP payloads in PPPoE.
 pub(super) fn name_payload(prefix: &mut [u8], last: &Layer, ethertype: u16) -> Option<()> {
     let (field, name) = payload_name(last.kind, ethertype)?;
     put_u16(prefix, usize::from(last.offset) + field, name);
@@ -19,8 +19,8 @@ pub(super) fn can_name(kind: Kind, ethertype: u16) -> bool {
     payload_name(kind, ethertype).is_some()
 }
 
-/// Adds `grown` bytes, which may be negative, to the length fields of a link layer. Returns `None` if a field cannot
-/// hold the result.
+/// Adds `grown` bytes, possibly negative, to the length fields of a link layer. Returns `None` if the result does not
+/// fit into a field.
 pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Option<()> {
     for pppoe in links.iter().filter(|layer| layer.kind == Kind::Pppoe) {
         let at = usize::from(pppoe.offset) + pppoe::field::LENGTH.start;
@@ -30,7 +30,7 @@ pub(super) fn lengthen(prefix: &mut [u8], links: &[Layer], grown: isize) -> Opti
     Some(())
 }
 
-/// Returns the position of the field in which a header names its payload, and the value to write there.
+/// Returns the offset of the field in which a header gives its payload type, and the value to write there.
 fn payload_name(kind: Kind, ethertype: u16) -> Option<(usize, u16)> {
     let (field, name) = match kind {
         Kind::Ethernet => (ethernet::field::ETHERTYPE, ethertype),

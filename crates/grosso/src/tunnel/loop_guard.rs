@@ -1,11 +1,11 @@
-//! Recognizes a tunnel's own outer packets among the packets that the tunnel is about to encapsulate.
+//! Detection of a tunnel's own outer packets among those that it is about to encapsulate.
 //!
 //! If the route to a tunnel's remote address leads into the tunnel, each packet that the tunnel sends comes back to be
 //! encapsulated again. Counting IP headers does not prevent this: a packet that is fragmented on the way comes back as
 //! fragments, and a fragment shows only one IP header, whatever it contains.
 //!
-//! Only the outermost IP header of a packet is compared, so hosts behind the tunnel may have the same addresses as the
-//! endpoints of the tunnel, as long as their packets differ in protocol or port.
+//! Only the outermost IP header of a packet is compared. Hosts behind the tunnel may therefore have the same addresses
+//! as its endpoints, as long as their packets differ in protocol or port.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -19,9 +19,9 @@ use crate::bytes::{u16_at, u32_at};
 
 /// Detector of the outer packets of one tunnel or ESP association, which must not be encapsulated again.
 ///
-/// An outer packet goes from the tunnel's local address to one of its remote addresses, with the tunnel's IP protocol
-/// and, in UDP, to the tunnel's port. For ESP the SPI is also compared. A later fragment contains neither the port nor
-/// the SPI. It is recognized if a first fragment with the same identification was recognized at most
+/// An outer packet goes from the tunnel's local address to one of its remote addresses. It has the tunnel's IP protocol
+/// and, in UDP, the tunnel's destination port; for ESP, the SPI is compared too. A later fragment contains neither port
+/// nor SPI. It is recognized if a first fragment with the same identification was recognized at most
 /// [`FRAGMENT_AGE_NS`] ago.
 ///
 /// ```
@@ -46,12 +46,12 @@ use crate::bytes::{u16_at, u32_at};
 pub struct LoopGuard {
     ends: OuterAddresses,
     mark: Mark,
-    /// First fragments that were recognized most recently. The list is used as a ring once it is full.
+    /// Most recently recognized first fragments. Once the list is full, it is used as a ring.
     fragments: Vec<FirstFragment>,
     oldest: usize,
 }
 
-/// The addresses of outer packets.
+/// Addresses of outer packets.
 #[derive(Debug)]
 enum OuterAddresses {
     V4 { local: [u8; 4], remotes: Vec<[u8; 4]> },
@@ -61,16 +61,16 @@ enum OuterAddresses {
 /// Field of an outer packet that identifies the tunnel, in addition to the addresses.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
-    /// One of these IP protocols identifies the tunnel.
+    /// IP protocols that identify the tunnel.
     Protocols([u8; 2]),
-    /// UDP to this port identifies the tunnel.
+    /// UDP port that identifies the tunnel.
     Port(u16),
-    /// ESP with this SPI identifies the tunnel, either directly in IP or in UDP to this port.
+    /// SPI that identifies the tunnel, for ESP either directly in IP or in UDP to this port.
     #[cfg(feature = "esp")]
     Spi { spi: u32, port: Option<u16> },
 }
 
-/// A first fragment of an outer packet. Later fragments have the same identification, destination and protocol.
+/// First fragment of an outer packet. Later fragments have the same identification, destination and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FragmentKey {
     identification: u32,
@@ -85,7 +85,7 @@ struct FirstFragment {
     seen_ns: u64,
 }
 
-/// The parts of an IP packet that are compared in addition to its addresses.
+/// Parts of an IP packet that are compared in addition to its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OuterPayload<'a> {
     protocol: u8,
@@ -97,7 +97,7 @@ struct OuterPayload<'a> {
 struct FragmentFacts {
     identification: u32,
     is_first: bool,
-    /// Protocol, which every fragment of the packet states.
+    /// Protocol, which is given in every fragment of the packet.
     protocol: u8,
 }
 
@@ -118,8 +118,8 @@ impl LoopGuard {
         Self::with(OuterAddresses::new(endpoint.local, remotes), mark)
     }
 
-    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` in transport mode, where
-    /// no endless loop is possible: fragments are not encrypted, so a packet that returns grows until it is too long.
+    /// Creates a guard for the outer packets of an association in tunnel mode. Returns `None` for transport mode, in
+    /// which a loop ends by itself: fragments are not encrypted, so a returning packet grows until it is too long.
     #[cfg(feature = "esp")]
     #[must_use]
     pub fn of_esp(association: &SecurityAssociation) -> Option<Self> {
@@ -140,8 +140,8 @@ impl LoopGuard {
         Self { ends, mark, fragments: Vec::with_capacity(FRAGMENTS_MAX), oldest: 0 }
     }
 
-    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of such a packet. `head` must contain
-    /// all headers; `now_ns` is the current time in nanoseconds.
+    /// Returns whether a frame is an outer packet of the tunnel, or a fragment of one. `head` must contain all headers;
+    /// `now_ns` is the current time in nanoseconds.
     #[inline]
     pub fn is_own(&mut self, head: &[u8], link: LinkType, now_ns: u64) -> bool {
         let Some(packet) = network(head, link) else { return false };
@@ -151,7 +151,7 @@ impl LoopGuard {
         }
     }
 
-    /// Returns whether a packet between the endpoints is an outer packet.
+    /// Returns whether a packet between the endpoints' addresses is an outer packet.
     fn is_own_packet(&mut self, packet: &[u8], remote: u8, now_ns: u64) -> bool {
         let Some(payload) = OuterPayload::of(packet) else { return false };
         let Some(fragment) = payload.fragment else { return self.mark.is_on(&payload) };
@@ -208,8 +208,8 @@ impl OuterAddresses {
         }
     }
 
-    /// Returns the index of the remote address to which the packet goes. Returns `None` if the packet is not from the
-    /// local address to a remote address.
+    /// Returns the index of the remote address that is the packet's destination, or `None` if the packet does not go
+    /// from the local address to a remote one.
     #[inline]
     fn remote(&self, packet: &[u8]) -> Option<u8> {
         let version = packet.first()? >> 4;
@@ -231,12 +231,12 @@ impl OuterAddresses {
 fn position<const BYTES: usize>(remotes: &[[u8; BYTES]], address: Option<&[u8]>) -> Option<u8> {
     let address = address?;
     let index = remotes.iter().position(|remote| remote.as_slice() == address)?;
-    // All remote addresses after the first 255 share an index. The index only helps to tell fragments apart.
+    // All remote addresses from the 256th on share an index, which only helps to tell fragments apart.
     Some(u8::try_from(index).unwrap_or(u8::MAX))
 }
 
 impl Mark {
-    /// Returns whether a payload carries this mark. The payload must not be a later fragment.
+    /// Returns whether a payload has this mark. The payload must not be that of a later fragment.
     fn is_on(self, payload: &OuterPayload<'_>) -> bool {
         let is_udp_to = |port: u16| {
             let destination = payload.bytes.get(udp::field::DESTINATION_PORT);
@@ -343,18 +343,18 @@ fn network(head: &[u8], link: LinkType) -> Option<&[u8]> {
     }
 }
 
-/// Returns the outermost IP packet after any kind of link layer, such as PPPoE.
+/// Returns the outermost IP packet after any kind of link layer, for example PPPoE.
 fn network_behind(head: &[u8], link: LinkType) -> Option<&[u8]> {
     let stack = dissect(head, link, &Ports::NONE);
     let ip = stack.layers().iter().find(|layer| layer.kind.is_ip())?;
     head.get(usize::from(ip.offset)..)
 }
 
-/// Maximum number of first fragments that are remembered. Each takes 16 bytes. The kernel sends the fragments of a
-/// packet back to back, so one entry per sending CPU suffices.
+/// Maximum number of first fragments that are remembered, at 16 bytes each. The kernel sends the fragments of a packet
+/// back to back, so one entry per sending CPU suffices.
 pub const FRAGMENTS_MAX: usize = 256;
-/// Time in nanoseconds for which a first fragment is remembered. The later fragments follow immediately in the same
-/// queue, and a 16-bit identification repeats after 65536 packets.
+/// Time in nanoseconds for which a first fragment is remembered. Later fragments follow immediately in the same queue,
+/// and a 16-bit identification is reused after 65536 packets.
 pub const FRAGMENT_AGE_NS: u64 = 1_000_000_000;
 /// Maximum number of VLAN tags that are read without dissecting the frame.
 const TAGS_MAX: usize = 2;

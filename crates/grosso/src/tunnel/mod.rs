@@ -6,7 +6,7 @@
 //! | `encapsulate` | outer headers for a packet, without copying the packet |
 //! | `decapsulate` | removal of outer headers, planned first and then applied in place |
 //! | `loop_guard` | detection of a tunnel's own outer packets that return to it |
-//! | `path_mtu` | ICMP messages to senders of packets that are too long |
+//! | `path_mtu` | ICMP messages to the senders of packets that are too long |
 //! | `probing` | path MTU discovery by probes (RFC 8899) |
 //! | `congestion` | ECN between inner and outer headers (RFC 6040) |
 //! | `esp` | security associations, encryption per packet, decryption in place (feature `esp`) |

@@ -1,4 +1,4 @@
-//! The outer IP header that a tunnel adds to its packets.
+//! Outer IP header that a tunnel adds to its packets.
 
 use core::net::IpAddr;
 
@@ -21,12 +21,12 @@ pub(super) enum OuterEnds {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) traffic_class: u8,
-    /// Flow label of 20 bits, which is used only for IPv6.
+    /// Flow label (20 bits), used only for IPv6.
     pub(super) flow_label: u32,
     pub(super) hop_limit: u8,
-    /// Identification, which is used only for IPv4.
+    /// Identification, used only for IPv4.
     pub(super) identification: u16,
-    /// DF bit, which is used only for IPv4.
+    /// DF bit, used only for IPv4.
     pub(super) dont_fragment: bool,
     pub(super) protocol: u8,
     /// Number of bytes after the header.
@@ -55,7 +55,7 @@ impl OuterEnds {
         }
     }
 
-    /// Returns the number of header bytes that the length field of the header includes.
+    /// Returns how many bytes of the header count towards its length field.
     pub(super) const fn counted_len(&self) -> usize {
         match self {
             Self::V4 { .. } => ipv4::HEADER_LEN,
@@ -63,8 +63,8 @@ impl OuterEnds {
         }
     }
 
-    /// Writes the header into a buffer of its length. A length that does not fit its field is written as zero, as in
-    /// superframes (rules G50, G63).
+    /// Writes the header into a buffer of its length. A length that does not fit into its field is written as zero, as
+    /// in superframes (rules G50, G63).
     pub(super) fn emit(&self, header: &mut [u8], fields: &Fields) {
         let length = u16::try_from(self.counted_len() + fields.payload_len).unwrap_or(0);
         match self {
@@ -109,18 +109,18 @@ impl OuterEnds {
 pub(super) struct Inner {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// Flow label; zero for IPv4, which has none.
+    /// Flow label, or zero for IPv4, which has none.
     #[cfg_attr(
         not(feature = "esp"),
         expect(dead_code, reason = "only ESP copies the flow label of a packet")
     )]
     pub(super) flow_label: u32,
-    /// The DF bit, or `None` for IPv6, which has no such bit because routers never fragment IPv6 packets.
+    /// DF bit, or `None` for IPv6, whose routers never fragment packets.
     pub(super) dont_fragment: Option<bool>,
 }
 
 impl Inner {
-    /// Returns the fields of the header of this kind at the start of `packet`.
+    /// Returns the fields of the IP header of this kind at the start of `packet`.
     pub(super) fn of(packet: &[u8], kind: Kind) -> Self {
         let traffic_class = congestion::traffic_class(packet, kind);
         let byte = |at: usize| packet.get(at).copied().unwrap_or(0);
@@ -143,5 +143,5 @@ impl Inner {
     }
 }
 
-/// Bits of the flow label in the first word of IPv6.
+/// Flow label bits in the first word of an IPv6 header.
 pub(super) const FLOW_LABEL_MASK: u32 = 0xf_ffff;

@@ -1,4 +1,4 @@
-//! Detects packets that are too long for a tunnel, and writes ICMP messages to their senders.
+//! Detection of packets that are too long for a tunnel, and ICMP messages to their senders.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -15,8 +15,8 @@ use crate::{
 /// Maximum packet length of a tunnel in bytes, starting with the inner IP header. `usize::MAX` means that there is no
 /// limit.
 ///
-/// VLAN tags before an inner packet do not count toward the limit of the tunnel's device, as on any Ethernet device,
-/// but they do count toward the limit of the path.
+/// VLAN tags before an inner packet count toward the limit of the path, but not toward that of the tunnel's device, as
+/// on any Ethernet device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMtu {
     /// Limit of the tunnel's device in bytes, without VLAN tags.
@@ -29,7 +29,7 @@ impl TunnelMtu {
     /// No limits.
     pub const UNLIMITED: Self = Self { device: usize::MAX, path: usize::MAX };
 
-    /// Returns limits with this path limit and no device limit.
+    /// Returns limits with this limit for the path and none for the device.
     #[must_use]
     pub const fn of_path(path: usize) -> Self {
         Self { path, ..Self::UNLIMITED }
@@ -48,21 +48,22 @@ impl TunnelMtu {
 pub enum Fit {
     /// The packet fits, or all packets of the superframe fit.
     Fits,
-    /// The packet does not fit, but may be fragmented: either the inner IPv4 packet, or the outer packet around an IPv6
-    /// packet of up to 1280 bytes, which every link must carry (rule W60, RFC 8200 section 5).
+    /// The packet does not fit but may be fragmented. Either the inner packet is IPv4, or the outer packet is
+    /// fragmented around an IPv6 packet of up to 1280 bytes, which every link must carry (rule W60, RFC 8200 section
+    /// 5).
     MayBeFragmented,
     /// The packet does not fit, and an ICMP message to its sender was written.
     Told,
     /// The packet does not fit, and ICMP forbids a message: the packet is an ICMP error, a later fragment or not IP, or
-    /// has a group address or an unspecified address (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
+    /// it has a group or unspecified address (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4).
     Untold,
 }
 
 /// Checks whether a tunnel can carry the frame in `slices`. The first slice must contain all headers.
 ///
-/// If it cannot, and the sender must be notified, writes a complete frame for `link` in the reverse direction to
-/// `message`. The message's source address is the destination of the packet, because a bridge has no address of its
-/// own; Linux does the same. The caller must limit the rate of messages (RFC 1812 section 4.3.2.8).
+/// If it cannot and the sender must be notified, writes a complete frame for `link` in the reverse direction to
+/// `message`. As in Linux, the message's source address is the packet's destination, because a bridge has no address of
+/// its own. The caller must limit the rate of messages (RFC 1812 section 4.3.2.8).
 pub fn fit(
     slices: &[&[u8]],
     meta: &Meta,
@@ -96,8 +97,8 @@ pub fn fit(
     }
 }
 
-/// Returns whether the encapsulated frame fits the reported path MTU. If not, the outer packet must be sent without DF,
-/// so that routers may fragment it (rule W60).
+/// Returns whether the encapsulated frame fits into the reported path MTU. If not, the outer packet must be sent
+/// without DF, so that routers may fragment it (rule W60).
 pub(super) fn is_carried(stack: &Stack, slices: &[&[u8]], meta: &Meta, mtu: TunnelMtu) -> bool {
     let len = slices.iter().map(|slice| slice.len()).sum();
     // A frame that fits even with its Ethernet header also fits with a VLAN tag from the metadata, which is shorter.
@@ -117,15 +118,14 @@ pub fn read_v6(message: &[u8]) -> Option<(Ipv6Addr, u32, &[u8])> {
     Some((Ipv6Addr::from(*destination), u32::from_be_bytes(*header.last_chunk()?), quoted))
 }
 
-/// The longest packet that a frame represents.
+/// Longest packet that a frame represents.
 struct Longest {
     /// First IP header of the packet, at the start or after VLAN tags, if there is one.
     network: Option<Layer>,
-    /// Length of the packet in bytes, starting with its IP header, or with the first byte after the link layer if there
-    /// is no IP header.
+    /// Length of the packet in bytes from its IP header on, or from the end of the link layer if there is no IP header.
     len: usize,
-    /// Length in bytes of the headers between the Ethernet header and the packet, for example VLAN tags. A tag in the
-    /// metadata is included.
+    /// Length in bytes of the headers between the Ethernet header and the packet, for example VLAN tags, including a
+    /// tag in the metadata.
     tags: usize,
 }
 
@@ -150,8 +150,8 @@ impl Longest {
     }
 }
 
-/// Returns the length of the longest packet in bytes, starting with its IP header `ip`; the frame has `rest` bytes from
-/// the start of that header.
+/// Returns the length of the longest packet in bytes, starting with its IP header `ip`. The frame has `rest` bytes from
+/// the start of that header on.
 fn packet_len(stack: &Stack, ip: &Layer, slices: &[&[u8]], rest: usize, meta: &Meta) -> usize {
     let start = usize::from(ip.offset);
     let Some(gso) = meta.gso else {
@@ -222,8 +222,7 @@ fn write(
     Some(())
 }
 
-/// Returns the addresses of a message about a packet. The message goes from the destination of the packet to its
-/// source.
+/// Returns the addresses for a message about a packet: from the packet's destination to its source.
 fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
     if kind == Kind::Ipv4 {
         let is_first = u16_at(packet, ipv4::field::FRAGMENT.start) & ipv4::OFFSET_MASK == 0;
@@ -251,15 +250,14 @@ fn way_back(packet: &[u8], kind: Kind) -> Option<OuterEnds> {
 fn is_error(head: &[u8], layer: &Layer, version: Kind) -> bool {
     let kind = head.get(usize::from(layer.offset)).copied().unwrap_or(0);
     if version == Kind::Ipv4 {
-        // These are destination unreachable, source quench, redirect, time exceeded, and parameter problem.
+        // Destination unreachable, source quench, redirect, time exceeded, and parameter problem.
         matches!(kind, 3 | 4 | 5 | 11 | 12)
     } else {
         kind < icmp::V6_ECHO_REQUEST || kind == V6_REDIRECT
     }
 }
 
-/// Writes the link layer of the packet in the reverse direction. Returns `None` if it has no addresses or a group
-/// address.
+/// Writes the packet's link layer for the reverse direction. Returns `None` if it has no addresses or a group address.
 fn write_link(head: &[u8], stack: &Stack, ip: &Layer, message: &mut Vec<u8>) -> Option<()> {
     for layer in stack.layers().iter().take_while(|layer| layer.offset < ip.offset) {
         let bytes = head.get(usize::from(layer.offset)..layer.end())?;
@@ -299,7 +297,7 @@ fn write_error(error: &mut [u8], ends: &OuterEnds, mtu: usize) {
     put_u16(error, icmp::field::CHECKSUM.start, checksum);
 }
 
-/// Maximum length of an ICMPv6 error in bytes: this is the length that every link carries (RFC 4443 section 2.4).
+/// Maximum length of an ICMPv6 error in bytes, which every link can carry (RFC 4443 section 2.4).
 const IPV6_ERROR_BYTES_MAX: usize = ipv6::MTU_MIN as usize;
 /// Maximum length in bytes of an ICMP error (RFC 1812 section 4.3.2.3).
 const IPV4_ERROR_BYTES_MAX: usize = 576;

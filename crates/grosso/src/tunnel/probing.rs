@@ -21,11 +21,11 @@ pub struct Prober {
     /// Length of the longest packet that leaves this host.
     top: usize,
     known: Measured,
-    /// Length of the longest packet that was known to arrive when the last search ended.
+    /// Length of the longest packet known to arrive when the last search ended.
     settled: Option<usize>,
-    /// Length that an ICMP message reported, and the number of the first packet sent after the message.
+    /// Length that an ICMP message reported, and the number of the first packet sent after that message.
     said: Option<(usize, u64)>,
-    /// Shortest length whose packets are known to be lost.
+    /// Shortest length known to be lost.
     lost: usize,
     round: Option<ProbeRound>,
     number: u64,
@@ -35,7 +35,7 @@ pub struct Prober {
     rest_ns: u64,
     /// Time of the last packet.
     sent_ns: Option<u64>,
-    /// Time of the last answer; 0 before the first one.
+    /// Time of the last answer, or 0 before the first one.
     heard_ns: u64,
     finding: Option<Finding>,
 }
@@ -43,7 +43,7 @@ pub struct Prober {
 /// Result of a probing round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The longest packets arrive, although an ICMP message claimed the opposite.
+    /// The longest packets arrive, although an ICMP message claimed otherwise.
     Refuted,
     /// The longest packets do not arrive.
     Narrow,
@@ -51,7 +51,7 @@ pub enum Finding {
     Silent,
 }
 
-/// Result of the probes so far: which packet lengths the path carries.
+/// Knowledge from the probes so far: the packet lengths that the path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measured {
     /// Nothing is known: the remote endpoint has not been probed or does not answer.
@@ -63,7 +63,7 @@ pub enum Measured {
     Narrow(usize),
 }
 
-/// Echo requests to send: the number of each, and its length in bytes including the IP header.
+/// Echo requests to send, each with its number and its length in bytes including the IP header.
 pub type Asked = [(u64, usize); 2];
 
 /// Probes of one length.
@@ -77,19 +77,19 @@ struct ProbeRound {
     until_ns: u64,
 }
 
-/// Reason why a round probes its length.
+/// Reason for the length that a round probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// The length is the maximum, or lies between a length that arrives and a length that is lost.
+    /// The length is the maximum, or lies between one that arrives and one that is lost.
     Search,
     /// An earlier search found the length.
     Earlier,
-    /// An ICMP message named the length. Longer packets are tried when the path is probed again.
+    /// An ICMP message reported the length. Longer packets are tried when the path is probed again.
     Named,
 }
 
 impl Prober {
-    /// Creates the state of an unknown path. Packets of `base` bytes are assumed to arrive (`BASE_PLPMTU`).
+    /// Creates a prober for an unknown path. Packets of `base` bytes are assumed to arrive (`BASE_PLPMTU`).
     pub fn new(base: usize) -> Self {
         Self {
             base,
@@ -108,12 +108,12 @@ impl Prober {
         }
     }
 
-    /// Returns which packet lengths the path carries, as far as the probes have shown.
+    /// Returns what the probes have shown so far about the packet lengths that the path carries.
     pub fn known(&self) -> Measured {
         self.known
     }
 
-    /// Returns the length of the longest packets that arrive, if longer packets are lost and no search is in progress.
+    /// Returns the length of the longest packets that arrive, if longer ones are lost and no search is in progress.
     pub fn settled(&self) -> Option<usize> {
         self.settled
     }
@@ -128,8 +128,8 @@ impl Prober {
         self.round.is_some()
     }
 
-    /// Returns the time at which a narrow path is next probed with a longer packet. This probe is sent even if there is
-    /// no traffic.
+    /// Returns the time of the next probe of a narrow path with a longer packet. This probe is sent even without
+    /// traffic.
     pub fn raises_ns(&self) -> Option<u64> {
         matches!(self.known, Measured::Narrow(_)).then_some(self.next_ns)
     }
@@ -139,7 +139,7 @@ impl Prober {
         self.finding.take()
     }
 
-    /// Handles an ICMP message that reports a path MTU of `said` bytes. The message only causes a probe (section
+    /// Handles an ICMP message that reports a path MTU of `said` bytes. The message only triggers a probe (section
     /// 4.6.2).
     pub fn hear(&mut self, said: usize) {
         if self.top == 0 || said < self.top {
@@ -148,7 +148,7 @@ impl Prober {
     }
 
     /// Returns the echo requests to send now. `top` is the length in bytes of the longest packets that are sent.
-    /// `sends_long` specifies whether packets that routers cannot fragment were sent recently.
+    /// `sends_long` says whether packets that routers cannot fragment were sent recently.
     pub fn poll(&mut self, now_ns: u64, top: usize, sends_long: bool) -> Option<Asked> {
         if top != self.top {
             let said = self.said.filter(|(said, _)| *said < top);
@@ -172,7 +172,7 @@ impl Prober {
         Some([(number, self.base), (number + 1, round.len)])
     }
 
-    /// Handles the answer to echo request `number`. Late answers to a finished round are ignored.
+    /// Handles the answer to echo request `number`. Late answers to an earlier round are ignored.
     pub fn answered(&mut self, now_ns: u64, number: u64) {
         let sent = self.number;
         let Some(round) = self.round.as_mut() else { return };
@@ -194,8 +194,7 @@ impl Prober {
         }
     }
 
-    /// Handles an answer to the longest packet. The answer does not refute messages that arrived after the packet was
-    /// sent.
+    /// Handles an answer to the longest packet. It does not refute messages that arrived after the packet was sent.
     fn whole(&mut self, now_ns: u64, number: u64) {
         if self.said.take_if(|(_, after)| number >= *after).is_some() {
             self.finding = Some(Finding::Refuted);
@@ -205,7 +204,7 @@ impl Prober {
     }
 
     fn is_due(&self, now_ns: u64, sends_long: bool) -> bool {
-        // If the limit does not exceed the base length, no search is needed.
+        // No search is needed if the limit does not exceed the base length.
         let is_wanted =
             sends_long || self.said.is_some() || matches!(self.known, Measured::Narrow(_));
         let rests = self.said.is_none() && now_ns < self.next_ns;
@@ -251,7 +250,7 @@ impl Prober {
         }
     }
 
-    /// Ends a round in which nothing was answered. Silence proves nothing, but the known length will expire.
+    /// Ends a round without any answer. This proves nothing about the path, but the known length eventually expires.
     fn silent(&mut self, now_ns: u64) {
         self.said = None;
         self.finding = Some(Finding::Silent);
@@ -262,8 +261,7 @@ impl Prober {
         }
     }
 
-    /// Returns the length halfway between a length that arrives and one that is lost, unless these are close to each
-    /// other.
+    /// Returns the length halfway between one that arrives and one that is lost, or `None` if they are close together.
     fn between(&self, carried: usize) -> Option<usize> {
         let gap = self.lost.saturating_sub(carried);
         (gap > SEARCH_STEP).then_some(carried + gap / 2)
@@ -282,23 +280,23 @@ impl Prober {
     }
 }
 
-/// Number of lost probes of one length until the length counts as lost (`MAX_PROBES`, section 5.1.2).
+/// Number of lost probes after which their length counts as lost (`MAX_PROBES`, section 5.1.2).
 const PROBES_MAX: u8 = 3;
-/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). While the answer to
-/// the last probe is awaited, answers to earlier probes of the same length also count.
+/// Time within which a probe must be answered (`PROBE_TIMER`, section 5.1.1: at least one second). Until the last probe
+/// is answered, answers to earlier probes of the same length count too.
 const PROBE_TIMER_NS: u64 = 1_000_000_000;
 /// Interval between probes while long packets are sent (`CONFIRMATION_TIMER`, section 5.1.1).
 const CONFIRMATION_TIMER_NS: u64 = 5_000_000_000;
-/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles each time the
-/// path is found to be as narrow as before, up to the maximum. The RFC uses ten minutes and a separate timer for paths
-/// that become narrower still; here, the same probes detect both cases.
+/// Interval after which a narrow path is probed again (`PMTU_RAISE_TIMER`, section 5.1.1). It doubles, up to a maximum,
+/// each time the path is found to be as narrow as before. The RFC uses ten minutes, and a separate timer for paths that
+/// become even narrower; here, the same probes detect both.
 const RAISE_TIMER_NS: u64 = 5_000_000_000;
 const RAISE_TIMER_MAX_NS: u64 = 30_000_000_000;
-/// Interval until a host that never answered is probed again.
+/// Interval after which a host that never answered is probed again.
 const SILENCE_NS: u64 = 60_000_000_000;
 /// Time after which a narrow path is forgotten if the remote endpoint no longer answers.
 const FORGOTTEN_NS: u64 = 600_000_000_000;
-/// Difference in bytes at which a search ends.
+/// Difference in bytes at which a search stops.
 const SEARCH_STEP: usize = 32;
 
 #[cfg(test)]

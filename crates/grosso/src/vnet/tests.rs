@@ -1,4 +1,4 @@
-//! Tests of the virtio header rules by number, on packets that the test kit builds.
+//! Tests of the virtio header rules by number, on packets built with the test kit.
 
 use std::{collections::BTreeSet, vec::Vec};
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::{Described, VnetError, describe, understand, unflagged_partial};
 
-/// A frame and its metadata.
+/// Frame and its metadata.
 struct Case {
     frame: Vec<u8>,
     meta: Meta,
@@ -35,7 +35,7 @@ impl Case {
         self.describe(Form::Tunnel).unwrap().header
     }
 
-    /// Decodes the frame's metadata from `header` instead of the frame's own header.
+    /// Decodes metadata from `header` instead of the frame's own header.
     fn read(&self, header: VirtioHeader, form: Form) -> Result<Meta, VnetError> {
         let stack = dissect(&self.frame, LinkType::Ethernet, &Ports::ASSIGNED);
         understand(&header, &self.frame, LinkType::Ethernet, &stack, form)
@@ -47,7 +47,7 @@ impl Case {
         self.refuses_as(self.header(), change, why);
     }
 
-    /// Checks that the frame is refused if `header`, which is valid for it, is changed.
+    /// Checks that the frame is refused if `header`, which is valid for the frame, is changed.
     #[track_caller]
     fn refuses_as(
         &self,
@@ -97,7 +97,7 @@ fn a_large_send_of_windows_gets_the_pseudo_header_sum_that_the_kernel_takes() {
         let described = case.describe(Form::Short).unwrap();
         let expected = [whole[at], whole[at + 1]];
         assert_eq!(described.pseudo_sum, Some((at, expected)));
-        // Without a segment size, the frame is a packet whose partial checksum has the usual form.
+        // Without a segment size, the frame is a packet with an ordinary partial checksum.
         case.meta.gso = None;
         assert_eq!(case.describe(Form::Short).unwrap().pseudo_sum, None);
     }
@@ -342,7 +342,7 @@ fn t12_the_inner_checksum_marks_a_tunnel_for_a_packet_socket() {
 
 #[test]
 fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
-    // Tunnel packets, as a program passes them to one send call with `UDP_SEGMENT`.
+    // Tunnel packets as a program passes them to one send call with `UDP_SEGMENT`.
     let message = |byte: u8| vxlan().payload(&[byte; 1000]).build()[42..].to_vec();
     let messages = [1, 2, 3].map(message);
     let outer = |payload: &[u8]| {
@@ -392,8 +392,8 @@ fn t12_the_outer_checksum_marks_merged_datagrams_with_any_content() {
 
 #[test]
 fn c50_the_outer_checksum_is_that_of_one_superframe_whose_inner_one_is_remote() {
-    // This frame looks as it does in a capture on the sender: the inner checksum is left to the receiver, and the outer
-    // checksum to the device.
+    // This frame looks as it would in a capture on the sender: the inner checksum is left to the receiver, and the
+    // outer one to the device.
     let packet = Packet::new().ethernet(|e| e).ipv4(|ip| ip).udp(|u| u);
     let packet = packet.vxlan(|v| v.remote_checksum()).ethernet(|e| e).ipv6(|ip| ip).tcp(|t| t);
     let frame = packet.payload_len(3000).build_superframe().0;
@@ -441,7 +441,7 @@ fn a_complete_checksum_that_is_its_seed_is_complete() {
         let at = start + offset;
         let checksum = |frame: &[u8]| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
         let pseudo_sum = checksum(&partial);
-        // Sums are modulo 65535, and an added word lowers their complement by its own value.
+        // Sums are modulo 65535, and adding a word lowers their complement by the value of that word.
         let word = (checksum(&with(0).build()) + 65_535 - pseudo_sum) % 65_535;
         let frame = with(word as u16).build();
         assert_eq!(checksum(&frame), pseudo_sum);
@@ -458,7 +458,7 @@ fn every_refusal_has_a_name_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Tests that arbitrary headers from a guest, with arbitrary frames, are either refused or consistent.
+    /// Tests that arbitrary headers from a guest, combined with arbitrary frames, are either refused or consistent.
     #[test]
     fn hostile_headers_are_refused_or_hold_together(
         bytes: [u8; 24],
@@ -486,7 +486,7 @@ proptest::proptest! {
             if let Some(gso) = meta.gso {
                 assert!(gso.untrusted && gso.segments > 1);
             }
-            // Decoded metadata can be encoded again, if the form can express it.
+            // Decoded metadata can be encoded again if the form can express it.
             let _ = describe(&frame, frame.len(), &stack, &meta, form);
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of the sending side with a port that fails or has no room at any chosen frame.
+//! Tests of the sending side with a port that fails or fills up at a chosen frame.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use grosso_testkit::Packet;
 
 use super::*;
 
-/// A port that accepts a chosen number of frames, and then fails or is full.
+/// Port that accepts a chosen number of frames and then fails or is full.
 struct Mock {
     features: Features,
-    /// Packets that the port accepted; a superframe is segmented.
+    /// Packets that the port accepted. Superframes are segmented.
     packets: Vec<Vec<u8>>,
     frames: usize,
     /// Number of frames to accept.
@@ -64,7 +64,7 @@ impl Transmit for Mock {
     }
 }
 
-/// A port that collects complete packets in a list.
+/// Port that collects complete packets in a list.
 struct Segmented<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Transmit for Segmented<'_> {
@@ -82,7 +82,7 @@ impl Transmit for Segmented<'_> {
     }
 }
 
-/// Returns packets of three interleaved flows: two of TCP, which merge, and one of UDP with unequal lengths.
+/// Returns packets of three interleaved flows: two TCP flows, which merge, and a UDP flow with unequal lengths.
 fn traffic() -> Vec<Vec<u8>> {
     let tcp = |port: u16, i: u32| {
         let packet = Packet::new().ipv4(|ip| ip.id(i as u16));
@@ -107,7 +107,7 @@ fn superframes() -> Features {
         | Features::GSO_ROBUST
 }
 
-/// Sorts packets by flow, which the source port identifies.
+/// Groups packets by flow, which the source port identifies.
 fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = packets.to_vec();
     packets.sort_by_key(|packet| packet[20..22].to_vec());
@@ -164,7 +164,7 @@ fn after_a_failure_at_any_frame_the_batch_holds_exactly_the_packets_that_were_no
             if let Ok(taken) = result {
                 assert_eq!(taken, sent, "{case}");
             }
-            // The device works again: the second call sends the remaining packets once, and each flow is in order.
+            // The device works again: the second call sends each remaining packet once, with every flow in order.
             merger.port.room = usize::MAX;
             merger.try_send(&mut batch).unwrap();
             assert!(batch.is_empty(), "{case}");

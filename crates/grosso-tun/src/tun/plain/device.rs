@@ -16,7 +16,7 @@ use super::{
     PacketDevice, PlainReader, PlainWriter,
 };
 
-/// Pause before another attempt to send to a full device. Neither system signals that there is room.
+/// Pause before another attempt to send to a full device. Neither system signals when there is room.
 const SEND_PAUSE: Duration = Duration::from_millis(1);
 
 /// Receiving half.
@@ -60,7 +60,7 @@ pub(crate) fn adopt(_: OwnedFd, _: &TunOptions) -> io::Result<Opened> {
     Err(unsupported("cannot use a queue that another program opened: not supported on this system"))
 }
 
-/// Rejects options that macOS and Windows do not have.
+/// Rejects options that macOS and Windows do not support.
 fn check(options: &TunOptions) -> io::Result<()> {
     if options.layer == Layer::Ethernet {
         return Err(unsupported("TAP devices are not supported on this system: use Layer::Ip"));
@@ -94,15 +94,15 @@ pub(crate) fn wait_to_send(_: &Writer) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns false: a device without offloads rejects no superframe.
+/// Returns false: a device without offloads never rejects a superframe.
 pub(crate) const fn is_refused(_: &Writer) -> bool {
     false
 }
 
-/// An open device.
+/// Open device.
 pub(crate) struct PlainQueue {
     device: SyncDevice,
-    /// An event that never occurs. The function that waits for packets requires one.
+    /// Event that never occurs. The function that waits for packets requires one.
     never: InterruptEvent,
 }
 
@@ -184,7 +184,7 @@ impl DeviceLink {
         self.queue.device.set_mtu(bytes).map_err(|error| self.failed(&action, error))
     }
 
-    /// Adds the addresses of the options. The MTU was set and the interface brought up when the device was opened.
+    /// Adds the addresses from the options. The MTU was set and the interface brought up when the device was opened.
     pub(crate) fn configure(&self, options: &TunOptions) -> io::Result<()> {
         for &(address, prefix) in &options.addresses {
             let result = match address {
@@ -197,7 +197,7 @@ impl DeviceLink {
         Ok(())
     }
 
-    /// Adds the device name and the action to an error.
+    /// Adds the device name and the attempted action to an error.
     fn failed(&self, action: &str, error: io::Error) -> io::Error {
         let name = self.queue.device.name().unwrap_or_default();
         io::Error::new(error.kind(), format!("{name}: cannot {action}: {error}"))

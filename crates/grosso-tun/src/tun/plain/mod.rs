@@ -1,6 +1,6 @@
-//! One queue of a device without offloads, for utun on macOS and WinTUN on Windows. Each call transfers one IP packet.
+//! Queue of a device without offloads, for utun on macOS and WinTUN on Windows. Each call transfers one IP packet.
 //!
-//! A superframe is written as one long IP packet with a complete checksum, as [`Joiner`](crate::Joiner) does.
+//! A superframe is written as one long IP packet with a complete checksum, as by [`Joiner`](crate::Joiner).
 
 #[cfg(any(target_os = "macos", windows))]
 pub(super) mod device;
@@ -17,7 +17,7 @@ use grosso_io::{PortBuffer, PortError, Transmitted, port::Transmit};
 /// Maximum length of a packet in bytes.
 const PACKET_BYTES_MAX: usize = 65_535;
 
-/// A device that transfers one packet per call.
+/// Device that transfers one packet per call.
 pub(crate) trait PacketDevice {
     /// Waits for a packet, receives it, and returns its length.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
@@ -25,7 +25,7 @@ pub(crate) trait PacketDevice {
     /// Receives a packet and returns its length, or `WouldBlock` if there is none.
     fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends a packet. Returns `WouldBlock` if there is no room for it.
+    /// Sends a packet, or returns `WouldBlock` if there is no room for it.
     fn try_send(&self, packet: &[u8]) -> io::Result<()>;
 }
 
@@ -60,7 +60,7 @@ impl<D: PacketDevice> PlainReader<D> {
         Ok(())
     }
 
-    /// Passes at most `max` packets to `each` without waiting, and returns the number of packets.
+    /// Passes at most `max` packets to `each` without waiting, and returns how many there were.
     pub(super) fn receive(
         &mut self,
         max: usize,
@@ -83,7 +83,7 @@ impl<D: PacketDevice> PlainReader<D> {
         Ok(max)
     }
 
-    /// Reclaims buffers and empties the list.
+    /// Takes the buffers out of the list for reuse.
     pub(super) fn recycle_all(&mut self, buffers: &mut Vec<PortBuffer>) {
         self.spare.extend(buffers.drain(..).filter_map(PortBuffer::into_own));
     }
@@ -101,8 +101,8 @@ pub(crate) struct PlainWriter<D> {
 impl<D: PacketDevice> PlainWriter<D> {
     /// Creates the sending half. `wanted` limits the kinds of superframes that are written as long packets.
     pub(super) fn new(device: Arc<D>, name: String, wanted: Features) -> Self {
-        // To a receiver, a long TCP segment is equivalent to the packets that it was merged from, whereas merged UDP
-        // datagrams would become one different datagram.
+        // To a receiver, a long TCP segment is equivalent to the packets from which it was merged. Merged UDP
+        // datagrams, in contrast, would become a single, different datagram.
         let possible = Features::SCATTER_GATHER
             | Features::CHECKSUM_GENERIC
             | Features::TCP_SEGMENTATION
@@ -141,10 +141,10 @@ impl<D: PacketDevice> Transmit for PlainWriter<D> {
     }
 }
 
-/// Returns the port error for a device that is gone or has failed.
+/// Returns the port error for a device that has failed or is gone.
 fn broken(name: &str, action: &'static str, source: io::Error) -> PortError {
     match source.kind() {
-        // WinTUN reports the removal of its device as an end-of-file error.
+        // WinTUN reports the removal of a device as an end-of-file error.
         io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => {
             PortError::Gone { name: name.to_owned() }
         }

@@ -1,4 +1,4 @@
-//! Tests of a device without offloads, which accepts a chosen number of packets and then fails.
+//! Tests with a device without offloads that accepts a chosen number of packets and then fails.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -12,7 +12,7 @@ use crate::{Batch, Trust, tun::merger::Merger};
 struct Utun {
     arriving: Mutex<VecDeque<Vec<u8>>>,
     sent: Mutex<Vec<Vec<u8>>>,
-    /// Number of packets to accept, and the error after that.
+    /// Number of packets to accept, and the error that follows.
     room: Option<(usize, io::ErrorKind)>,
 }
 

@@ -8,7 +8,7 @@ use super::*;
 const HEAD: usize = 16;
 const TAIL: usize = 24;
 
-/// Returns a superframe as the kernel passes it. The packets have 1000 bytes of payload, except that the last may be
+/// Returns a superframe as the kernel passes it. Its packets have 1000 bytes of payload, except that the last may be
 /// shorter.
 fn superframe(payload_len: usize) -> (Vec<u8>, Meta) {
     let mut frame = Packet::new().ipv4(|ip| ip).tcp(|tcp| tcp).payload_len(payload_len).build();

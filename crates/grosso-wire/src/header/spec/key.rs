@@ -1,9 +1,9 @@
-//! Compiles the fields of a header into the bits that identify a flow, and into the identifier of its network or
+//! Compilation of a header's fields into the bits that identify a flow, and into the identifier of its network or
 //! tunnel.
 
 use super::{Field, Law, Role};
 
-/// Identifier of a network or tunnel: bits of a 4-byte word that every header of the kind contains.
+/// Network or tunnel identifier: bits of a 4-byte word that every header of this kind contains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     pub(super) role: Role,
@@ -34,9 +34,9 @@ impl Number {
 /// Up to eight bytes of a header, with a mask of the bits that identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyWord {
-    /// Offset in the header in bytes.
+    /// Offset in the header, in bytes.
     pub at: u16,
-    /// Mask of the identifying bits. The highest bit is the highest bit of the first byte.
+    /// Mask of the identifying bits. The highest bit is that of the first byte.
     pub mask: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Key {
     pub(super) count: usize,
 }
 
-/// Maximum number of words per header: two IPv6 addresses.
+/// Maximum number of words per header, sufficient for two IPv6 addresses.
 pub(super) const KEY_WORDS_MAX: usize = 4;
 /// Maximum end of an identifying field, in bytes from the start of its header.
 const KEY_BYTES_MAX: usize = 40;

@@ -14,8 +14,8 @@ pub trait Sink<B> {
     /// Receives one frame: a superframe or an unchanged packet.
     fn deliver(&mut self, delivery: Delivery<'_, B>);
 
-    /// Receives acknowledgments of one flow that are delivered together. By default each packet is passed to
-    /// [`Self::deliver`]; override this function to use the records of the acknowledgments.
+    /// Receives acknowledgments of one flow that are delivered together. The default implementation passes each packet
+    /// to [`Self::deliver`]. Implement this function to use the records of the acknowledgments.
     fn deliver_vector(&mut self, mut vector: Vector<'_, B>)
     where
         B: AsRef<[u8]>,
@@ -38,7 +38,7 @@ impl<B, F: FnMut(Delivery<'_, B>) + ?Sized> Sink<B> for F {
     }
 }
 
-/// A superframe or an unchanged packet: headers and parts, ready for a vectored write.
+/// A superframe or an unchanged packet: headers and parts, ready for a vectored write (`writev`).
 ///
 /// The receiver owns the buffers and takes them with [`Delivery::next_part`] or [`Delivery::into_parts`]; buffers that
 /// it does not take are dropped with the delivery.
@@ -118,7 +118,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         self.header
     }
 
-    /// Returns a summary of the merged acknowledgments, if the profile keeps only the last of them in the superframe.
+    /// Returns a summary of the merged acknowledgments, if the profile keeps only the last one in the superframe.
     #[must_use]
     pub fn acknowledged(&self) -> Option<&Summary> {
         self.summary
@@ -130,7 +130,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         header.into_iter().chain(self.parts().map(Part::bytes))
     }
 
-    /// Returns the parts after the header, in order. Each part is the payload of one packet.
+    /// Returns the parts after the headers, in order. Each part is the payload of one packet.
     pub fn parts(&self) -> impl Iterator<Item = &Part<B>> {
         self.first.iter().chain(self.pool.iter(self.rest))
     }
@@ -145,7 +145,7 @@ impl<'a, B: AsRef<[u8]>> Delivery<'a, B> {
         core::iter::from_fn(move || self.next_part())
     }
 
-    /// Appends the frame to `out`.
+    /// Appends the whole frame to `out`.
     pub fn copy_to(&self, out: &mut alloc::vec::Vec<u8>) {
         out.reserve(self.len);
         self.slices().for_each(|slice| out.extend_from_slice(slice));
@@ -217,7 +217,7 @@ impl<B> Drop for Vector<'_, B> {
     }
 }
 
-/// Properties of a train at the time of its delivery, other than its bytes.
+/// Properties of a train at the time of delivery, except its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing<'a> {
     pub(crate) summary: Option<&'a Summary>,

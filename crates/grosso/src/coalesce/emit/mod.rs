@@ -1,4 +1,4 @@
-//! Results of coalescing: deliveries, verdicts, the reasons for every decision, and counters.
+//! Results of coalescing: deliveries, verdicts, reasons for every decision, and counters.
 
 pub(crate) mod delivery;
 pub mod reason;

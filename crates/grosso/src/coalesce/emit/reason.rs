@@ -1,7 +1,7 @@
-//! Names for every decision of a coalescer.
+//! Names of the reasons for every decision that a coalescer makes.
 //!
 //! Each of the four lists explains one decision: why a packet cannot be merged at all ([`Pass`]), why it did not fit
-//! the train of its flow ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for reordering
+//! into its flow's train ([`NoMerge`]), why a train was delivered ([`Close`]), and why packets queued for reordering
 //! repair were released ([`Release`]).
 
 use grosso_wire::Role;
@@ -24,16 +24,16 @@ reasons! {
         TooDeep = "too_deep",
         /// The headers are longer than a train can store.
         HeaderTooLong = "header_too_long",
-        /// The IP protocol or tunnel payload is never merged.
+        /// The profile never merges this IP protocol or tunnel payload.
         Protocol = "protocol",
         /// The payload is encrypted (rule T9).
         Encrypted = "encrypted",
-        /// The packet is an IP fragment, possibly an atomic one, or a datagram that is forwarded as the fragments in
-        /// which it arrived (rules G10, G21, S61).
+        /// The packet is an IP fragment (possibly an atomic one), or a reassembled datagram that is forwarded in its
+        /// original fragments (rules G10, G21, S61).
         Fragment = "fragment",
-        /// A length field is smaller than the frame: padding or a trailer (rule G11).
+        /// The frame is longer than a length field says, because it has padding or a trailer (rule G11).
         Padded = "padded",
-        /// A length field exceeds the frame.
+        /// The frame is shorter than a length field says.
         Short = "short",
         /// The IP length is zero and the metadata has no segment size.
         LengthZero = "length_zero",
@@ -47,14 +47,14 @@ reasons! {
         Ipv4Checksum = "ip_checksum",
         /// The TCP or UDP checksum, or the checksum of a surrounding tunnel, is wrong (rules G30, T10).
         Checksum = "checksum",
-        /// The checksum is valid, but segmentation would write it differently: 0xffff instead of zero.
+        /// The checksum is valid, but segmentation would write it differently (zero instead of 0xffff).
         ChecksumForm = "checksum_form",
         /// The UDP packet has no checksum (rule U10).
         ChecksumNone = "checksum_none",
-        /// The partial checksum does not belong to the innermost header.
+        /// The partial checksum is not that of the innermost header.
         ChecksumPartial = "checksum_partial",
-        /// The packet requests remote checksum offload, but its outer checksum is not verified, or its offset is not
-        /// that of the transport header (rules C54, C55).
+        /// The packet requests remote checksum offload, but its outer checksum is not verified, or the offset does not
+        /// point to the transport header (rules C54, C55).
         RemoteChecksum = "remote_checksum",
         /// The packet has no payload: a pure acknowledgment or an empty datagram (rules G38, U10).
         Empty = "empty",
@@ -74,17 +74,17 @@ reasons! {
         Bypass = "bypass",
         /// The flow table is full, and the profile evicts no train (rule L10).
         TableFull = "table_full",
-        /// FIN is set, and the flow has no train that the packet could end (rule G37).
+        /// FIN is set, and the flow has no train that this packet could complete (rule G37).
         TcpFinish = "tcp_fin",
-        /// PSH is set, and the flow has no train that the packet could end (rule G37).
+        /// PSH is set, and the flow has no train that this packet could complete (rule G37).
         TcpPush = "tcp_psh",
         /// The whole payload has already been delivered by reordering repair: it is late or retransmitted.
         TcpLate = "tcp_late",
         /// Part of the payload has already been delivered or is queued by reordering repair (P26).
         TcpOverlap = "tcp_overlap",
-        /// The packet has more tunnel levels than the profile merges (rule T1).
+        /// The packet has more tunnel levels than the profile supports (rule T1).
         TunnelLevels = "tunnel_levels",
-        /// The GRE header has a sequence number or flags other than checksum and key (rule T21).
+        /// The GRE header has a sequence number or flags other than those for checksum and key (rule T21).
         GreFlags = "gre_flags",
         /// The packet is a Geneve control packet (rule T6).
         GeneveControl = "geneve_control",
@@ -98,14 +98,14 @@ reasons! {
 }
 
 reasons! {
-    /// Reason why a packet did not fit the held train of its flow. The train is delivered, and the packet starts the
-    /// next one.
+    /// Reason why a packet did not fit into the held train of its flow. The train is delivered, and the packet starts
+    /// the next one.
     NoMerge {
-        /// The link-layer header differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4, G6).
+        /// A link-layer field differs: addresses, VLAN priority, MPLS or PPPoE fields (rules G4, G6).
         LinkHeader = "link_header",
         /// The VLAN tag in the metadata differs (rule G4).
         VlanTag = "vlan_tag",
-        /// TOS differs: DSCP or ECN (rule G13).
+        /// TOS (DSCP or ECN) differs (rule G13).
         TypeOfService = "ip_tos",
         /// The don't-fragment bit differs (rule G13).
         DontFragment = "ip_df",
@@ -125,7 +125,7 @@ reasons! {
         HeaderStack = "header_stack",
         /// One packet has a UDP checksum and the other has none (rules T2, U11).
         ChecksumPresence = "checksum_presence",
-        /// One packet has a partial checksum and the other a complete one.
+        /// One packet has a partial checksum and the other has a complete one.
         ChecksumState = "checksum_state",
         /// The acknowledgment number differs (rule G32.3).
         TcpAcknowledgment = "tcp_ack",
@@ -137,21 +137,21 @@ reasons! {
         TcpWindow = "tcp_window",
         /// The urgent pointer differs.
         TcpUrgentPointer = "tcp_urgent_pointer",
-        /// The TCP timestamp differs, and no other option does (rule G32.4).
+        /// The TCP timestamp differs, but no other option does (rule G32.4).
         TcpTimestamp = "tcp_timestamp",
         /// The TCP options differ (rule G32.4).
         TcpOptions = "tcp_options",
-        /// The sequence number is lower than expected: the packet is retransmitted or was overtaken (rule G32.8).
+        /// The sequence number is lower than expected: the packet is a retransmission or was overtaken (rule G32.8).
         TcpSequenceBehind = "tcp_sequence_behind",
         /// The sequence number is higher than expected: a packet was lost or reordered (rule G32.8).
         TcpSequenceAhead = "tcp_sequence_ahead",
         /// The payload is longer than the first packet's (rules G32.6, U12).
         Longer = "longer",
-        /// The packet is a superframe with another segment size (rule G32.7).
+        /// The packet is a superframe whose segment size differs from the train's (rule G32.7).
         SuperframeSize = "superframe_size",
-        /// The train would exceed the size limit (rule G60).
+        /// The packet would make the train exceed the size limit (rule G60).
         SizeLimit = "size_limit",
-        /// The train has as many packets as the limit allows (rule G64).
+        /// The train already has the maximum number of packets (rule G64).
         SegmentLimit = "segment_limit",
     }
 }
@@ -169,15 +169,16 @@ reasons! {
         Finish = "fin",
         /// A shorter packet ended the train (rules G39, U12).
         ShortSegment = "short_segment",
-        /// The train reached its maximum number of packets (rule U13), or another limit that ends a train immediately.
+        /// The train reached its maximum number of packets (rule U13), or another limit at which a train is delivered
+        /// immediately.
         SegmentLimit = "segment_limit",
-        /// The train reached the packet limit that ensures enough acknowledgments for its sender.
+        /// The train reached the packet limit that ensures that the sender gets enough acknowledgments.
         AcknowledgmentClock = "ack_clock",
-        /// The next packet of the flow did not fit the train.
+        /// The next packet of the flow did not fit into the train.
         NoMerge = "no_merge",
         /// The next packet of the flow cannot be merged and must not overtake the train (rule G75).
         Barrier = "barrier",
-        /// The train's bucket of the flow table was full (rule G3).
+        /// The train's bucket in the flow table was full (rule G3).
         BucketFull = "bucket_full",
         /// The flow table was full.
         TableFull = "table_full",
@@ -185,7 +186,7 @@ reasons! {
         HeaderStacksFull = "header_stacks_full",
         /// A limit of reordering repair was reached.
         ReorderFull = "reorder_full",
-        /// The pool of parts was full.
+        /// The pool of parts was exhausted.
         PartsFull = "parts_full",
         /// The packet was never in a train, because it cannot be merged.
         Never = "never",
@@ -203,7 +204,7 @@ reasons! {
         PollEnd = "poll_end",
         /// The maximum waiting time for missing packets has expired.
         HoleTime = "hole_time",
-        /// The maximum waiting time of the oldest packet has expired.
+        /// The maximum waiting time of the oldest queued packet has expired.
         TotalTime = "total_time",
         /// A packet arrived that must not overtake earlier packets of its flow.
         Barrier = "barrier",
@@ -215,7 +216,7 @@ reasons! {
         FlowRuns = "flow_runs",
         /// The memory limit of all flows was reached.
         QueueBytes = "queue_bytes",
-        /// The flow was evicted in favor of another.
+        /// The flow was evicted to make room for another.
         Evicted = "evicted",
         /// The caller flushed the coalescer.
         Finish = "finish",
@@ -223,8 +224,8 @@ reasons! {
 }
 
 impl NoMerge {
-    /// Returns the reason to report if two packets differ in a field with this role, in any header. Lengths and
-    /// sequence numbers follow separate laws, which are checked before any field is compared.
+    /// Returns the reason to report if two packets differ in a header field with this role. Length fields and sequence
+    /// numbers have their own checks, which come first.
     #[must_use]
     pub const fn of(role: Role) -> Self {
         match role {

@@ -1,4 +1,4 @@
-//! Counters of a coalescer, by name and by reason. They only increase.
+//! Counters of a coalescer, by name and by reason. Counters never decrease.
 
 use crate::{
     acknowledge::Kept,
@@ -22,13 +22,13 @@ pub struct CoalesceStats {
     pub bytes_out: u64,
     /// Number of wire packets that the delivered frames represent.
     pub packets_out: u64,
-    /// Number of delivered superframes, that is, trains of at least two packets.
+    /// Number of delivered superframes, which are trains of at least two packets.
     pub superframes: u64,
     /// Number of wire packets that the delivered superframes represent.
     pub superframe_packets: u64,
     /// Number of packets that could not be merged into any train, by reason.
     pub passed: [u64; Pass::COUNT],
-    /// Number of packets that did not fit the train of their flow, by reason.
+    /// Number of packets that did not fit into the train of their flow, by reason.
     pub refused: [u64; NoMerge::COUNT],
     /// Number of trains delivered, by reason. [`Close::Never`] stays zero.
     pub closed: [u64; Close::COUNT],
@@ -58,7 +58,7 @@ pub struct ReorderStats {
     pub waited: u64,
     /// Number of wire packets released from the queue, by reason.
     pub released: [u64; Release::COUNT],
-    /// Highest amount of queued memory so far, in bytes.
+    /// Maximum memory used by queued packets so far, in bytes.
     pub bytes_max: u64,
 }
 
@@ -104,7 +104,7 @@ impl CoalesceStats {
         self.packets_in - self.packets_out - self.filtered
     }
 
-    /// Returns the counters as inet_lro would report them (rule L4).
+    /// Returns the counters in the form in which inet_lro reports them (rule L4).
     #[must_use]
     pub fn lro(&self) -> LroStats {
         let flushed = self.closed.iter().sum::<u64>();
@@ -119,7 +119,7 @@ impl CoalesceStats {
     }
 
     /// Returns the name and value of each counter that is not split by reason. Omits the histogram of frame sizes and
-    /// the maximum of queued memory, because they are not plain counters.
+    /// the memory maximum, because they are not plain counters.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("frames_in", self.frames_in),
@@ -138,8 +138,8 @@ impl CoalesceStats {
         .into_iter()
     }
 
-    /// Returns the counters by reason, each as a tuple of the event, the name of the reason, and the count. Reasons for
-    /// different events may have the same name.
+    /// Returns the counters by reason, as tuples of event, reason name and count. Different events may have reasons
+    /// with the same name.
     pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let passed = Pass::ALL.iter().map(|why| ("passed", why.name(), self.passed[why.index()]));
         let refused =
@@ -176,7 +176,7 @@ impl CoalesceStats {
     }
 }
 
-/// Counters as inet_lro defines them.
+/// Counters as defined by inet_lro.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LroStats {
     /// Number of packets in trains, including the first packet of each train.

@@ -9,8 +9,8 @@ pub enum Verdict {
     Held,
     /// The packet was appended to the train of its flow. The train may have been delivered immediately.
     Joined,
-    /// The packet did not fit the held train of its flow. The train was delivered, and the packet then started the next
-    /// train or was delivered too.
+    /// The packet did not fit into the held train of its flow. The train was delivered; the packet then started the
+    /// next train or was delivered as well.
     Refused(NoMerge),
     /// The packet cannot be merged and was delivered unchanged.
     Passed(Pass),

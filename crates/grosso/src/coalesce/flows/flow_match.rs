@@ -11,8 +11,10 @@ pub(crate) struct FlowMatch {
     pub(crate) known: ShapeId,
     pub(crate) flow: FlowHash,
     pub(crate) found: Found<TrainId>,
-    /// Whether the lookup has already shown that the packet obeys the equality laws of the train that it found.
+    /// Whether the lookup has already shown that the packet's headers agree with the train's wherever they must be
+    /// equal.
     pub(crate) agrees: bool,
-    /// Prediction of the flow, if the packet resembles earlier packets of the flow and need not be examined.
+    /// Prediction of the flow, if the packet resembles the flow's earlier packets so closely that it need not be
+    /// examined.
     pub(crate) resembled: PredictionId,
 }

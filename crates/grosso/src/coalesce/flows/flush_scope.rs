@@ -1,5 +1,5 @@
-//! Ordering flushes. A packet that cannot be merged must not overtake the held trains of its flow, so a flush delivers
-//! these trains first.
+//! Ordering flushes: an unmergeable packet must not overtake the held trains of its flow, so a flush delivers them
+//! first.
 
 use grosso_wire::{Class, Kind, Layer, Stack, Stop, ipv4};
 
@@ -27,9 +27,9 @@ pub(crate) enum ScopeKind {
     AddressPair,
 }
 
-/// Returns which trains to flush before a packet. If the ports of the packet can be read, only the train of its flow is
-/// flushed. If its innermost headers cannot be read, all trains between its addresses are flushed, unless packets of
-/// its protocol never form trains.
+/// Returns which trains to flush before a packet: only the train of its flow if its ports can be read, and all trains
+/// between its addresses if its innermost headers cannot be read. No train is flushed for a protocol whose packets are
+/// never merged.
 pub(crate) fn scope_kind(stack: &Stack, packet: &[u8]) -> ScopeKind {
     let Some(last) = stack.last() else { return ScopeKind::None };
     let is_ip = |layer: &&Layer| matches!(layer.kind, Kind::Ipv4 | Kind::Ipv6);

@@ -1,4 +1,4 @@
-//! Last-flow cache. If a packet belongs to the same flow as the previous packet, it need not be hashed.
+//! Last-flow cache. A packet that belongs to the same flow as the previous one need not be hashed.
 
 use crate::{
     coalesce::{rx::shapes::Shapes, slots::shape_id::ShapeId},
@@ -27,7 +27,7 @@ impl LastFlow {
         self.header_len = 0;
     }
 
-    /// Returns the flow of a packet if it is the cached flow.
+    /// Returns the flow of a packet if it is the cached one.
     #[inline(always)]
     pub(crate) fn flow_of(&self, packet: &[u8], shapes: &Shapes) -> Option<FlowHash> {
         if self.header_len == 0 || packet.len() < self.header_len.into() {
@@ -37,7 +37,7 @@ impl LastFlow {
         known.identity.agrees(&self.header, packet).then_some(self.flow)
     }
 
-    /// Stores the flow of a packet with known headers.
+    /// Stores the flow of a packet whose headers are known.
     #[inline]
     pub(crate) fn note(&mut self, packet: &[u8], known: ShapeId, flow: FlowHash, shapes: &Shapes) {
         let header_len = shapes[known].shape.header_len;
@@ -51,5 +51,5 @@ impl LastFlow {
     }
 }
 
-/// Maximum length in bytes of cached headers. Packets with longer headers are hashed each time.
+/// Maximum length of cached headers in bytes. Packets with longer headers are always hashed.
 const HEADER_BYTES_MAX: usize = 160;

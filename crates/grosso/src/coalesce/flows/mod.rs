@@ -1,4 +1,4 @@
-//! Finds the flow of a packet, the train of that flow, and the trains that the packet must not overtake.
+//! Lookups of a packet's flow, the train of that flow, and the trains that the packet must not overtake.
 
 pub(crate) mod flow_match;
 pub(crate) mod flush_scope;

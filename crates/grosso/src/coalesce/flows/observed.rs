@@ -1,4 +1,4 @@
-//! Descriptions of packets, for stages that observe a packet without owning it.
+//! Descriptions of packets, for stages that look at a packet without owning it.
 
 use crate::{
     coalesce::slots::train_id::TrainId,
@@ -19,15 +19,15 @@ pub(crate) struct Observed<'a> {
     pub(crate) is_refused: bool,
 }
 
-/// A packet that continues its train, or resembles earlier packets.
+/// A packet that continues its train or resembles earlier packets.
 ///
-/// Each stage reads the packet in place. The packet is moved only once, to its train.
+/// Stages read the packet in place. The packet is moved only once, to its train.
 #[derive(Debug)]
 pub(crate) struct Predicted<'a> {
     pub(crate) observed: Observed<'a>,
     /// Train of the flow.
     pub(crate) found: Found<TrainId>,
-    /// Sequence number, or `None` for UDP.
+    /// TCP sequence number, or `None` for UDP.
     pub(crate) sequence: Option<u32>,
     /// Length of the payload in bytes, which is at least one.
     pub(crate) payload_len: usize,

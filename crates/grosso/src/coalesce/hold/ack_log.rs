@@ -12,7 +12,7 @@ use crate::{
     template::shape::Shape,
 };
 
-/// Records and summaries of acknowledgments, by the slot of their train.
+/// Records and summaries of acknowledgments, by train slot.
 #[derive(Debug, Default)]
 pub(crate) struct AckLog {
     gathers: bool,
@@ -21,12 +21,12 @@ pub(crate) struct AckLog {
     pub(crate) filter: AckFilter,
 }
 
-/// Summary of a train. It does not yet include the last packets if they repeat the acknowledgment before them. A train
-/// of one packet has no summary, so the first packet is read only when needed.
+/// Summary of a train, except for trailing packets that repeat the acknowledgment before them. A train of one packet
+/// has no summary yet: its first packet is read only when needed.
 #[derive(Clone, Debug, Default)]
 struct Summarized {
     summary: Summary,
-    /// Last packet whose acknowledgment differs from the packet before it, or `None` until the first packet is read.
+    /// Last packet whose acknowledgment differs from the previous packet's, or `None` until the first packet is read.
     last: Option<Record>,
     /// Number of packets since `last` that repeat its acknowledgment.
     repeats: u32,
@@ -35,7 +35,7 @@ struct Summarized {
 }
 
 impl Summarized {
-    /// Adds the first packet of the train and the repeating packets to the summary.
+    /// Adds the first packet of the train and the trailing repetitions to the summary.
     fn settle(&mut self, first: &First<'_>) -> &mut Summary {
         let Self { summary, last, repeats, repeated_ns } = self;
         let last = last.get_or_insert_with(|| {
@@ -52,7 +52,7 @@ impl Summarized {
     }
 }
 
-/// The first packet of a train, from which its record is read when needed.
+/// First packet of a train. Its record is read only when needed.
 #[derive(Debug)]
 pub(crate) struct First<'a> {
     packet: &'a [u8],
@@ -62,7 +62,7 @@ pub(crate) struct First<'a> {
 }
 
 impl<'a> First<'a> {
-    /// Returns the first packet of this train with known headers.
+    /// Returns the first packet of a train with known headers.
     #[inline(always)]
     pub(crate) fn of<B: AsRef<[u8]>>(train: &'a Train<B>, known: &'a CachedStack) -> Self {
         let packet = train.first.bytes();
@@ -131,8 +131,7 @@ impl AckLog {
         self.push(slot, first.record());
     }
 
-    /// Appends a record. There is room, because the number of packets in a vector is limited to the maximum number of
-    /// records.
+    /// Appends a record. The list cannot be full, because a vector has at most as many packets as the list has records.
     pub(crate) fn push(&mut self, slot: TrainId, record: Record) {
         if let Some(records) = self.records.get_mut(slot) {
             let _ = records.push(record);
@@ -140,7 +139,7 @@ impl AckLog {
     }
 }
 
-/// Returns the record of a packet's acknowledgment, regardless of what else the packet contains.
+/// Returns the record of a packet's acknowledgment, whatever else the packet contains.
 pub(crate) fn record_of(packet: &[u8], shape: &Shape, meta: &Meta, now_ns: u64) -> Record {
     let (arrived_ns, stamp) = arrival_of(meta, now_ns);
     let tcp = packet.get(shape.transport..).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Stores the outermost addresses of held trains. Some packets must not overtake any train between the same addresses.
+//! Outermost addresses of held trains, for packets that must not overtake any train between the same addresses.
 
 use alloc::{boxed::Box, vec};
 
 use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
-/// Address hashes of the trains that an ordering flush has examined. No hash is computed when a train starts, because
-/// most trains are delivered before any flush.
+/// Hashes of the addresses of the trains that an ordering flush has examined. They are not computed when a train
+/// starts, because most trains are delivered before any flush.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
     /// Address hash of the train in each slot; zero if it has not been computed. An ordering flush scans this list.
     pairs: SlotMap<TrainId, u32>,
-    /// Number of trains for each value of some bits of the hash. If the number is zero, the flush skips the scan.
+    /// Number of trains for each value of some bits of the hash. The flush skips the scan if the number is zero.
     counts: Box<[u32]>,
 }
 
@@ -19,7 +19,7 @@ impl AddressPairs {
         Self { pairs: SlotMap::default(), counts: vec![0; COUNTS].into_boxed_slice() }
     }
 
-    /// Stores the address hash of the train in a slot that has none.
+    /// Stores the address hash of the train in a slot. The slot must not have a hash yet.
     pub(crate) fn note(&mut self, slot: TrainId, pair: u32) {
         let noted = self.pairs.get_or_grow(slot, || 0);
         debug_assert!(*noted == 0, "{slot:?} is noted once");

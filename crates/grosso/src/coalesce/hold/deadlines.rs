@@ -1,16 +1,16 @@
-//! Deadlines of held trains with different hold times, in a heap that finds the earliest.
+//! Deadlines of held trains with different hold times, in a heap.
 
 use alloc::vec::Vec;
 
 use crate::coalesce::slots::{slot_map::SlotMap, train_id::TrainId};
 
-/// Deadlines of held trains by slot, in a heap, together with the position of each slot in the heap.
+/// Heap of the deadlines of held trains, with the heap position of each slot.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<Deadline>,
     /// Position of each slot in the heap.
     places: SlotMap<TrainId, u32>,
-    /// Number of deadlines set so far. If two deadlines are equal, the one that was set first counts as earlier.
+    /// Number of deadlines set so far. Among equal deadlines, the one that was set first counts as earlier.
     count: u64,
 }
 
@@ -23,7 +23,7 @@ struct Deadline {
 }
 
 impl Deadlines {
-    /// Sets the deadline of a slot, which must not have one yet.
+    /// Sets the deadline of a slot that has none.
     pub(super) fn insert(&mut self, slot: TrainId, at_ns: u64) {
         debug_assert!(self.place(slot).is_none(), "a train starts once");
         let place = self.heap.len();
@@ -110,7 +110,7 @@ mod tests {
     use super::{Deadlines, TrainId};
     use crate::coalesce::slots::slot_map::Id;
 
-    /// Compares the heap with a map that is searched completely each time.
+    /// Compares the heap with a map that is searched completely in each step.
     #[test]
     fn the_earliest_is_always_first() {
         let mut deadlines = Deadlines::default();

@@ -1,4 +1,4 @@
-//! Held trains, the acknowledgments in them, and the time for which each train is held.
+//! Held trains, the acknowledgments in them, and how long each train is held.
 
 pub(crate) mod ack_log;
 pub(crate) mod address_pairs;

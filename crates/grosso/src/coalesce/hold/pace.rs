@@ -1,23 +1,23 @@
-//! Pace of one flow: when its next packet is due, how long a superframe takes to fill, and how many acknowledgments its
-//! sender needs.
+//! Pace of one flow: when its next packet is due, how long a superframe takes to fill up, and how many acknowledgments
+//! the sender needs.
 
 /// Parameters common to all flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     /// Maximum hold time of a train.
     pub(super) hold_ns_max: u64,
-    /// Round-trip time to assume for flows without a measurement, or `None` if it is unknown.
+    /// Round-trip time to assume for flows without a measurement, or `None`.
     pub(super) round_trip_ns: Option<u64>,
 }
 
 /// Pace of a flow. Packets with the same arrival time, for example the packets of one poll, count as a single arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Time of the latest packet.
+    /// Arrival time of the latest packet.
     last_ns: u64,
-    /// Average time between arrivals within a burst in nanoseconds, multiplied by [`WEIGHT`].
+    /// Average time between arrivals within a burst, in nanoseconds times [`WEIGHT`].
     gap: Option<u64>,
-    /// Average payload of one arrival in bytes, multiplied by [`WEIGHT`]. The last arrival of a burst is not counted.
+    /// Average payload per arrival, in bytes times [`WEIGHT`], excluding the last arrival of each burst.
     bytes: u64,
     /// Number of consecutive pauses so far.
     pauses: u8,
@@ -33,7 +33,7 @@ pub(super) struct Pace {
 struct Round {
     since_ns: u64,
     bytes: u64,
-    /// Payload bytes of the previous round.
+    /// Payload bytes in the previous round.
     before: u64,
     /// Whether the previous round had more than 1.5 times the payload of the round before it.
     is_growing: bool,
@@ -47,9 +47,9 @@ impl Pace {
         Self { last_ns, gap: None, bytes: 0, pauses: 0, arriving: 0, round_trip_ns: None, round }
     }
 
-    /// Counts a packet. A packet ends a pause if it arrives more than the maximum hold time after the previous one.
-    /// Pauses are excluded from the average gap. Otherwise, the average could exceed the hold time, and trains would
-    /// not be held within a burst.
+    /// Counts a packet. If it arrives more than the maximum hold time after the previous one, the interval is a pause.
+    /// Pauses are excluded from the average gap; otherwise the average could exceed the hold time, and trains would not
+    /// be held even within a burst.
     pub(super) fn arrive(&mut self, now_ns: u64, payload_len: usize, common: &Common) {
         let since_ns = now_ns.saturating_sub(self.last_ns);
         if since_ns >= FORGOTTEN_NS {
@@ -94,15 +94,15 @@ impl Pace {
     }
 
     /// Returns the time at which the next packet is due, which is one gap after the latest packet. Most packets arrive
-    /// by that time. Returns `None` until a gap shorter than the hold time has been observed, and after consecutive
-    /// pauses.
+    /// by that time. Returns `None` until a gap shorter than the hold time has been observed, and once the flow is
+    /// idle.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let gap = self.gap.filter(|_| self.pauses < PAUSES_IDLE)?;
         Some(self.last_ns.saturating_add(gap / WEIGHT))
     }
 
-    /// Returns the hold time of a train that starts now: it is at most the time that a superframe takes to fill and, if
-    /// the round-trip time is known, at most a sixteenth of the round-trip time.
+    /// Returns the hold time of a train that starts now: at most the time that a superframe takes to fill up and, if
+    /// the round-trip time is known, at most a sixteenth of it.
     pub(super) fn hold_ns(&self, common: &Common) -> u64 {
         let hold_ns_max = common.hold_ns_max;
         let most = match self.round_trip_ns(common) {
@@ -110,7 +110,7 @@ impl Pace {
             None => hold_ns_max,
         };
         let fill_ns = match self.gap {
-            // One gap is added, because a burst does not start at the same time as a poll.
+            // One gap is added because the start of a burst is not aligned with a poll.
             Some(gap) if self.bytes > 0 => {
                 (SUPERFRAME_BYTES.saturating_mul(gap) / self.bytes).saturating_add(gap / WEIGHT)
             }
@@ -119,8 +119,8 @@ impl Pace {
         fill_ns.min(most).max(HOLD_NS_MIN).min(hold_ns_max)
     }
 
-    /// Returns the maximum number of packets with this payload length per TCP train, so that the sender gets enough
-    /// acknowledgments.
+    /// Returns the maximum number of packets per TCP train at this payload length. The limit ensures that the sender
+    /// gets enough acknowledgments.
     ///
     /// If the round-trip time is unknown, the minimum for a long path ([`LONG_PATH_NS`]) is assumed.
     pub(super) fn segments_max(&self, payload_len: u16, common: &Common) -> u16 {
@@ -129,7 +129,7 @@ impl Pace {
         }
         let in_flight = self.round.before / u64::from(payload_len.max(1));
         let share = (in_flight / ACKNOWLEDGMENTS_MIN).min(SEGMENTS_MAX.into()) as u16;
-        // In slow start, more data is in flight by the time this train is acknowledged, and each acknowledgment opens
+        // In slow start, more data will be in flight when this train is acknowledged, and every acknowledgment opens
         // the window.
         let share = if self.round.is_growing { share / 2 } else { share };
         share.max(SEGMENTS_MIN)
@@ -155,8 +155,8 @@ impl Round {
     }
 }
 
-/// Weight of all earlier arrivals in an average, relative to a new one. It is a power of two, so that dividing by it is
-/// a shift.
+/// Weight of all earlier arrivals in an average, relative to a new one. It is a power of two, so that division is a
+/// shift.
 const WEIGHT: u64 = 8;
 
 /// Number of consecutive pauses after which a flow is idle. A single pause only separates two bursts.
@@ -165,29 +165,27 @@ const PAUSES_IDLE: u8 = 2;
 /// Payload bytes of a full superframe.
 const SUPERFRAME_BYTES: u64 = 64 * 1024;
 
-/// Minimum hold time of a train in nanoseconds, which is about the transmission time of two 1500-byte packets at 10
-/// Gb/s.
+/// Minimum hold time of a train in nanoseconds, roughly the transmission time of two 1500-byte packets at 10 Gb/s.
 pub const HOLD_NS_MIN: u64 = 2_000;
 
-/// Divisor of the round-trip time that gives the maximum hold time of a train.
+/// Divisor that gives the maximum hold time of a train from the round-trip time.
 const ROUND_TRIP_SHARE: u64 = 16;
 
-/// Minimum round-trip time of a long path in nanoseconds. On a long path, trains are limited so that the sender still
-/// gets enough acknowledgments. They are not limited in this way on a shorter path, because its bandwidth-delay product
-/// is only a few dozen packets and the limit would reduce throughput.
+/// Minimum round-trip time in nanoseconds that makes a path long. On a long path, the length of trains is limited so
+/// that the sender still gets enough acknowledgments. On a shorter path, the bandwidth-delay product is only a few
+/// dozen packets, and the limit would reduce throughput.
 pub const LONG_PATH_NS: u64 = 1_000_000;
 
 /// Number of acknowledgments that a sender needs per round trip. The receiver sends one for each train.
 const ACKNOWLEDGMENTS_MIN: u64 = 16;
 
-/// Lowest limit that the controller sets on the number of packets per train.
+/// Lowest packet limit per train that the controller sets.
 pub const SEGMENTS_MIN: u16 = 2;
 
-/// Highest limit that the controller sets on the number of packets per train. This many packets fill a superframe of 64
-/// KB.
+/// Highest packet limit per train that the controller sets. This many packets fill a 64 KB superframe.
 pub const SEGMENTS_MAX: u16 = 44;
 
-/// Pause in nanoseconds after which the state of a flow is reset, except for the round-trip time.
+/// Pause in nanoseconds after which a flow's state is reset, except for its round-trip time.
 const FORGOTTEN_NS: u64 = 100_000_000;
 
 #[cfg(test)]
@@ -198,7 +196,7 @@ mod tests {
     const HOLD_NS_MAX: u64 = 100_000;
     const COMMON: Common = Common { hold_ns_max: HOLD_NS_MAX, round_trip_ns: None };
 
-    /// Returns a flow of `count` packets that arrive every `gap_ns`.
+    /// Returns the pace of a flow after `count` packets, one every `gap_ns`.
     fn steady(count: u64, gap_ns: u64) -> Pace {
         let mut pace = Pace::starting(0);
         (0..count).for_each(|i| pace.arrive(i * gap_ns, PAYLOAD, &COMMON));
@@ -219,7 +217,7 @@ mod tests {
             (0..32).for_each(|_| pace.arrive(poll * 40_000, PAYLOAD, &COMMON));
         }
         assert_eq!(pace.next_ns(), Some(40 * 40_000));
-        // At 32 packets per 40 us, 64 KiB take 56 us. The 40 us between two polls are added.
+        // At 32 packets per 40 us, 64 KiB take 56 us. The 40 us between polls are added.
         assert_eq!(pace.hold_ns(&COMMON) / 1000, 56 + 40);
     }
 
@@ -246,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_train_is_held_while_it_fills_within_bounds() {
-        // This is the time that 64 KiB take at 1448 bytes per 1200 ns, plus one gap.
+        // 64 KiB at 1448 bytes per 1200 ns, plus one gap.
         assert_eq!(steady(1000, 1200).hold_ns(&COMMON), 65536 * 1200 / 1448 + 1200);
         assert_eq!(steady(1000, 12_000).hold_ns(&COMMON), HOLD_NS_MAX);
         assert_eq!(steady(1000, 12).hold_ns(&COMMON), HOLD_NS_MIN);
@@ -283,11 +281,11 @@ mod tests {
         assert_eq!(pace.round_trip_ns, Some(200));
     }
 
-    /// Returns a flow with these numbers of packets in consecutive rounds of 10 ms.
+    /// Returns the pace of a flow with these numbers of packets in consecutive rounds of 10 ms.
     fn rounds(packets: &[u64]) -> Pace {
         let mut pace = Pace::starting(0);
         pace.learn_round_trip(10_000_000);
-        // The last packet starts another round, which ends the one before it.
+        // The last packet starts another round, which completes the one before it.
         for (round, &count) in (0..).zip(packets.iter().chain(&[1])) {
             (0..count).for_each(|i| pace.arrive(round * 10_000_000 + i, PAYLOAD, &COMMON));
         }
@@ -315,7 +313,7 @@ mod tests {
         assert!(!steady(1, 0).is_blind(&COMMON), "one packet is not a burst");
         assert_eq!(pace.segments_max(PAYLOAD as u16, &common), SEGMENTS_MAX);
         assert_eq!(pace.hold_ns(&common), 10_000);
-        // The measured time is longer than the configured one and takes precedence.
+        // The measured time is longer than the configured one and overrides it.
         pace.learn_round_trip(10_000_000);
         assert_eq!(
             pace.segments_max(PAYLOAD as u16, &common),

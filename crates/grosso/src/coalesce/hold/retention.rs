@@ -1,9 +1,9 @@
 //! Hold times: the time that a train may wait for more packets of its flow.
 //!
-//! A single hold time for all flows would be too long for flows that will not send again soon, and too short for other
-//! flows. The controller therefore decides for each flow. It holds a train across the end of a poll only if the flow's
-//! next packet is due before the train must be delivered, and never for longer than a superframe takes to fill or for
-//! longer than a sixteenth of the round-trip time. On long paths it limits the length of trains, so that the receiver
+//! A single hold time would be too long for flows that will not send again soon and too short for others, so the
+//! controller decides per flow. It holds a train across the end of a poll only if the flow's next packet is due before
+//! the train must be delivered. It never holds a train for longer than a superframe takes to fill up, or for longer
+//! than a sixteenth of the round-trip time. On long paths it also limits the length of trains, so that the receiver
 //! sends enough acknowledgments per round trip.
 
 use alloc::vec::Vec;
@@ -47,7 +47,7 @@ impl Retention {
         }
     }
 
-    /// Counts a mergeable packet. `found` is the result of looking up its flow.
+    /// Counts a mergeable packet. `found` is the result of its flow lookup.
     pub(crate) fn count(
         &mut self,
         flow: FlowHash,
@@ -65,7 +65,7 @@ impl Retention {
         }
     }
 
-    /// Counts packets that were merged at the same time as the packet that was counted last.
+    /// Counts packets that were merged at the same time as the one counted last.
     pub(crate) fn count_more(&mut self, flow: FlowHash, payload_bytes: usize, now_ns: u64) {
         if let Self::Controlled(controller) = self {
             controller
@@ -75,7 +75,7 @@ impl Retention {
         }
     }
 
-    /// Decides how long a new train may be held, and how many packets it may have.
+    /// Determines how long a new train may be held and how many packets it may have.
     pub(crate) fn start<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         if let Self::Controlled(controller) = self {
             controller.hold(slot, train, is_tcp);
@@ -93,7 +93,7 @@ impl Retention {
         }
     }
 
-    /// Removes a delivered train.
+    /// Stops tracking a delivered train.
     #[inline]
     pub(crate) fn end(&mut self, slot: TrainId) {
         if let Self::Controlled(controller) = self {
@@ -116,8 +116,8 @@ impl Retention {
         }
     }
 
-    /// Returns the trains that received a packet in this poll and must be delivered before their next packet is due,
-    /// oldest first (P24). The caller must return the list with [`Self::give_back`].
+    /// Returns the trains that received a packet in this poll and whose next packet is due too late to wait for, oldest
+    /// first (P24). The caller must return the list with [`Self::give_back`].
     pub(crate) fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -150,7 +150,7 @@ impl Retention {
         }
     }
 
-    /// Returns the number of flows that send in bursts and whose round-trip time is unknown.
+    /// Returns the number of bursty flows whose round-trip time is unknown.
     pub(crate) fn blind(&self) -> usize {
         match self {
             Self::Fixed(_) => 0,
@@ -171,14 +171,13 @@ pub(crate) struct Controller {
     touched: Vec<TrainId>,
     /// Whether a slot is in `touched`.
     is_touched: SlotMap<TrainId, bool>,
-    /// Maximum number of packets of each slot's train. The number is computed once per train, because every packet
-    /// reads it.
+    /// Packet limit of each slot's train. It is computed once per train, because it is read for every packet.
     segments_max: SlotMap<TrainId, u16>,
     common: Common,
 }
 
 impl Controller {
-    /// Returns the controller for a profile, if the profile needs one.
+    /// Creates the controller for a profile, if the profile needs one.
     fn of(profile: &Profile) -> Option<Self> {
         let hold_ns_max = profile.limits.hold_ns;
         let told_ns = profile.reorder.round_trip_ns;
@@ -193,7 +192,7 @@ impl Controller {
         })
     }
 
-    /// Counts a mergeable packet of `payload_len` payload bytes.
+    /// Counts a mergeable packet with `payload_len` payload bytes.
     #[inline(never)]
     fn count(&mut self, flow: FlowHash, payload_len: usize, now_ns: u64) {
         let pace = self.flows.entry(flow, now_ns, || Pace::starting(now_ns));
@@ -204,15 +203,15 @@ impl Controller {
     fn touch(&mut self, slot: TrainId) {
         let is_touched = self.is_touched.get_or_grow(slot, || false);
         if !core::mem::replace(is_touched, true) {
-            // Memory is reserved for all slots, because all of them may be touched in one poll, and touching a slot
-            // must not allocate.
+            // Memory is reserved for all slots: all of them may be touched in one poll, and touching a slot must not
+            // allocate.
             let slots = self.is_touched.len();
             self.touched.reserve(slots - self.touched.len());
             self.touched.push(slot);
         }
     }
 
-    /// Holds a train until its hold time ends or it reaches its maximum number of packets.
+    /// Determines the hold time and the packet limit of a new train.
     fn hold<B>(&mut self, slot: TrainId, train: &Train<B>, is_tcp: bool) {
         let pace = self.flows.get(train.flow);
         let hold_ns = pace.map_or(self.common.hold_ns_max, |pace| pace.hold_ns(&self.common));
@@ -229,8 +228,8 @@ impl Controller {
         next_ns.zip(deadline).is_some_and(|(next_ns, deadline)| next_ns <= deadline)
     }
 
-    /// Returns the slots of the trains that received a packet in this poll and must be delivered before their next
-    /// packet is due, oldest first (P24).
+    /// Returns the slots of the trains that received a packet in this poll and whose next packet is due too late to
+    /// wait for, oldest first (P24).
     fn take_idle<B: AsRef<[u8]>>(&mut self, trains: &Trains<B>) -> Vec<TrainId> {
         let mut touched = core::mem::take(&mut self.touched);
         for &slot in &touched {

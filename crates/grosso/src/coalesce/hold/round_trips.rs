@@ -1,4 +1,4 @@
-//! Measures round-trip times of TCP connections at a point between the endpoints.
+//! Round-trip times of TCP connections, measured at a point between the endpoints.
 
 use core::hash::BuildHasher;
 
@@ -9,16 +9,16 @@ use crate::{
     template::compare::TIMESTAMP_LAYOUT,
 };
 
-/// Meter of round-trip times, for a point that packets of both directions pass. A measurement is the time from a packet
-/// to its acknowledgment, or to the echo of its timestamp (RFC 7323 section 4).
+/// Meter for round-trip times at a point through which packets of both directions pass. A measurement is the time from
+/// a packet to its acknowledgment, or to the echo of its timestamp (RFC 7323 section 4).
 ///
-/// If only packets of one direction pass, the handshake gives a single measurement: the time from an endpoint's SYN to
-/// its first packet that requires an answer to the SYN. The value is never shorter than the round trip, but it is
-/// longer if a SYN was lost or the server was slow. Pauses between bursts are not used: the ACK clock, the application
-/// or the sender's segmentation may cause them.
+/// If only one direction passes this point, the handshake gives a single measurement: the time from an endpoint's SYN
+/// to its first packet that requires an answer to the SYN. The value is never shorter than the round trip, but it is
+/// longer if a SYN was lost or the server was slow. Pauses between bursts are not used: they may be caused by the ACK
+/// clock, the application or the sender's segmentation.
 ///
-/// One packet per direction of each connection is observed at a time. Delayed acknowledgments make some values too
-/// long, so use the minimum of many values.
+/// The meter observes one packet per direction of each connection at a time. Delayed acknowledgments make some values
+/// too long, so use the minimum of many values.
 #[derive(Debug)]
 pub struct RoundTrips {
     hash: KeyedHash,
@@ -31,11 +31,11 @@ pub struct RoundTrips {
 struct End {
     /// Sequence number after the last byte sent so far.
     sequence: Option<u32>,
-    /// Latest timestamp that was sent.
+    /// Latest timestamp sent.
     timestamp: Option<u32>,
-    /// Sequence number whose acknowledgment is awaited, and the start of the wait.
+    /// Sequence number whose acknowledgment is awaited, and the time at which the wait began.
     unacknowledged: Option<(u32, u64)>,
-    /// Timestamp whose echo is awaited, and the start of the wait.
+    /// Timestamp whose echo is awaited, and the time at which the wait began.
     unechoed: Option<(u32, u64)>,
     /// Minimum time in nanoseconds until the other endpoint responded.
     answers_ns: Option<u64>,
@@ -53,10 +53,10 @@ enum Opening {
     Answered { sequence: u32 },
 }
 
-/// Fields of a packet that describe its connection.
+/// Fields of a packet that matter to the measurement.
 struct SegmentFacts {
     connection: u64,
-    /// Whether the endpoint with the greater address and port sent the packet.
+    /// Whether the packet's sender is the endpoint with the greater address and port.
     is_of_second: bool,
     /// Sequence number of the SYN, if the packet has SYN set.
     opens: Option<u32>,
@@ -130,8 +130,8 @@ impl RoundTrips {
 }
 
 impl End {
-    /// Returns how long the observed packet of this endpoint waited for its response, if `facts` contains the response.
-    /// `facts` is a packet of the other endpoint.
+    /// Returns how long this endpoint waited for a response to its observed packet, if `facts` contains the response.
+    /// `facts` describes a packet from the other endpoint.
     fn answer(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         let reaches = |told: Option<u32>, waiting: &mut Option<(u32, u64)>| {
             let (value, since_ns) = (*waiting)?;
@@ -146,7 +146,8 @@ impl End {
         acknowledged.into_iter().chain(echoed).min()
     }
 
-    /// Returns the time from this endpoint's first SYN to its first packet that requires an answer to the SYN.
+    /// Returns the time from this endpoint's first SYN to its first packet that requires an answer to the SYN, once
+    /// that packet is seen.
     fn open(&mut self, facts: &SegmentFacts, now_ns: u64) -> Option<u64> {
         if let Some(sequence) = facts.opens {
             let is_known = match self.opening {
@@ -174,7 +175,7 @@ impl End {
         Some(now_ns.saturating_sub(since_ns))
     }
 
-    /// Starts to observe a sent packet. Ignores retransmissions, because the acknowledgment may belong to the first
+    /// Starts to observe a sent packet. Ignores retransmissions, because the acknowledgment may be for the first
     /// transmission (Karn's rule, RFC 6298 section 3).
     fn record_sent(&mut self, facts: &SegmentFacts, now_ns: u64) {
         let observe = |told: Option<u32>, latest: &mut Option<u32>, waiting: &mut Option<_>| {
@@ -238,7 +239,7 @@ mod tests {
             None,
             "the request was already answered"
         );
-        // For the other direction, a round trip is the sum of the response times of both endpoints.
+        // In the other direction, a round trip is the sum of both response times.
         let back = tcp(false, 0, |t| t.sequence(1100).ack(501));
         assert_eq!(observe(&mut observed, &back, FAR_NS + NEAR_NS), Some(FAR_NS + NEAR_NS));
     }
@@ -249,7 +250,7 @@ mod tests {
         let near = |value, echo| tcp(false, 0, move |t| t.ack(1).timestamps(value, echo));
         let far = |value, echo| tcp(true, 0, move |t| t.ack(1).timestamps(value, echo));
         assert_eq!(observe(&mut observed, &near(100, 7), 0), None);
-        // Several packets of the near endpoint have the same timestamp. The measurement starts with the first of them.
+        // Several packets from the near endpoint have the same timestamp. The measurement starts with the first.
         assert_eq!(observe(&mut observed, &near(100, 7), FAR_NS / 2), None);
         assert_eq!(
             observe(&mut observed, &far(8, 99), FAR_NS / 2),
@@ -279,8 +280,7 @@ mod tests {
         let mut observed = RoundTrips::new(1);
         let syn = tcp(false, 0, |t| t.sequence(99).no_ack().syn());
         assert_eq!(observe(&mut observed, &syn, 0), None);
-        // A second SYN is sent because the first was lost or the answer is slow. It is unknown which of them is
-        // answered.
+        // A second SYN is sent because the first was lost or the answer is slow. The answer may be to either.
         assert_eq!(observe(&mut observed, &syn, FAR_NS), None);
         let reset = tcp(false, 0, |t| t.sequence(100).ack(1).rst());
         assert_eq!(observe(&mut observed, &reset, FAR_NS + 1), None);

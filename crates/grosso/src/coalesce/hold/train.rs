@@ -28,11 +28,11 @@ use crate::{
     template::{compare::ON_LAST_ONLY, shape::Shape},
 };
 
-/// A train of packets. It contains the first packet, whose headers are the template for the superframe, the payloads of
-/// the other packets, and the state that the laws need.
+/// A train: the first packet, whose headers are the template for the superframe, the payloads of the other packets, and
+/// the state for checking further packets.
 #[derive(Debug)]
 pub(crate) struct Train<B> {
-    /// First packet, complete.
+    /// Complete first packet.
     pub(crate) first: Part<B>,
     /// Payloads of the other packets.
     pub(crate) rest: List,
@@ -73,7 +73,7 @@ pub(crate) struct Examined<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Returns a train of one packet, started after the train `older`.
+    /// Returns a train with one packet, which is started after the train `older`.
     #[inline(always)]
     fn start(examined: Examined<B>, place: Place, number: u64, older: TrainId) -> Self {
         let Examined { frame, candidate, known, flow, now_ns, .. } = examined;
@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         }
     }
 
-    /// Returns the data needed to predict the packet after the one that was last appended to this train.
+    /// Returns the data for predicting the packet after the one that was appended last.
     pub(crate) fn joined<'a>(
         &'a self,
         (slot, is_watched): (TrainId, bool),
@@ -136,8 +136,8 @@ impl<B: AsRef<[u8]>> Train<B> {
         self.number
     }
 
-    /// Checks the laws of equality between a packet and the train's first packet. If comparison by masks is disabled,
-    /// each law is checked separately.
+    /// Checks that a packet's headers agree with the train's first packet wherever they must be equal. Checks each
+    /// field separately if comparison by masks is disabled.
     pub(crate) fn agrees(
         &self,
         examined: &Examined<B>,
@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         if agrees { Ok(()) } else { Err(known.difference(first, packet)) }
     }
 
-    /// Checks all laws except those of equality. Returns the IP levels with a fixed identification.
+    /// Checks all conditions other than equality of headers. Returns the IP levels whose identification is fixed.
     pub(crate) fn admits<P: Policy>(
         &self,
         examined: &Examined<B>,
@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         Ok(fixed_ids)
     }
 
-    /// Checks that a packet and the train agree in their metadata and in which of their checksums are present.
+    /// Checks that a packet has the same metadata as the train and the same checksums present.
     #[inline(always)]
     pub(crate) fn admits_metadata(
         &self,
@@ -213,7 +213,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         })
     }
 
-    /// Counts an admitted packet. Returns the reason if no packet may follow it in the train.
+    /// Adds an admitted packet to the train's state. Returns the reason if no packet may follow it.
     pub(crate) fn join<P: Policy>(
         &mut self,
         candidate: &Candidate,
@@ -280,7 +280,7 @@ impl<B: AsRef<[u8]>> Train<B> {
         fixed_ids: IpLevels,
         candidate: &Candidate,
     ) -> Result<IpLevels, NoMerge> {
-        // The metadata of a superframe already states whether its identifications are fixed.
+        // The metadata of a superframe already says whether its identifications are fixed.
         let brings_fixed = (candidate.packets > 1).then(|| candidate.fixed_ids.contains(level));
         let decides = self.packets == 1 && step == 0 && brings_fixed != Some(false);
         let fixed_ids = if decides { fixed_ids.with(level) } else { fixed_ids };
@@ -365,7 +365,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         self.free.is_empty() && self.slots.len() >= self.limit
     }
 
-    /// Adds a train that starts with this packet, as the newest train. There must be room for it.
+    /// Adds a train that starts with this packet, as the newest. The caller must have checked that there is room.
     #[inline(always)]
     pub(crate) fn insert(&mut self, examined: Examined<B>, place: Place) -> TrainId {
         let (older, number) = (self.newest, self.count);
@@ -412,7 +412,7 @@ impl<B: AsRef<[u8]>> Trains<B> {
         train
     }
 
-    /// Works like [`Self::held`], but returns a mutable reference.
+    /// Returns the same train as [`Self::held`], mutably.
     #[inline(always)]
     pub(crate) fn held_mut(&mut self, slot: TrainId) -> Option<&mut Train<B>> {
         let train = self.train_mut(slot);
@@ -440,8 +440,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
         slots.iter().filter_map(number).min().map(|(_, slot)| slot)
     }
 
-    /// Returns the slot of a train between these addresses; `pair_of` computes the hashes of the trains that were
-    /// started since the last query.
+    /// Returns the slot of a train between these addresses. `pair_of` computes the hashes of trains that were started
+    /// since the last query.
     pub(crate) fn between(
         &mut self,
         pair: u32,
@@ -460,8 +460,8 @@ impl<B: AsRef<[u8]>> Trains<B> {
     #[cold]
     fn grow(&mut self) -> TrainId {
         let slot = self.slots.push(None);
-        // Memory is reserved for all slots, because all of them may be free at the same time, and freeing a slot must
-        // not allocate.
+        // Memory is reserved for all slots: all of them may be free at the same time, and freeing a slot must not
+        // allocate.
         self.free.reserve(self.slots.len());
         slot
     }
@@ -478,7 +478,7 @@ pub(crate) fn ending(flags: u8, rules: &Rules) -> Option<Close> {
     }
 }
 
-/// Returns whether the IPv4 headers of these levels have DF set.
+/// Returns whether DF is set in the IPv4 headers of these levels.
 fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool {
     let mut fixed = shape.identifications.iter().filter(|ip| levels.contains(ip.level as usize));
     fixed.all(|ip| {
@@ -487,8 +487,8 @@ fn all_forbid_fragments(packet: &[u8], shape: &Shape, levels: IpLevels) -> bool 
     })
 }
 
-/// Compares a TCP packet with the last packet of its train: fields that may only increase must not decrease. A
-/// timestamp is compared with the timestamp that the superframe would have.
+/// Checks that fields that may only increase have not decreased since the last packet of the train. A timestamp is
+/// compared with the one that the superframe would have.
 pub(crate) fn beside_last(
     first: &[u8],
     last: &[u8],
@@ -531,13 +531,13 @@ pub(crate) fn beside_last(
     Ok(())
 }
 
-/// Returns whether timestamps may vary and the packet has one whose echo is zero.
+/// Returns whether timestamps may vary and the packet has one with a zero echo.
 #[inline]
 pub(crate) fn echoes_zero(packet: &[u8], known: &CachedStack) -> bool {
     known.timestamps.is_some_and(|at| u32_at(packet, usize::from(at) + 4) == 0)
 }
 
-/// Upper bound of the configurable number of trains.
+/// Upper bound on the configurable number of trains.
 const FLOWS_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! If packets of many flows alternate, consecutive packets belong to different trains, and a small flow table evicts
 //! each train before its next packet arrives. This stage therefore collects the packets of a poll and processes them
-//! flow by flow. The flow whose first packet arrived first comes first. Sorting by hash, as FreeBSD does, would delay
-//! flows with a large hash (P20). Packets of the first flow come first anyway, so they need not be collected.
+//! flow by flow, in the order in which the flows first appeared. Sorting by hash, as FreeBSD does, would delay flows
+//! with a large hash (P20). Packets of the first flow are processed first anyway, so they are not collected.
 
 use alloc::{vec, vec::Vec};
 
@@ -22,13 +22,13 @@ pub(crate) struct Batcher<B> {
     leader: FlowHash,
     /// Number of packets of the first flow that skipped the batch.
     led: usize,
-    /// Flows in the order of their first packets.
+    /// Flows, in the order in which their first packets arrived.
     chains: Vec<Chain>,
-    /// Hash table from flow to chain; a slot from an earlier round counts as empty.
+    /// Hash table from flows to chains. A slot from an earlier round counts as empty.
     slots: Vec<ChainSlot>,
     round: u32,
-    /// Arrival time of the first packet. All packets of the batch are treated as if they had arrived then, so that no
-    /// train is held too long and the trains start in the order of their age.
+    /// Arrival time of the first packet. All packets of the batch are treated as if they had arrived at that time, so
+    /// that no train is held too long and trains are ordered by age.
     since_ns: u64,
 }
 
@@ -61,14 +61,14 @@ impl<B> Batcher<B> {
             leader: FlowHash::NONE,
             led: 0,
             chains: Vec::with_capacity(packets_max),
-            // The table is at most half full, so that a lookup probes few slots.
+            // The table is at most half full, so a lookup probes few slots.
             slots: vec![ChainSlot::default(); (2 * packets_max).next_power_of_two()],
             round: 1,
             since_ns: 0,
         }
     }
 
-    /// Returns the arrival time assumed for the packets, or `None` if there are none.
+    /// Returns the arrival time assumed for all packets of the batch, or `None` if the batch is empty.
     pub(crate) fn since_ns(&self) -> Option<u64> {
         (self.led > 0).then_some(self.since_ns)
     }
@@ -85,8 +85,8 @@ impl<B> Batcher<B> {
         self.led + self.packets.len() + 1 >= self.packets_max
     }
 
-    /// Counts a packet of the first flow that skips the batch, and returns the arrival time assumed for it, or `None`
-    /// for a packet of any other flow.
+    /// Counts a packet of the first flow, which skips the batch. Returns the arrival time assumed for it, or `None` for
+    /// a packet of any other flow.
     #[inline(always)]
     pub(crate) fn lead(&mut self, flow: FlowHash, now_ns: u64) -> Option<u64> {
         if self.led == 0 {
@@ -103,8 +103,8 @@ impl<B> Batcher<B> {
         self.packets.is_empty()
     }
 
-    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, but the packets of each flow
-    /// keep their order.
+    /// Appends a packet to the chain of its flow. Flows with the same hash share a chain, but each keeps the order of
+    /// its packets.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: RxPacket<'_, B>, flow: FlowHash) {
         let index = self.packets.len() as u16;
@@ -160,7 +160,7 @@ impl<B> Batcher<B> {
     }
 }
 
-/// End of a chain: an index that no batch reaches.
+/// Marks the end of a chain: no batch reaches this index.
 const END: u16 = u16::MAX;
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn packets_leave_flow_by_flow_and_each_flow_in_its_order() {
         let mut batch = Batcher::new(8);
-        // A batch of eight has sixteen slots; the third and the fourth flow share one.
+        // A batch of eight has sixteen slots; the third and the fourth flow collide in one of them.
         let flows = [1, 3, 5, 3, 21, 5, 1, 21].map(FlowHash::new);
         for round in 0..2 {
             assert_eq!(batch.since_ns(), None);

@@ -1,4 +1,4 @@
-//! Fast path: predicted packets of a burst bypass the stages.
+//! Fast path on which the predicted packets of a burst bypass the stages.
 
 use crate::{
     checksum::Checksum,
@@ -11,18 +11,18 @@ use crate::{
 };
 
 /// Packets that match one prediction and have the same arrival time, for example the packets of one poll. The packet
-/// before them passed through every stage, and each stage returned the number of packets that may bypass it. The stages
-/// are notified once for all these packets, before any other event.
+/// before them went through every stage, and each stage said how many packets may bypass it. The stages are notified of
+/// the bypassed packets once, before any other event.
 #[derive(Debug)]
 pub(crate) struct BurstBypass {
     prediction: PredictionId,
     /// Number of packets that may still bypass the stages.
     left: u32,
-    /// Number of packets that may bypass the stages; after the burst, the number of packets that did so.
+    /// During the burst, the number of packets that may bypass the stages; afterwards, the number that did.
     pub(crate) packets: u32,
-    /// Number of packets on the fast path that were not merged.
+    /// Number of packets on the fast path that did not merge.
     unjoined: u32,
-    /// Whether the checksums of the packets are unknown.
+    /// Whether the checksums of the packets have not been verified.
     pub(crate) is_unverified: bool,
     pub(crate) now_ns: u64,
     pub(crate) flow: FlowHash,
@@ -33,7 +33,7 @@ pub(crate) struct BurstBypass {
 }
 
 impl BurstBypass {
-    /// Empty fast path, which no packet may use.
+    /// Closed fast path: no packet may use it.
     pub(crate) const NONE: Self = Self {
         prediction: PredictionId::NONE,
         left: 0,
@@ -46,7 +46,7 @@ impl BurstBypass {
         payload_len: 0,
     };
 
-    /// Creates a fast path for `left` packets, the first of which is `next`.
+    /// Opens the fast path for `left` packets, the first of which is `next`.
     #[inline]
     pub(crate) fn of(next: &Predicted<'_>, prediction: PredictionId, left: u32) -> Self {
         let Predicted { observed: Observed { flow, len, meta, now_ns, .. }, payload_len, .. } =
@@ -74,7 +74,7 @@ impl BurstBypass {
         self.unjoined += 1;
     }
 
-    /// Ends the fast path and returns the number of packets that used it.
+    /// Closes the fast path and returns the number of packets that used it.
     #[inline(always)]
     pub(crate) fn end(&mut self) -> u32 {
         self.packets -= self.left;
@@ -87,13 +87,13 @@ impl BurstBypass {
         self.packets - self.unjoined
     }
 
-    /// Returns the number of payload bytes in the packets on the fast path.
+    /// Returns the total payload of the packets on the fast path, in bytes.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.payload_len * self.packets as usize
     }
 }
 
-/// Returns whether the checksums of a packet are unknown.
+/// Returns whether a packet's checksums have not been verified.
 #[inline(always)]
 pub(crate) fn is_unverified(meta: &Meta) -> bool {
     matches!(meta.checksum, Checksum::None)

@@ -42,7 +42,7 @@ impl Bypasser {
         Self { bypass, flows: FlowMemory::new(), bypassed: 0 }
     }
 
-    /// Returns whether a packet of this flow and length is bypassed.
+    /// Returns whether a packet of this flow and length bypasses merging.
     fn is_bypassed(&mut self, flow: FlowHash, len: usize) -> bool {
         let Some(trial) = self.flows.get_mut(flow) else { return false };
         let Trial::Bypassed { bytes } = *trial else { return false };
@@ -55,7 +55,7 @@ impl Bypasser {
         true
     }
 
-    /// Records the result of a packet whose payload was read for verification.
+    /// Records the verdict on a packet whose payload was read for verification.
     fn try_out(&mut self, flow: FlowHash, len: usize, verdict: Verdict, now_ns: u64) {
         let fresh = || Trial::Tried { bytes: 0, joined: 0 };
         if self.bypassed > 0
@@ -78,7 +78,7 @@ impl Bypasser {
     }
 }
 
-/// Converts the length of a packet to the type of the byte counts.
+/// Returns the length of a packet as a byte count.
 fn bytes_of(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         is_bypassed.then_some(Pass::Bypass)
     }
 
-    /// Ignores packets whose payload was not read, because their verification costs no time.
+    /// Ignores packets whose payload was not read, because verifying them costs nothing.
     #[inline(always)]
     fn learn(&mut self, observed: &Observed<'_>, verdict: Verdict) {
         if verdict != Verdict::Waits && !observed.is_refused && is_unverified(observed.meta) {
@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Bypasser {
         }
     }
 
-    /// Returns false while any flow is bypassed, because bypassed packets are not verified.
+    /// Returns false while any flow is bypassed, because prediction would verify its packets.
     fn allows_prediction(&self) -> bool {
         self.bypassed == 0
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn packets_that_are_never_joined_pass_for_a_while() {
         let mut probe = Probe::new(&Profile::linux());
-        // The limits correspond to two packets of 154 bytes each.
+        // The limits are reached after two packets of 154 bytes each.
         let bypass = Bypass { probe_bytes: 300, joined_min: 1, skip_bytes: 300 };
         let mut stage = Bypasser::new(bypass);
         for (index, expected) in
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// Checks that only packets that cannot end the trial skip the stage, and that the trial counts these packets as if
-    /// the stage had examined each of them.
+    /// Checks that a packet skips the stage only if it cannot end the trial, and that the trial counts it as if the
+    /// stage had examined it.
     #[test]
     fn a_run_counts_as_its_packets_do() {
         let meta = Meta::default();
@@ -202,7 +202,7 @@ mod tests {
         let state = |stage: &Bypasser| format!("{:?}", stage.flows.get(predicted.observed.flow));
         assert_eq!(state(&some), state(&all));
         assert_eq!(Stage::<Vec<u8>>::bypass_max(&some, &predicted), 0);
-        // Checksums that the device verified cost no time.
+        // Verifying checksums costs nothing if the device has already done so.
         let meta = Meta { checksum: Checksum::Unnecessary { levels: 0 }, ..meta };
         let trusted =
             Predicted { observed: Observed { meta: &meta, ..predicted.observed }, ..predicted };

@@ -1,4 +1,4 @@
-//! Stage that reports arriving packets to the controller of hold times.
+//! Stage that reports arriving packets to the hold-time controller.
 
 use crate::coalesce::{
     emit::reason::Pass,
@@ -13,13 +13,13 @@ use crate::coalesce::{
     profile::{Hold, Profile},
 };
 
-/// Stage that counts the mergeable packets of each flow. It comes before stages that delay packets, because it measures
-/// the pace of a flow to determine hold times.
+/// Stage that counts the mergeable packets of each flow. It comes before the stages that delay packets, because it
+/// measures how fast packets of a flow arrive.
 #[derive(Debug)]
 pub(crate) struct HoldStage(());
 
 impl HoldStage {
-    /// Returns the stage if the profile needs it.
+    /// Creates the stage if the profile needs it.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let is_controlled = profile.hold == Hold::Controlled && profile.limits.hold_ns > 0;
         is_controlled.then_some(Self(()))
@@ -63,7 +63,7 @@ mod tests {
         (profile.hold, profile.limits.hold_ns) = (Hold::Controlled, 100_000);
         let mut stage = HoldStage::of(&profile).expect("holds are controlled");
         let mut probe = Probe::new(&profile);
-        // A flow is counted as soon as it has sent a burst, because its round-trip time is unknown.
+        // A flow is counted once it has sent a burst, because its round-trip time is unknown.
         for (index, blind) in [(0, 0), (1, 1), (2, 1)] {
             let packet = probe.packet(index, u64::from(index) * 1000);
             probe.show(&mut stage, packet);

@@ -1,4 +1,4 @@
-//! The pipeline of stages that a profile enables, built once.
+//! Pipeline of the stages that a profile enables. It is built once.
 
 mod batch;
 mod burst_bypass;
@@ -29,12 +29,12 @@ use crate::{
     frame::Frame,
 };
 
-/// Pipeline that a packet passes before it reaches the trains.
+/// Pipeline that packets go through before they reach the trains.
 #[derive(Debug)]
 pub(crate) enum Pipeline<B> {
-    /// No stages, with the exact laws. This is the default.
+    /// No stages, and the exact rules. This is the default.
     Exact,
-    /// No stages, with the rules of a profile.
+    /// No stages, and the rules of a profile.
     Rules,
     /// Stages, followed by the rules of a profile.
     Staged(Box<Stages<B>>),
@@ -67,9 +67,8 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Pushes one packet. If no stage has to examine the packet, it goes directly to the train that it continues. This
-    /// fast path is the same for the exact laws and for a profile, because the rules of a profile include the exact
-    /// laws.
+    /// Pushes one packet. If no stage has to examine it, it goes directly to the train that it continues. This fast
+    /// path is the same with and without a profile, because the rules of a profile include the exact rules.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -129,7 +128,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Ends a batch.
+    /// Processes and empties the batch.
     #[inline]
     pub(crate) fn flush_batch(
         &mut self,
@@ -141,7 +140,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Ends a batch, and releases the queued packets of some flows.
+    /// Processes the batch, and releases the queued packets of some flows.
     pub(crate) fn flush(
         &mut self,
         scope: FlushScope,
@@ -155,8 +154,8 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Ends a batch, and releases the packets that have waited long enough. The caller has pushed all packets that
-    /// arrived before `seen_ns`.
+    /// Processes the batch, and releases the packets that have waited long enough. The caller has pushed all packets
+    /// that arrived before `seen_ns`.
     pub(crate) fn expire(
         &mut self,
         now_ns: u64,
@@ -179,7 +178,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Returns the time at which the batch began, if there is one.
+    /// Returns the start time of the batch, if there is one.
     pub(crate) fn batched_since_ns(&self) -> Option<u64> {
         match self {
             Self::Exact | Self::Rules | Self::Staged(_) => None,
@@ -187,7 +186,7 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
         }
     }
 
-    /// Returns the next deadline of a queued packet.
+    /// Returns the earliest deadline of a queued packet.
     pub(crate) fn deadline(&self) -> Option<u64> {
         match self {
             Self::Exact | Self::Rules => None,
@@ -198,14 +197,14 @@ impl<B: AsRef<[u8]>> Pipeline<B> {
 }
 
 impl<B: AsRef<[u8]>> Batched<B> {
-    /// Returns whether a predicted packet may belong to the first flow of the batch and skip the batch.
+    /// Returns whether a predicted packet may belong to the first flow of the batch, and thus skip the batch.
     #[inline(always)]
     fn may_bypass_batch(&self) -> bool {
         self.batch.is_leading() && matches!(self.behind, Pipeline::Exact | Pipeline::Rules)
     }
 
-    /// Returns whether a packet of this flow skips the batch. It does so if it arrived at the start time of the batch
-    /// and does not fill the batch.
+    /// Returns whether a packet of this flow skips the batch, which is the case if the packet arrived at the start time
+    /// of the batch and does not fill the batch.
     #[inline(always)]
     fn may_bypass(&mut self, flow: FlowHash, incoming: &RxPacket<'_, B>) -> bool {
         let is_of_its_time = self.batch.since_ns().is_none_or(|since| since == incoming.now_ns);
@@ -214,7 +213,7 @@ impl<B: AsRef<[u8]>> Batched<B> {
             && self.batch.lead(flow, incoming.now_ns).is_some()
     }
 
-    /// Adds a packet to the batch, unless it belongs to the first flow of the batch or its flow is not known.
+    /// Adds a packet to the batch, unless it belongs to the batch's first flow or its flow is unknown.
     #[inline(never)]
     fn push(
         &mut self,

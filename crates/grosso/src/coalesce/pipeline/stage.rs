@@ -1,4 +1,4 @@
-//! Stages of the pipeline of a profile, which process packets before they reach the trains.
+//! Stages of a profile's pipeline, which process packets before they reach the trains.
 
 use crate::{
     coalesce::{
@@ -28,7 +28,7 @@ pub(crate) struct Packet<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
-    /// Returns the description of the packet that stages receive together with its result.
+    /// Returns the description of the packet that stages receive along with its verdict.
     #[inline(always)]
     pub(crate) fn observed(&self, is_refused: bool) -> Observed<'a> {
         let RxPacket { meta, now_ns, .. } = self.incoming;
@@ -39,17 +39,17 @@ impl<'a, B: AsRef<[u8]>> Packet<'a, B> {
 
 /// A stage before the trains.
 ///
-/// A profile's pipeline has only the stages that it needs. The state that stages share, which is the headers and the
-/// trains, is an argument of every call.
+/// A pipeline contains only the stages that its profile needs. The headers and trains, which stages share, are passed
+/// to every call.
 pub(crate) trait Stage<B: AsRef<[u8]>> {
-    /// Examines a packet that was not predicted. If a reason is returned, the packet bypasses all trains without
-    /// further examination.
+    /// Examines a packet that was not predicted. If a reason is returned, the packet is not merged, and no other stage
+    /// examines it.
     fn look(&mut self, _packet: &Packet<'_, B>, _trains: &mut Merger<B>) -> Option<Pass> {
         None
     }
 
-    /// Takes a mergeable packet and releases it immediately, later, or after other packets. Returns the packet if the
-    /// stage does not need it.
+    /// Takes a mergeable packet, and releases it immediately, later, or after other packets. Returns the packet if the
+    /// stage has no use for it.
     fn take(
         &mut self,
         examined: Examined<B>,
@@ -66,16 +66,16 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     }
 
     /// Returns whether a predicted packet may bypass this stage on the way to its train; otherwise the stage takes the
-    /// packet. Even if this stage allows the bypass, a later stage may take the packet.
+    /// packet. A later stage may still take a packet that bypasses this one.
     fn may_bypass(&mut self, _predicted: &Predicted<'_>, _trains: &mut Merger<B>) -> bool {
         true
     }
 
-    /// Records the result of pushing a packet that this stage passed on.
+    /// Records the verdict on a packet that this stage passed on.
     fn learn(&mut self, _seen: &Observed<'_>, _verdict: Verdict) {}
 
-    /// Returns the number of packets that may bypass the stage after the packet that was last observed. All of them are
-    /// predicted like `next`, arrive at the same time and have the same metadata.
+    /// Returns how many packets may bypass the stage after the packet that was observed last. All of them are predicted
+    /// like `next`, arrive at the same time and have the same metadata.
     fn bypass_max(&self, _next: &Predicted<'_>) -> u32 {
         u32::MAX
     }
@@ -83,7 +83,7 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// Records the packets that bypassed the stage.
     fn learn_run(&mut self, _run: &BurstBypass, _trains: &mut Merger<B>) {}
 
-    /// Returns whether prediction is allowed. Prediction verifies the checksums of packets before any stage sees them.
+    /// Returns whether packets may be predicted. Prediction verifies their checksums before any stage sees them.
     fn allows_prediction(&self) -> bool {
         true
     }
@@ -97,13 +97,13 @@ pub(crate) trait Stage<B: AsRef<[u8]>> {
     /// Records a measured round-trip time of a flow.
     fn learn_round_trip(&mut self, _flow: FlowHash, _round_trip_ns: u64) {}
 
-    /// Returns the next deadline of a queued packet.
+    /// Returns the earliest deadline of a queued packet.
     fn deadline(&self) -> Option<u64> {
         None
     }
 }
 
-/// Receiver of the frames of a stage: the trains, followed by the receiver of their deliveries.
+/// Receiver of the packets that a stage passes on: the trains, and the receiver of their deliveries.
 pub(crate) trait Downstream<B: AsRef<[u8]>> {
     /// Receiver of deliveries.
     type Receiver: Sink<B> + ?Sized;
@@ -112,7 +112,7 @@ pub(crate) trait Downstream<B: AsRef<[u8]>> {
     fn trains(&mut self) -> (&mut Merger<B>, &mut Self::Receiver);
 }
 
-/// A downstream for testing a single stage, which records its input.
+/// Downstream that records its input, for testing a single stage.
 #[cfg(test)]
 pub(crate) mod probe {
     use std::vec::Vec;
@@ -141,7 +141,7 @@ pub(crate) mod probe {
         pub(crate) passed: Vec<Pass>,
     }
 
-    /// Record of the packets in each delivery.
+    /// Number of packets in each delivery.
     #[derive(Default)]
     pub(crate) struct Delivered(pub(crate) Vec<u32>);
 
@@ -168,7 +168,7 @@ pub(crate) mod probe {
             Self { merger, delivered: Delivered::default(), pushed: 0, passed: Vec::new() }
         }
 
-        /// Returns the packet with index `index` of a flow. Each packet has 100 bytes of payload.
+        /// Returns packet `index` of a flow. Each packet has 100 bytes of payload.
         pub(crate) fn packet(&mut self, index: u32, now_ns: u64) -> Packet<'static, Vec<u8>> {
             let packet = Builder::new().ethernet(|e| e).ipv4(|ip| ip.id(index as u16));
             let buffer = packet.tcp(|t| t.sequence(index * 100)).payload_len(100).build();
@@ -180,7 +180,7 @@ pub(crate) mod probe {
             Packet { incoming: RxPacket { buffer, meta: &META, now_ns }, flow_match }
         }
 
-        /// Pushes a packet to a stage, and counts it if it continues to the trains.
+        /// Pushes a packet to a stage, and counts it if the stage passes it on to the trains.
         pub(crate) fn show(
             &mut self,
             stage: &mut impl Stage<Vec<u8>>,

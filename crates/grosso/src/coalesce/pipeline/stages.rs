@@ -1,4 +1,4 @@
-//! The stages that a profile enables. Packets pass them before they reach the trains.
+//! Stages that a profile enables. Packets go through them before they reach the trains.
 
 use crate::{
     coalesce::{
@@ -29,18 +29,18 @@ use crate::{
     frame::Frame,
 };
 
-/// Stages in the order in which packets pass them. Each stage has its own slot, so that an absent stage costs no
+/// Stages in the order in which packets go through them. Each stage has its own slot, so an absent stage costs no
 /// instructions.
 #[derive(Debug)]
 pub(crate) struct Stages<B> {
     bypasser: Option<Bypasser>,
     hold_stage: Option<HoldStage>,
     resequencer: Option<Resequencer<B>>,
-    /// Burst whose packets may bypass the stages.
+    /// Burst of packets that may bypass the stages.
     burst: BurstBypass,
 }
 
-/// Runs code for each stage in order. The code can also use the index of the slot.
+/// Runs code for each stage in order. The code may use the slot index.
 macro_rules! each_stage {
     ($stages:ident, $stage:ident $(at $slot:ident)? => $act:expr) => {
         if let Some($stage) = &mut $stages.bypasser {
@@ -61,14 +61,14 @@ macro_rules! each_stage {
 /// Number of stage slots.
 const SLOTS: usize = 3;
 
-/// Receiver of the last stage, which passes packets on to the trains.
+/// Downstream of the last stage, which passes packets on to the trains.
 struct ToTrains<'a, B, S: ?Sized> {
     merger: &'a mut Merger<B>,
     sink: &'a mut S,
 }
 
 impl<B: AsRef<[u8]>> Stages<B> {
-    /// Returns the stages for a profile, if it has any.
+    /// Creates the stages for a profile, if it needs any.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
         let repairs = profile.reorder.level != Level::Off;
         let bypasser = profile.bypass.map(Bypasser::new);
@@ -78,7 +78,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         (!is_empty).then_some(Self { bypasser, hold_stage, resequencer, burst: BurstBypass::NONE })
     }
 
-    /// Returns whether a predicted packet bypasses the stages, and counts it.
+    /// Returns whether a predicted packet may bypass the stages, and counts it if so.
     #[inline(always)]
     pub(crate) fn may_bypass(&mut self, next: PredictionId, incoming: &RxPacket<'_, B>) -> bool {
         let goes_by = self.burst.covers(next, incoming.meta, incoming.now_ns);
@@ -148,7 +148,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
             Err(Unknown::Passes(Pass::Padded)) if merger.trims() => {
                 if let Some(scope) = merger.dissected_might_be_of(incoming.bytes(), incoming.meta) {
                     self.flush(scope, Release::Barrier, merger, sink);
-                    // Releasing packets may have dissected other packets, so this packet is dissected again.
+                    // Other packets may have been dissected during the release, so this one is dissected again.
                     merger.must_not_overtake(incoming.bytes(), incoming.meta);
                 }
                 merger.take_padded(incoming, sink)
@@ -160,7 +160,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         }
     }
 
-    /// Pushes the next packet of a train. It bypasses the stages that allow this.
+    /// Pushes the next packet of a train. It bypasses the stages that permit this.
     #[inline(always)]
     fn push_predicted(
         &mut self,
@@ -179,7 +179,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Pushes a packet that resembles earlier packets. It bypasses the stages that allow this.
+    /// Pushes a packet that resembles earlier packets. It bypasses the stages that permit this.
     #[inline(always)]
     fn push_resembling(
         &mut self,
@@ -207,7 +207,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         true
     }
 
-    /// Returns the slot of the first stage that a packet must not bypass.
+    /// Returns the slot of the first stage that a packet must not bypass, if any.
     #[inline(always)]
     fn stopped(&mut self, predicted: &Predicted<'_>, merger: &mut Merger<B>) -> Option<usize> {
         each_stage!(self, stage at slot => if !stage.may_bypass(predicted, merger) {
@@ -216,7 +216,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         None
     }
 
-    /// Works like [`Self::push_matched`], but is not inlined. It is used for packets that usually bypass the stages.
+    /// Works like [`Self::push_matched`], but is not inlined, for packets that usually bypass the stages.
     #[inline(never)]
     fn push_packet(
         &mut self,
@@ -228,7 +228,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.push_matched(first, packet, merger, sink)
     }
 
-    /// Pushes a packet whose flow is known to the stage in slot `first` and to all later stages.
+    /// Pushes a packet with a known flow to the stages, starting with slot `first`.
     #[inline(always)]
     fn push_matched(
         &mut self,
@@ -305,15 +305,15 @@ impl<B: AsRef<[u8]>> Stages<B> {
         verdict
     }
 
-    /// Reports the result of a packet to all stages, and lets packets after it bypass the stages.
+    /// Reports the verdict on a packet to all stages, and lets the next packets bypass the stages.
     #[inline(always)]
     fn learn_and_bypass(&mut self, observed: &Observed<'_>, verdict: Verdict, merger: &Merger<B>) {
         self.learn(SLOTS, observed, verdict);
         self.bypass_after(observed, merger);
     }
 
-    /// Lets predicted packets bypass the stages after a packet that all stages observed. The stage that allows the
-    /// fewest packets limits the number.
+    /// Lets predicted packets bypass the stages after a packet that all stages have observed. The stage that permits
+    /// the fewest packets sets the number.
     #[inline(always)]
     fn bypass_after(&mut self, observed: &Observed<'_>, merger: &Merger<B>) {
         if let Some((prediction, next)) = merger.predicted_behind(observed) {
@@ -325,7 +325,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         }
     }
 
-    /// Reports the result of a packet to the stages before slot `end`.
+    /// Reports the verdict on a packet to the stages before slot `end`.
     #[inline(always)]
     fn learn(&mut self, end: usize, observed: &Observed<'_>, verdict: Verdict) {
         each_stage!(self, stage at slot => if slot < end {
@@ -333,8 +333,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         });
     }
 
-    /// Reports to the stages the packets that bypassed them. This function must be called before any other function of
-    /// the stages.
+    /// Reports the packets that bypassed the stages to each stage. Every other function of the stages requires this
+    /// first.
     #[inline(always)]
     pub(crate) fn settle(&mut self, merger: &mut Merger<B>) {
         if self.burst.end() > 0 {
@@ -348,8 +348,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         self.burst.packets = 0;
     }
 
-    /// Delivers a packet that was just dissected and whose flow cannot be read completely, after all trains and queued
-    /// packets of flows that it might belong to (rule G75).
+    /// Delivers a packet that was just dissected and whose flow cannot be read completely. Trains and queued packets of
+    /// flows that it might belong to are delivered first (rule G75).
     #[inline(never)]
     pub(crate) fn pass_unknown(
         &mut self,
@@ -365,8 +365,8 @@ impl<B: AsRef<[u8]>> Stages<B> {
         merger.pass(frame, reason, sink)
     }
 
-    /// Pushes a packet whose header stack does not fit into the cache. All packets that refer to a cached stack are
-    /// released first, because the cache is cleared.
+    /// Pushes a packet whose header stack does not fit into the cache. The cache is cleared, so all packets that refer
+    /// to a cached stack are released first.
     #[cold]
     #[inline(never)]
     fn push_one_too_many(
@@ -412,7 +412,7 @@ impl<B: AsRef<[u8]>> Stages<B> {
         each_stage!(self, stage => Stage::<B>::learn_round_trip(stage, flow, round_trip_ns));
     }
 
-    /// Returns the next deadline of a queued packet.
+    /// Returns the earliest deadline of a queued packet.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.resequencer.as_ref().and_then(Stage::deadline)
     }

@@ -1,4 +1,4 @@
-//! Predictions: the expected headers of the next packet of a flow, and the header shape of consecutive packets that are
+//! Predictions: the headers expected in a flow's next packet, and the header shape of consecutive packets that are
 //! delivered unmerged.
 
 pub(crate) mod passthrough;

@@ -1,4 +1,4 @@
-//! Header shape of consecutive packets that are delivered unmerged. These are typically small packets with PSH, and may
+//! Header shape of consecutive packets that are delivered unmerged. They are typically small packets with PSH, and may
 //! belong to several flows.
 
 use crate::{
@@ -50,7 +50,7 @@ impl Passthrough {
         known.form.agrees(&self.header, packet).then_some((known, self.reason))
     }
 
-    /// Takes an unmerged packet as the example if it has the same length as the one before it.
+    /// Makes an unmerged packet the example if it has the same length as the one before it.
     #[inline(always)]
     pub(crate) fn learn(&mut self, packet: &[u8], header_len: usize, known: ShapeId, reason: Pass) {
         let latest_len = core::mem::replace(&mut self.latest_len, packet.len());

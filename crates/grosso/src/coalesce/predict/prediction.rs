@@ -1,13 +1,13 @@
-//! Header prediction: the expected headers of the next packet of a flow.
+//! Header prediction: the headers expected in the next packet of a flow.
 //!
 //! The first two packets of a train determine the headers of every further packet: the sequence number advances,
 //! identifications increase or stay fixed, the IPv4 header checksums change accordingly, and everything else stays the
-//! same. One masked comparison and the comparison of a few numbers show that a packet has these headers and therefore
-//! obeys every law; only the checksums over the payload remain to be verified. For any other packet, each law is
+//! same. One masked comparison and a few comparisons of numbers show that a packet has these headers and therefore fits
+//! into the train; only the checksums over the payload remain to be verified. For any other packet, each condition is
 //! checked separately.
 //!
 //! A prediction outlives its train. Between the trains of a flow, sequence numbers, identifications, acknowledgments,
-//! windows and timestamps change, but the headers keep their shape. A packet that otherwise resembles the earlier
+//! windows and timestamps change, but the layout of the headers does not. A packet that otherwise resembles the earlier
 //! packets can start a train without being parsed, and the packets after it are predicted immediately.
 
 use arrayvec::ArrayVec;
@@ -31,18 +31,18 @@ use crate::{
     template::{compare::USUAL_BYTES, render::pseudo_of, shape::Shape},
 };
 
-/// Prediction of the next packet of a flow. For a packet that continues the train, it gives every header byte; for a
-/// packet that starts the next train, only the shape of its headers.
+/// Prediction of the next packet of a flow. It gives every header byte of a packet that continues the train, and only
+/// the shape of the headers of one that starts the next train.
 #[derive(Clone, Debug)]
 pub(crate) struct Prediction {
     pub(crate) flow: FlowHash,
-    /// The train of the flow, or `NONE` after its delivery.
+    /// Train of the flow, or `NONE` after its delivery.
     pub(crate) train: TrainId,
     /// Number of further predicted packets that fit into the train.
     pub(crate) room: u16,
-    /// Prediction that matched the packet that arrived directly after the previous packet of this flow.
+    /// Prediction that matched the packet after the flow's previous packet.
     pub(crate) follower: PredictionId,
-    /// Length of the packet with its headers; zero if nothing is predicted.
+    /// Length of the packet including headers; zero if nothing is predicted.
     pub(crate) len: usize,
     pub(crate) header_len: u16,
     /// Offset of the ports.
@@ -54,15 +54,15 @@ pub(crate) struct Prediction {
     /// Sequence number, or `None` for UDP.
     sequence: Option<Sequence>,
     identifications: ArrayVec<Identification, IP_LEVELS_MAX>,
-    /// IP levels with a fixed identification.
+    /// IP levels whose identification is fixed.
     pub(crate) fixed_ids: IpLevels,
     /// Permitted values of the checksums over the payload.
     forms: ArrayVec<Form, CHECKSUMS_MAX>,
-    /// The only complete checksum over the payload, or `None` if there are several.
+    /// Complete checksum over the payload if there is only one, otherwise `None`.
     single: Option<Single>,
     /// Whether the innermost checksum is partial.
     is_partial: bool,
-    /// Whether the train has state that the exact laws do not need.
+    /// Whether the train has state that the exact rules do not need.
     pub(crate) is_watched: bool,
     /// Whether this state includes a summary of acknowledgments.
     pub(crate) is_summed: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Prediction {
     header: [u8; HEADER_BYTES_MAX],
 }
 
-/// A single packet that was appended to a train, with everything needed to predict the packet after it. The type does
-/// not depend on the type of the buffers.
+/// Packet that was appended to a train, with everything needed to predict the next one. The type is independent of the
+/// buffer type.
 #[derive(Debug)]
 pub(crate) struct Joined<'a> {
     pub(crate) slot: TrainId,
@@ -86,7 +86,7 @@ pub(crate) struct Joined<'a> {
     pub(crate) size: usize,
     pub(crate) fixed_ids: IpLevels,
     pub(crate) is_partial: bool,
-    /// Whether the train has state that the exact laws do not need.
+    /// Whether the train has state that the exact rules do not need.
     pub(crate) is_watched: bool,
     /// First packet of the train.
     pub(crate) first: &'a [u8],
@@ -94,8 +94,8 @@ pub(crate) struct Joined<'a> {
     pub(crate) last: &'a [u8],
 }
 
-// Values that change with every packet are stored outside `header`. Otherwise, loading a vector that contains a word
-// written just before would stall until that word reaches the cache.
+// Values that change with every packet are stored outside `header`. Loading a vector that contains a word written just
+// before would stall until that word reaches the cache.
 
 /// Sequence number of the next packet.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ struct Sequence {
     value: u32,
 }
 
-/// Identification of one IPv4 header of the next packet, and its checksum.
+/// Identification and checksum of one IPv4 header in the next packet.
 #[derive(Clone, Copy, Debug)]
 struct Identification {
     /// Offset of the identification.
@@ -119,7 +119,7 @@ struct Identification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNumbers(u64);
 
-/// Values that a checksum field may have within a train: only one value, or all values except one.
+/// Values that a checksum field may have within a train: either exactly one value, or all values but one.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     at: u16,
@@ -127,11 +127,11 @@ struct Form {
     is_equal: bool,
 }
 
-/// A checksum that differs between packets only because of their payload.
+/// Checksum that differs between packets only because of their payload.
 #[derive(Clone, Copy, Debug)]
 struct Single {
     form: Form,
-    /// Offset of the first summed byte.
+    /// Offset of the first byte in the sum.
     start: u16,
     /// Pseudo-header sum.
     pseudo: Sum,
@@ -157,7 +157,7 @@ impl Prediction {
         is_next && candidate.partial == self.is_partial && self.forms_hold(packet)
     }
 
-    /// Returns the headers of a packet if it continues the train. The checksums over the payload are not verified here.
+    /// Returns the headers of a packet if it continues the train. Checksums over the payload are not verified.
     #[inline(always)]
     fn known_if_next<'a>(
         &self,
@@ -187,13 +187,13 @@ impl Prediction {
             && self.checksums_agree(packet, meta, known)
     }
 
-    /// Returns whether a packet has the ports of this flow at the expected offset.
+    /// Returns whether a packet has this flow's ports at the expected offset.
     #[inline(always)]
     pub(crate) fn has_ports_of(&self, packet: &[u8]) -> bool {
         self.ports == u32_at(packet, self.transport.into())
     }
 
-    /// Returns whether a packet has the same headers and flow, regardless of the fields that vary.
+    /// Returns whether a packet has the same headers and flow, ignoring fields that vary.
     #[inline(always)]
     pub(crate) fn has_headers_of(&self, packet: &[u8], known: &CachedStack) -> bool {
         packet.len() >= self.header_len.into()
@@ -213,7 +213,7 @@ impl Prediction {
         self.len - usize::from(self.header_len)
     }
 
-    /// Returns the candidate that an examination of the packet would return.
+    /// Returns the candidate that examining the packet would yield.
     #[inline(always)]
     pub(crate) fn candidate(&self, packet: &[u8], shape: &Shape) -> Candidate {
         let payload_len = self.payload_len();
@@ -232,7 +232,7 @@ impl Prediction {
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) {
         let &Joined { known, rules, size, first, last, .. } = joined;
         let shape = &known.shape;
-        // A second packet without payload and with the same fields is never merged.
+        // A second packet without payload and with the same fields never merges.
         let is_whole = size > 0 && last.len() == shape.header_len + size;
         let can_be = shape.header_len <= HEADER_BYTES_MAX
             && shape.identifications.len() <= IP_LEVELS_MAX
@@ -272,7 +272,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Continues with predictions after a packet of this shape has started a train.
+    /// Resumes predictions after a packet of this shape has started a train.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, slot: TrainId, packet: &[u8], known: &CachedStack) {
         let size = self.payload_len();
@@ -288,7 +288,7 @@ impl Prediction {
         self.step(size);
     }
 
-    /// Ends the train and keeps the state of the flow.
+    /// Detaches the train, but keeps the state of the flow.
     #[inline(always)]
     pub(crate) fn end_train(&mut self) {
         self.train = TrainId::NONE;
@@ -302,7 +302,7 @@ impl Prediction {
         self.len = 0;
     }
 
-    /// Advances the sequence number and identifications by one packet with this payload.
+    /// Advances the sequence number and identifications past one packet with this payload.
     #[inline(always)]
     pub(crate) fn step(&mut self, payload_len: usize) {
         if let Some(sequence) = &mut self.sequence {
@@ -315,7 +315,7 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the length and the metadata of a packet are as predicted.
+    /// Returns whether the length and metadata of a packet are as predicted.
     #[inline(always)]
     fn is_alike_outside(&self, packet: &[u8], meta: &Meta) -> bool {
         self.len == packet.len() && self.vlan == meta.vlan && meta.gso.is_none()
@@ -336,13 +336,13 @@ impl Prediction {
         }
     }
 
-    /// Returns whether the checksums of the IPv4 headers are valid. The headers may differ from the predicted headers
-    /// only in the identification.
+    /// Returns whether the checksums of the IPv4 headers are valid. The headers may differ from the prediction only in
+    /// the identification.
     #[inline(always)]
     fn ip_checksums_hold(&self, packet: &[u8]) -> bool {
         for next in &self.identifications {
             let numbers = IpNumbers::read(packet, next.at.into());
-            // The complement of a header's sum is never all ones, so segmentation would not reproduce this value.
+            // The complement of a header sum is never all ones, so segmentation would not reproduce this value.
             if numbers.checksum() == 0xffff || numbers.sum() != next.numbers.sum() {
                 return false;
             }
@@ -350,7 +350,8 @@ impl Prediction {
         true
     }
 
-    /// Returns whether the checksums over the payload are valid, and present or absent as in other packets of the flow.
+    /// Returns whether the checksums over the payload are valid, and whether the same ones are present as in other
+    /// packets of the flow.
     #[inline(always)]
     fn checksums_agree(&self, packet: &[u8], meta: &Meta, known: &CachedStack) -> bool {
         match (&meta.checksum, &self.single) {
@@ -387,7 +388,7 @@ impl Prediction {
 
     #[inline(always)]
     fn take_header(&mut self, packet: &[u8]) {
-        // Most headers are copied in one piece whose length the compiler knows.
+        // Most headers are copied as a block whose length the compiler knows.
         if usize::from(self.header_len) <= USUAL_BYTES
             && let Some(usual) = packet.first_chunk::<USUAL_BYTES>()
         {
@@ -412,14 +413,14 @@ impl Identification {
 }
 
 impl IpNumbers {
-    /// Reads the identification, which is at this offset, and the checksum of a header.
+    /// Reads the identification at this offset, and the checksum of the same header.
     #[inline(always)]
     fn read(packet: &[u8], at: usize) -> Self {
         Self(u64_at(packet, at))
     }
 
-    /// Returns the identification and checksum of the next packet. As the identification grows by one, the checksum
-    /// shrinks by one.
+    /// Returns the identification and checksum of the next packet. When the identification increases by one, the
+    /// checksum decreases by one.
     #[inline(always)]
     fn stepped(self, step: u64) -> Self {
         let Self(word) = self;
@@ -435,7 +436,7 @@ impl IpNumbers {
         let Self(word) = self;
         match step {
             0 => self,
-            // Wrapping to zero leaves the sum unchanged.
+            // Wrapping around to zero leaves the sum unchanged.
             _ if word >= LAST_IDENTIFICATION => Self(word - LAST_IDENTIFICATION),
             _ => Self((word + (STEP + 1)) & !0xffff | u64::from(incremented(self.checksum()))),
         }
@@ -446,7 +447,7 @@ impl IpNumbers {
         self.0 as u16
     }
 
-    /// Returns the one's complement sum of identification and checksum. The two representations of zero remain
+    /// Returns the one's complement sum of identification and checksum. Zero has two representations, which remain
     /// distinct: equal sums may compare as different, but different sums never compare as equal.
     #[inline(always)]
     fn sum(self) -> u64 {
@@ -461,13 +462,13 @@ impl IpNumbers {
 fn room(known: &CachedStack, packets: u16, payload_len: usize, size: usize) -> u16 {
     let bounds = &known.bounds;
     let bytes_left = bounds.payload_open.saturating_sub(payload_len);
-    // If the packet that fills the train also ends it, that packet is not predicted.
+    // The packet that fills the train is not predicted if it also ends the train.
     let last = u16::from(bounds.ends_full);
     let packets_left = bounds.packets_max.saturating_sub(packets).saturating_sub(last);
     packets_left.min(u16::try_from(bytes_left / size).unwrap_or(u16::MAX))
 }
 
-/// Returns the permitted values of the checksums over the payload of packets in a train that contains this packet.
+/// Returns the values permitted for the checksums over the payload in the train of this packet.
 #[inline]
 fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item = Form> {
     let is_seed = is_partial || shape.remote_checksum.is_some();
@@ -475,11 +476,11 @@ fn forms(shape: &Shape, packet: &[u8], is_partial: bool) -> impl Iterator<Item =
         let is_transport = index + 1 == shape.covers.len();
         let field = u16_at(packet, covering.at.into());
         let (value, is_equal) = match covering.zero_means_none {
-            // A checksum that is completed later is the pseudo-header sum, without the payload (rule C50).
+            // A checksum that is completed later holds the pseudo-header sum, which excludes the payload (rule C50).
             _ if is_transport && is_seed => (field, true),
             // Tunnel packets with and without a checksum do not mix (rule T2).
             true => (0, field == 0),
-            // The sum is never zero, so its complement is never 0xffff, and segmentation would not write that value.
+            // The sum is never zero, so its complement is never 0xffff. Segmentation would not write that value.
             false => (0xffff, false),
         };
         Form { at: covering.at, value, is_equal }
@@ -494,7 +495,7 @@ impl Form {
 }
 
 impl Single {
-    /// Returns the checksum over the payload of this train's packets if there is only one.
+    /// Returns the checksum over the payload in this train's packets, if there is only one.
     #[inline]
     fn of(joined: &Joined<'_>) -> Option<Self> {
         let (shape, packet) = (&joined.known.shape, joined.last);
@@ -538,7 +539,7 @@ impl Default for Prediction {
     }
 }
 
-/// Bits of [`IpNumbers`] after the identification.
+/// Position of the identification in [`IpNumbers`].
 const IDENTIFICATION_SHIFT: u32 = 48;
 
 /// Adds one to the identification and subtracts one from the checksum.
@@ -547,10 +548,10 @@ const STEP: u64 = (1 << IDENTIFICATION_SHIFT) - 1;
 /// Lowest value of [`IpNumbers`] whose identification wraps to zero in the next packet.
 const LAST_IDENTIFICATION: u64 = 0xffff << IDENTIFICATION_SHIFT;
 
-/// Maximum length in bytes of predicted headers: enough for TCP with timestamps in VXLAN over IPv6. Trains with longer
+/// Maximum length of predicted headers in bytes: enough for TCP with timestamps in VXLAN over IPv6. Trains with longer
 /// headers are not predicted.
 const HEADER_BYTES_MAX: usize = 160;
 
-/// Maximum number of checksums over the payload of a predicted packet: one for each tunnel with a checksum, and one for
-/// the transport header.
+/// Maximum number of checksums over the payload in a predicted packet: one per tunnel with a checksum, and one in the
+/// transport header.
 const CHECKSUMS_MAX: usize = 6;

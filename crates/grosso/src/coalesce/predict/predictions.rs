@@ -1,4 +1,4 @@
-//! Predictions of recent flows, in a bounded table that also records in which order flows alternate.
+//! Predictions for recent flows, in a bounded table that also records the order in which flows alternate.
 
 use crate::{
     coalesce::{
@@ -9,12 +9,12 @@ use crate::{
     flow::FlowHash,
 };
 
-/// Prediction of each flow, in the slot selected by its hash. A prediction outlives its train, because the next train
-/// of the flow continues where the last one ended.
+/// Prediction of each flow, in the slot selected by the flow's hash. It outlives the train, because the flow's next
+/// train continues where the last one ended.
 #[derive(Debug)]
 pub(crate) struct Predictions {
     places: SlotMap<PredictionId, Prediction>,
-    /// Prediction for the previous packet, or `NONE` if there was none.
+    /// Prediction of the previous packet, or `NONE` if it had none.
     latest: PredictionId,
 }
 
@@ -31,13 +31,13 @@ impl Predictions {
         self.places.get(id)
     }
 
-    /// Returns a mutable reference to the prediction in a slot.
+    /// Returns the prediction in a slot, mutably.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PredictionId) -> Option<&mut Prediction> {
         self.places.get_mut(id)
     }
 
-    /// Returns the slot of the previous packet.
+    /// Returns the slot of the previous packet's prediction.
     #[inline(always)]
     pub(crate) fn latest(&self) -> PredictionId {
         self.latest
@@ -50,7 +50,7 @@ impl Predictions {
         self.get(id).is_some_and(|next| next.flow == flow).then_some(id)
     }
 
-    /// Records the prediction of the latest packet.
+    /// Sets the prediction of the latest packet.
     #[inline(always)]
     pub(crate) fn follow(&mut self, id: PredictionId) {
         if id != self.latest {
@@ -68,8 +68,8 @@ impl Predictions {
         self.latest = PredictionId::NONE;
     }
 
-    /// Predicts the packet after the one that was last appended to a train, unless the slot of the prediction belongs
-    /// to another held train. Returns the slot of the prediction, or `NONE`.
+    /// Predicts the packet after the one that was last appended to a train, and returns the slot of the prediction.
+    /// Returns `NONE` if the slot belongs to another held train.
     pub(crate) fn predict(&mut self, joined: &Joined<'_>) -> PredictionId {
         if self.places.len() == 0 {
             self.make_room();
@@ -85,8 +85,8 @@ impl Predictions {
         }
     }
 
-    /// Continues the prediction of a flow after a packet that resembles earlier packets of the flow has started this
-    /// train. Returns the slot of the prediction.
+    /// Resumes the prediction of a flow after a packet that resembles earlier packets has started this train. Returns
+    /// the slot of the prediction.
     #[inline(always)]
     pub(crate) fn go_on(
         &mut self,
@@ -103,7 +103,7 @@ impl Predictions {
         id
     }
 
-    /// Clears the prediction of a train whose flow continued unpredictably.
+    /// Clears the prediction of a train whose flow did not continue as predicted.
     #[inline]
     pub(crate) fn forget(&mut self, id: PredictionId, slot: TrainId) {
         if let Some(next) = self.get_mut(id)
@@ -113,7 +113,7 @@ impl Predictions {
         }
     }
 
-    /// Ends a train. The flow may continue in another train.
+    /// Detaches a train from its prediction. The flow may continue in another train.
     #[inline(always)]
     pub(crate) fn end(&mut self, id: PredictionId, slot: TrainId) {
         if id != PredictionId::NONE

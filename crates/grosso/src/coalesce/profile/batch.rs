@@ -3,14 +3,14 @@
 /// Order in which the packets of a poll are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Batch {
-    /// In order of arrival.
+    /// Packets are merged in order of arrival.
     #[default]
     AsItCame,
-    /// Sorted by flow. Packets of one flow keep their order, while packets of different flows may be reordered. Packets
-    /// of the first flow of a batch are merged without delay.
+    /// Packets are sorted by flow. They keep their order within a flow, but not between flows. Packets of the first
+    /// flow in a batch are merged without delay.
     ByFlow {
-        /// Maximum number of packets per batch, at most [`Batch::PACKETS_CEILING`]. The end of a poll or a packet whose
-        /// flow cannot be read ends the batch earlier.
+        /// Maximum number of packets per batch, at most [`Batch::PACKETS_CEILING`]. A batch ends early at the end of a
+        /// poll, or at a packet whose flow cannot be read.
         packets: u16,
     },
 }

@@ -6,7 +6,7 @@
 pub struct Limits {
     /// Maximum number of held trains.
     pub flows: usize,
-    /// Maximum number of buffers held in all trains together.
+    /// Maximum number of buffers held in all trains combined.
     pub parts: usize,
     /// Limit on the length of a superframe in bytes, counted from the first IP header. A superframe must be shorter
     /// than this, so 65536 allows 65535 bytes (rule G60).
@@ -17,14 +17,14 @@ pub struct Limits {
     pub tcp_segments: u16,
     /// Maximum number of packets per UDP train (rule U13).
     pub udp_segments: u16,
-    /// Maximum time for which a train is held across polls, in nanoseconds from its first packet (rule G74). With 0,
-    /// every train ends with its poll. After polls that used their whole budget, [`Self::full_poll_ns`] applies if it
-    /// is longer.
+    /// Maximum time for which a train is held across polls, in nanoseconds from its first packet (rule G74). If this is
+    /// 0, no train outlasts its poll. After polls that used their whole budget, [`Self::full_poll_ns`] applies if it is
+    /// longer.
     pub hold_ns: u64,
-    /// Maximum age of a train that is kept when a poll ends because its budget is used up, in nanoseconds from the
-    /// first packet (rule G72). The limit applies only if all trains have the same hold time. When such a poll ends,
-    /// the next packets have already arrived, so keeping the train adds no delay. The limit has an effect only if it is
-    /// longer than [`Self::hold_ns`]; 0 disables it.
+    /// Maximum age of a train to be kept when a poll ends because its budget is used up, in nanoseconds from the first
+    /// packet (rule G72). At the end of such a poll, the next packets have already arrived, so keeping the train adds
+    /// no delay. The limit applies only if all trains have the same hold time and it is longer than [`Self::hold_ns`];
+    /// 0 disables it.
     pub full_poll_ns: u64,
 }
 

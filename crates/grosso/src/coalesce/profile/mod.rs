@@ -1,4 +1,4 @@
-//! Profiles, which describe receive-offload implementations as data.
+//! Profiles: descriptions of receive-offload implementations as data.
 
 mod batch;
 mod bypass;
@@ -40,7 +40,7 @@ use crate::flow::{BucketChoice, TableShape};
 pub struct Profile {
     /// Name of the profile in reports.
     pub name: Cow<'static, str>,
-    /// Permitted differences between the TCP packets of a train.
+    /// Differences permitted between the TCP packets of a train.
     pub rules: Rules,
     /// Whether TCP packets are merged.
     pub tcp: bool,
@@ -48,13 +48,13 @@ pub struct Profile {
     pub udp: bool,
     /// Whether packets with IPv6 extension headers are merged (rule G21).
     pub extension_headers: bool,
-    /// Maximum number of tunnel levels around a packet. IP in IP counts as one level (rule T1).
+    /// Maximum number of tunnel levels around a packet. IP-in-IP counts as one level (rule T1).
     pub tunnels_max: u8,
-    /// Method for choosing the time for which a train is held, which is at most [`Limits::hold_ns`].
+    /// Method for choosing how long a train is held, at most [`Limits::hold_ns`].
     pub hold: Hold,
-    /// Thresholds for bypassing flows that seldom merge (P48). With `None`, no flow is bypassed.
+    /// Thresholds for bypassing flows that seldom merge (P48). If this is `None`, no flow is bypassed.
     pub bypass: Option<Bypass>,
-    /// Repair of reordered TCP segments.
+    /// Reordering repair for TCP segments.
     pub reorder: Reorder,
     /// Shape of the flow table.
     pub table: TableShape,
@@ -67,8 +67,8 @@ pub struct Profile {
 impl Profile {
     /// Returns the rules of Linux 7.2, with a flow table that is large enough for many flows.
     ///
-    /// The profile differs from Linux where Linux would violate a guarantee of this engine; see `docs/rules.md`. UDP is
-    /// merged, as on a forwarding host.
+    /// The profile deviates from Linux where Linux would violate a guarantee of this engine; see `docs/rules.md`. UDP
+    /// is merged, as on a forwarding host.
     #[must_use]
     pub fn linux() -> Self {
         Self {
@@ -96,8 +96,8 @@ impl Profile {
         }
     }
 
-    /// Returns [`Profile::linux`] with the flow table of Linux, which has 8 buckets of 8 flows and is indexed by the
-    /// hash from the device (rule G2).
+    /// Returns [`Profile::linux`] with Linux's flow table: 8 buckets of 8 flows, indexed by the hash from the device
+    /// (rule G2).
     #[must_use]
     pub fn linux_8x8() -> Self {
         let mut profile = Self::linux();
@@ -119,7 +119,7 @@ impl Profile {
 
     /// Returns the rules of the generic LRO in Linux 2.6.24 to 4.4 (rules L10 to L15), for a device with an MTU of 1500
     /// bytes: later acknowledgments, windows and timestamp echoes replace earlier ones, packets of any size are merged,
-    /// and a packet that does not fit its train is delivered alone.
+    /// and a packet that does not fit into its train is delivered alone.
     #[must_use]
     pub fn inet_lro() -> Self {
         let mut profile = Self::lossy("inet-lro");
@@ -133,16 +133,15 @@ impl Profile {
         rules.at_limit = AtLimit::Ends;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // A train ends at 64 packets, or when another full-sized packet would not fit (rule L15).
+        // A train ends at 64 packets, or when there is no room for another full-sized packet (rule L15).
         profile.limits.size_bytes = 65536 - ETHERNET_MTU;
         profile.limits.tcp_segments = 64;
         profile
     }
 
     /// Returns [`Profile::inet_lro`] as submitted for review in 2007, for a receiver with this MTU in bytes. A train
-    /// holds as many packets as would fit if they had full size, even if they are short (P2), and at most the
-    /// `MAX_SKB_FRAGS` of that kernel. The original created superframes without a valid checksum; here they have a
-    /// partial checksum.
+    /// holds as many packets as would fit at full size, even if they are short (P2), and at most that kernel's
+    /// `MAX_SKB_FRAGS`. The original created superframes without a valid checksum; here they have a partial checksum.
     #[must_use]
     pub fn inet_lro_2007(mtu: u16) -> Self {
         let mut profile = Self::inet_lro();
@@ -153,7 +152,7 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of the myri10ge driver's LRO of 2007 (`mxge_lro.c` in FreeBSD), from which the LRO of FreeBSD
+    /// Returns the rules of the LRO in the myri10ge driver of 2007 (`mxge_lro.c` in FreeBSD), from which FreeBSD's LRO
     /// was derived. The rules are for a device with an MTU of 1500 bytes.
     #[must_use]
     pub fn myri10ge() -> Self {
@@ -168,12 +167,12 @@ impl Profile {
         rules.zero_echo = ZeroEcho::Starts;
         rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // The original driver also counted the Ethernet header.
+        // The original driver included the Ethernet header in the length.
         profile.limits.size_bytes = 65536 - ETHERNET_MTU - ethernet::HEADER_LEN as u32;
         profile
     }
 
-    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which generalizes [`Profile::myri10ge`] for all
+    /// Returns the rules of FreeBSD's `tcp_lro.c` from 2008 to 2012, which makes [`Profile::myri10ge`] available to all
     /// drivers.
     #[must_use]
     pub fn freebsd_2011() -> Self {
@@ -183,7 +182,7 @@ impl Profile {
     }
 
     /// Returns the rules of FreeBSD's current LRO, which sorts the packets of a poll by flow. It also merges pure
-    /// acknowledgments that change only the window.
+    /// acknowledgments that only change the window.
     #[must_use]
     pub fn freebsd() -> Self {
         let mut profile = Self::lossy("freebsd");
@@ -192,16 +191,16 @@ impl Profile {
         profile.rules.padding = Padding::Trim;
         profile.rules.checksum = TrainChecksum::Complete;
         profile.limits.flows = 8;
-        // In the original code, both limits are exclusive.
+        // Both limits are exclusive in the original code.
         profile.limits.payload_bytes = 65535 - 255 - 1;
         profile.limits.tcp_segments = u16::MAX - 1;
         profile.batch = Batch::ByFlow { packets: 1024 };
         profile
     }
 
-    /// Returns the rules of receive side coalescing in Intel's 82599 with receive buffers of `buffer_bytes` bytes:
-    /// there are 32 flows, pure acknowledgments are not merged, and a superframe has at most 16 buffers, 8 buffers if
-    /// they exceed 4096 bytes, or 4 buffers if they exceed 8192 bytes. Trains end with the interrupt throttling
+    /// Returns the rules of receive side coalescing in Intel's 82599 with receive buffers of `buffer_bytes` bytes.
+    /// There are 32 flows, and pure acknowledgments are not merged. A superframe has at most 16 buffers, 8 if they are
+    /// larger than 4096 bytes, or 4 if they are larger than 8192 bytes. Trains end after the interrupt throttling
     /// interval of 16 us.
     #[must_use]
     pub fn rsc_82599(buffer_bytes: u32) -> Self {
@@ -220,7 +219,7 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of receive segment coalescing that Windows requires of drivers (NDIS 6.30).
+    /// Returns the rules that Windows requires of drivers for receive segment coalescing (NDIS 6.30).
     #[must_use]
     pub fn ndis_rsc() -> Self {
         let mut profile = Self::lossy("ndis-rsc");
@@ -229,8 +228,8 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of UDP receive offload that Windows requires of drivers (NDIS 6.89): datagrams of equal size
-    /// outside tunnels are merged, up to the maximum length of an IP packet, and TCP is not merged.
+    /// Returns the rules that Windows requires of drivers for UDP receive offload (NDIS 6.89): datagrams of equal size
+    /// outside tunnels are merged up to the maximum length of an IP packet, and TCP is not merged.
     #[must_use]
     pub fn ndis_uro() -> Self {
         let mut profile = Self::linux();
@@ -267,8 +266,8 @@ impl Profile {
         profile
     }
 
-    /// Returns the rules of wireguard-go for packets to a TUN device: UDP is merged, and TCP is merged regardless of
-    /// identifications, flow labels and windows.
+    /// Returns the rules that wireguard-go uses for packets to a TUN device: UDP is merged, and TCP is merged
+    /// regardless of identifications, flow labels and windows.
     #[must_use]
     pub fn wireguard() -> Self {
         let mut profile = Self::linux();
@@ -314,7 +313,8 @@ impl Profile {
         profile
     }
 
-    /// Returns whether hold times, or the time to wait for missing packets, depend on measured round-trip times.
+    /// Returns whether the profile uses measured round-trip times, either for hold times or for the wait for missing
+    /// packets.
     #[must_use]
     pub fn wants_round_trips(&self) -> bool {
         self.hold == Hold::Controlled || self.reorder.is_adaptive()
@@ -327,8 +327,8 @@ impl Profile {
         self.hold == Hold::Fixed && self.limits.full_poll_ns > self.limits.hold_ns
     }
 
-    /// Returns whether the exact laws do not suffice for the profile. This is the case if it has other rules, repairs
-    /// reordering, bypasses flows, or adapts the hold time.
+    /// Returns whether the profile needs more than the exact rules. It does if it has other rules, repairs reordering,
+    /// bypasses flows, or adapts the hold time.
     pub(crate) fn is_more_than_laws(&self) -> bool {
         let repairs = self.reorder.level != Level::Off;
         let is_fixed = self.hold == Hold::Fixed && self.bypass.is_none();
@@ -361,10 +361,10 @@ impl Default for Profile {
     }
 }
 
-/// Constructor of a built-in profile, and its description.
+/// Constructor and description of a built-in profile.
 type BuiltIn = (fn() -> Profile, &'static str);
 
-/// The built-in profiles, the default first, and a description of each in at most 53 columns.
+/// Built-in profiles, the default first, each with a description of at most 53 columns.
 const BUILT_IN: &[BuiltIn] = &[
     (Profile::linux, "GRO of Linux 7.2, with a larger flow table (default)"),
     (Profile::linux_8x8, "GRO of Linux 7.2, with its table of 8 x 8 flows"),
@@ -381,11 +381,11 @@ const BUILT_IN: &[BuiltIn] = &[
     (Profile::wireguard, "coalescing in wireguard-go for its TUN device"),
 ];
 
-/// Length of a jiffy of Linux at 1000 Hz in nanoseconds. At lower rates, Linux keeps no trains across polls.
+/// Length of a Linux jiffy at 1000 Hz, in nanoseconds. At lower rates, Linux keeps no trains across polls.
 const JIFFY_NS: u64 = 1_000_000;
 /// MTU of Ethernet without jumbo frames.
 const ETHERNET_MTU: u32 = 1500;
-/// FIN and the flags of congestion control, as the low byte of the TCP flags.
+/// FIN and the congestion-control flags, as the low byte of the TCP flags.
 const CONGESTION_AND_FINISH: u8 = (tcp::FIN | tcp::ECE | tcp::CWR) as u8;
-/// Maximum number of parts of a socket buffer in 2007 with pages of 4 KiB (`MAX_SKB_FRAGS`).
+/// Maximum number of fragments in a 2007 socket buffer with 4 KiB pages (`MAX_SKB_FRAGS`).
 const SOCKET_BUFFER_PARTS: u16 = 18;

@@ -1,37 +1,37 @@
-//! Repair of reordering, and its limits.
+//! Reordering repair and its limits.
 
 /// Repair of reordering, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reorder {
-    /// Time for which packets may wait for an earlier packet.
+    /// Whether packets wait for an earlier packet, and for how long.
     pub level: Level,
-    /// Maximum time in nanoseconds to wait for a hole in a flow to be filled, with [`Level::Holes`]. No packet waits
-    /// longer than twice this time, regardless of the number of holes.
+    /// Maximum time in nanoseconds to wait for a hole in a flow to be filled ([`Level::Holes`] only). No packet waits
+    /// longer than twice this time, however many holes there are.
     ///
     /// Keep this time below the sender's loss timers: RACK waits for a quarter of the minimum round-trip time (RFC 8985
     /// section 6.2). If packets alternate between two paths, this time must be 2.5 to 6 times the difference in path
     /// delay.
     pub hole_ns_max: u64,
     /// Minimum time in nanoseconds to wait for a hole. Between the minimum and the maximum, each flow waits twice as
-    /// long as it took for its recent holes to be filled, and at most an eighth of its round-trip time if that was
+    /// long as its recent holes took to be filled, but at most an eighth of its round-trip time if that was
     /// [reported](crate::Coalescer::learn_round_trip). If minimum and maximum are equal, the time is fixed.
     pub hole_ns_min: u64,
     /// Minimum round-trip time of all connections in nanoseconds, or 0 if it is unknown. The wait for a hole is at most
-    /// an eighth of this time (P52). [`Hold::Controlled`](super::Hold::Controlled) also uses this time, for flows
-    /// without a measurement.
+    /// an eighth of it (P52). [`Hold::Controlled`](super::Hold::Controlled) also uses it for flows without a
+    /// measurement.
     pub round_trip_ns: u64,
-    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were observed to wait at the same
-    /// time; the other entries only store the next sequence number of a flow. If a flow is evicted, tracking starts
-    /// over, which costs one hold time but prevents no merge.
+    /// Maximum number of tracked flows, at most 4096. At 10 Gb/s, at most 8 flows were seen waiting at the same time;
+    /// the other entries only store a flow's next sequence number. After an eviction, tracking of the flow starts over,
+    /// which costs one hold time but prevents no merge.
     pub flows: usize,
     /// Maximum number of runs of contiguous segments queued per flow, at most 256. It limits the cost of tiny segments
-    /// that arrive out of order (SegmentSmack). Two paths that alternate per packet create a run for every other
-    /// packet: 64 runs cover 150 us at 10 Gb/s.
+    /// that arrive out of order (SegmentSmack). If packets alternate between two paths, every other packet forms a run:
+    /// 64 runs cover 150 us at 10 Gb/s.
     pub flow_runs: usize,
-    /// Maximum memory of queued packets per flow in bytes, counted by buffer size (P33).
+    /// Maximum memory of the packets queued per flow in bytes, counted by buffer size (P33).
     pub flow_bytes: usize,
-    /// Maximum memory of the queued packets of all flows in bytes.
+    /// Maximum memory of the packets queued for all flows in bytes.
     pub queue_bytes: usize,
     /// Minimum memory in bytes that each buffer counts as, even if the packet is shorter.
     pub buffer_bytes: usize,
@@ -39,10 +39,10 @@ pub struct Reorder {
     pub idle_ns: u64,
 }
 
-/// Time for which packets may wait for an earlier packet.
+/// Time that packets may wait for an earlier packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// Packets do not wait, and reordering is not repaired.
+    /// No waiting: reordering is not repaired.
     Off,
     /// Packets wait until the end of the poll, which adds no delay. With [`Limits::hold_ns`], trains continue across
     /// polls.
@@ -54,7 +54,7 @@ pub enum Level {
 }
 
 impl Reorder {
-    /// No repair of reordering.
+    /// Settings without reordering repair.
     pub const OFF: Self = Self {
         level: Level::Off,
         hole_ns_max: 100_000,
@@ -68,17 +68,17 @@ impl Reorder {
         idle_ns: 100_000_000,
     };
 
-    /// Settings for sorting the packets of each poll, which adds no delay.
+    /// Settings that sort the packets within each poll, which adds no delay.
     pub const WITHIN_BATCH: Self = Self { level: Level::Batch, ..Self::OFF };
 
-    /// Returns settings for waiting at most `hole_ns` nanoseconds for a hole to be filled.
+    /// Returns settings that wait at most `hole_ns` nanoseconds for a hole to be filled.
     #[must_use]
     pub const fn holes(hole_ns: u64) -> Self {
         Self { level: Level::Holes, hole_ns_max: hole_ns, hole_ns_min: hole_ns, ..Self::OFF }
     }
 
-    /// Returns settings for waiting between `hole_ns_min` and `hole_ns_max` nanoseconds for a hole to be filled,
-    /// depending on how long this took for recent holes of the flow.
+    /// Returns settings that wait between `hole_ns_min` and `hole_ns_max` nanoseconds for a hole to be filled,
+    /// depending on how long the flow's recent holes took.
     #[must_use]
     pub const fn adaptive(hole_ns_min: u64, hole_ns_max: u64) -> Self {
         Self { hole_ns_min, ..Self::holes(hole_ns_max) }
@@ -90,7 +90,7 @@ impl Reorder {
         self.level == Level::Holes && self.hole_ns_min < self.hole_ns_max
     }
 
-    /// Returns the maximum waiting time for a hole in nanoseconds, or 0 if packets wait at most until the end of the
+    /// Returns the maximum waiting time for a hole in nanoseconds, or 0 if packets never wait beyond the end of the
     /// poll.
     #[must_use]
     pub fn hole_ns(&self) -> u64 {
@@ -101,8 +101,8 @@ impl Reorder {
         }
     }
 
-    /// Returns the maximum delay of a packet in nanoseconds, including its time in a held train. The delay can be
-    /// longer only if the hold time of trains is longer.
+    /// Returns the maximum delay of a packet in nanoseconds, including its time in a held train. The delay exceeds this
+    /// value only if the hold time of trains does.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.hole_ns().saturating_mul(2)

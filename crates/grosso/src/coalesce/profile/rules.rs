@@ -1,49 +1,49 @@
-//! Rules under which packets of a TCP train may differ even if segmentation cannot restore the differences.
+//! Rules that let packets of a TCP train differ even where segmentation cannot restore the differences.
 //!
 //! The laws of a [header](grosso_wire::HeaderSpec) require every other field to be equal, so that segmenting a
 //! superframe restores the original packets. Other implementations of receive offload are less strict: later
-//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the laws of such fields.
+//! acknowledgments, windows and timestamps replace earlier ones. A profile replaces the laws of these fields.
 
 use grosso_wire::Role;
 
 use crate::{acknowledge::AckFiltering, template::compare::Relaxed};
 
-/// Treatment of a field that the exact laws require to be equal in all packets of a TCP train.
+/// Treatment of a field that the exact rules require to be equal in all packets of a TCP train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vary {
     /// The field must be equal. A different value ends the train.
     #[default]
     Equal,
-    /// The field is not compared, and the value in the first packet is kept.
+    /// The field is not compared; the value in the first packet is kept.
     First,
-    /// The field is not compared, and the value in the last packet is kept.
+    /// The field is not compared; the value in the last packet is kept.
     Latest,
 }
 
-/// Rules of a profile for TCP. They do not apply to UDP, whose trains are always invertible.
+/// TCP rules of a profile. They do not apply to UDP, whose trains are always invertible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// DSCP in IPv4. The ECN field is not included and must always be equal, because the original lossy implementations
-    /// ignored it and lost congestion marks (P8).
+    /// DSCP in IPv4. This excludes ECN, which must always be equal: the original lossy implementations ignored it and
+    /// lost congestion marks (P8).
     pub differentiated_services: Vary,
     /// IPv6 flow label and DSCP.
     pub flow_label: Vary,
     /// TTL or hop limit.
     pub time_to_live: Vary,
-    /// DF bit of IPv4.
+    /// IPv4 DF bit.
     pub dont_fragment: Vary,
     /// IPv4 identification. If it is compared, it must increase by one or stay fixed.
     pub identification: Vary,
-    /// Packets whose IPv4 identification may stay fixed. This is ignored if identifications are not compared.
+    /// Packets whose IPv4 identification may stay fixed. Ignored if identifications are not compared.
     pub fixed_identification: FixedIdentification,
-    /// Acknowledgment number. A packet never merges if its number is lower than that of the train.
+    /// Acknowledgment number. A packet never merges if its number is lower than the train's.
     pub acknowledgment: Vary,
     /// TCP window.
     pub window: Vary,
-    /// Value of the TCP timestamp. A packet never merges if its value is lower than that of the train.
+    /// TCP timestamp value. A packet never merges if its value is lower than the train's.
     pub timestamp_value: Vary,
-    /// Echo of the TCP timestamp.
+    /// TCP timestamp echo.
     pub timestamp_echo: Vary,
     /// Permitted TCP options.
     pub options: Options,
@@ -51,18 +51,18 @@ pub struct Rules {
     pub sizes: Sizes,
     /// Effect of PSH.
     pub push: Push,
-    /// TCP flags that prevent a packet from merging, in addition to SYN, RST and URG. The value is the low byte of the
-    /// flags field.
+    /// TCP flags that prevent a packet from merging, in addition to SYN, RST and URG, as the low byte of the flags
+    /// field.
     pub flags_alone: u8,
     /// Whether packets marked CE never merge.
     pub congestion_alone: bool,
     /// Treatment of packets without payload.
     pub acknowledgments: Acknowledgments,
-    /// Treatment of a packet that does not fit the train of its flow.
+    /// Treatment of a packet that does not fit into its flow's train.
     pub refused: Refused,
-    /// Treatment of a packet that would start a train while the table is full.
+    /// Treatment of a packet that would start a train when the table is full.
     pub full: FullTable,
-    /// Effect of a limit on bytes or packets.
+    /// Effect of reaching a limit on bytes or packets.
     pub at_limit: AtLimit,
     /// Treatment of frames with padding after the end of the packet.
     pub padding: Padding,
@@ -78,7 +78,7 @@ pub struct Rules {
 pub enum AtLimit {
     /// A packet that would exceed the limit starts the next train.
     Next,
-    /// A packet that reaches the limit is the last of its train, which is delivered immediately.
+    /// A packet that reaches the limit is the last of its train, which is then delivered immediately.
     Ends,
 }
 
@@ -87,7 +87,7 @@ pub enum AtLimit {
 pub enum Padding {
     /// Padded frames are delivered alone.
     Alone,
-    /// Padded frames merge without their padding.
+    /// Padded frames are merged without their padding.
     Trim,
 }
 
@@ -105,10 +105,9 @@ pub enum ZeroEcho {
 /// Checksum of a superframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrainChecksum {
-    /// The pseudo-header sum, which a device or the receiver completes.
+    /// A pseudo-header sum, to be completed by a device or the receiver.
     Partial,
-    /// The complete checksum, derived from the checksums of the packets. It is partial if the checksum of one of the
-    /// packets was partial.
+    /// A complete checksum, derived from the packets' checksums. It is partial if one of the packets' checksums was.
     Complete,
 }
 
@@ -135,7 +134,7 @@ pub enum Options {
 pub enum Sizes {
     /// Equal lengths, except that the last packet may be shorter.
     EqualButLast,
-    /// Any lengths. The superframe does not record the boundaries of the packets.
+    /// Any lengths. Packet boundaries cannot be recovered from the superframe.
     Any,
 }
 
@@ -148,27 +147,26 @@ pub enum Push {
     Joins,
 }
 
-/// Treatment of packets without payload. Duplicate acknowledgments (same number and window) never merge, because the
-/// sender counts them (P12).
+/// Treatment of packets without payload. Duplicate acknowledgments (same number and window) never merge, because
+/// senders count them (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acknowledgments {
-    /// Pure acknowledgments are delivered alone, and a train does not continue after them (P10).
+    /// Pure acknowledgments are delivered alone, and end the train before them (P10).
     Alone,
-    /// Pure acknowledgments merge if they change nothing but the window.
+    /// Pure acknowledgments merge if they only change the window.
     WindowUpdates,
-    /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then receives fewer
+    /// Pure acknowledgments merge if they acknowledge more data or change the window. The sender then has fewer
     /// acknowledgments to clock its transmissions.
     Join,
-    /// Pure acknowledgments merge if they acknowledge more data; acknowledgments that change only the window count as
-    /// duplicates.
+    /// Pure acknowledgments merge if they acknowledge more data; those that only change the window count as duplicates.
     Newer,
-    /// Pure acknowledgments of a flow are delivered together and unchanged, with a record of each acknowledgment, as a
-    /// [`Vector`](crate::coalesce::Vector).
+    /// Pure acknowledgments of a flow are delivered together as a [`Vector`](crate::coalesce::Vector): unchanged, and
+    /// with a record of each.
     Vector,
-    /// Pure acknowledgments are delivered together. Acknowledgments that a later one makes redundant are dropped,
-    /// except that one redundant acknowledgment is kept ([`AckFiltering::Conservative`]).
+    /// Pure acknowledgments are delivered together. Those that a later one makes redundant are dropped, except one
+    /// ([`AckFiltering::Conservative`]).
     Filter,
-    /// Works like [`Self::Filter`], but keeps only the newest acknowledgment ([`AckFiltering::Aggressive`]).
+    /// Like [`Self::Filter`], but only the newest acknowledgment is kept ([`AckFiltering::Aggressive`]).
     FilterAggressive,
 }
 
@@ -199,17 +197,16 @@ impl Acknowledgments {
     }
 }
 
-/// Treatment of a packet that does not fit the train of its flow.
+/// Treatment of a packet that does not fit into its flow's train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
     /// The packet starts the next train.
     Starts,
-    /// The packet is delivered unmerged after the train. If only a limit prevented the merge, the packet starts the
-    /// next train instead.
+    /// The packet is delivered unmerged after the train, or starts the next train if only a limit prevented the merge.
     Leaves,
 }
 
-/// Treatment of a packet that would start a train while the flow table is full.
+/// Treatment of a packet that would start a train when the flow table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FullTable {
     /// The packet starts a train, and the oldest train of the bucket is delivered (rule G3).
@@ -219,7 +216,7 @@ pub enum FullTable {
 }
 
 impl Rules {
-    /// Rules of trains whose segmentation restores the original packets.
+    /// Rules for trains that segmentation restores to the original packets.
     pub const INVERTIBLE: Self = Self {
         differentiated_services: Vary::Equal,
         flow_label: Vary::Equal,
@@ -245,8 +242,8 @@ impl Rules {
         checksum: TrainChecksum::Partial,
     };
 
-    /// Returns whether segmenting any train restores the original packets. If it does not, only the host that
-    /// terminates TCP may use the profile, because forwarded packets would differ from the received ones.
+    /// Returns whether segmenting any train restores the original packets. If not, only the host that terminates TCP
+    /// may use the profile, because forwarded packets would differ from the received ones.
     #[must_use]
     pub const fn is_invertible(&self) -> bool {
         let Self {
@@ -263,7 +260,7 @@ impl Rules {
             push,
             acknowledgments,
             padding,
-            // Excluding packets from trains or dropping them does not change other packets.
+            // Packets that are excluded or dropped do not change the others.
             fixed_identification: _,
             options: _,
             flags_alone: _,
@@ -272,7 +269,7 @@ impl Rules {
             full: _,
             at_limit: _,
             zero_echo: _,
-            // The checksum makes no difference, because the receiver of a superframe completes it anyway.
+            // This checksum makes no difference, because the receiver of a superframe completes it anyway.
             checksum: _,
         } = *self;
         differentiated_services.is_equal()
@@ -294,15 +291,15 @@ impl Rules {
         !self.timestamp_value.is_equal() || !self.timestamp_echo.is_equal()
     }
 
-    /// Returns whether some field may grow but not shrink, so that a packet must also be compared with the last packet
-    /// of its train.
+    /// Returns whether some field may increase but not decrease, so that a packet must also be compared with the last
+    /// packet of its train.
     pub(crate) const fn compares_with_last(&self) -> bool {
         !self.acknowledgment.is_equal()
             || self.varies_timestamps()
             || self.acknowledgments.join_trains()
     }
 
-    /// Returns the treatment that the rules prescribe for fields with this role.
+    /// Returns the treatment that the rules specify for fields with this role.
     pub(crate) fn vary(&self, role: Role) -> Vary {
         match role {
             Role::TypeOfService => self.differentiated_services,

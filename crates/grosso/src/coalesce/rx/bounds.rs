@@ -1,11 +1,11 @@
-//! Limits on a train, which depend on its headers.
+//! Limits on a train that depend on its headers.
 
 use crate::{
     coalesce::profile::{AtLimit, Limits, Rules},
     template::shape::Shape,
 };
 
-/// The limits on a train, which depend on its headers.
+/// Limits on a train that depend on its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) payload_max: usize,
@@ -14,22 +14,22 @@ pub(crate) struct Bounds {
     pub(crate) ends_full: bool,
     /// Payload length of a full train, if the packet that fills a train ends it.
     pub(crate) payload_full: usize,
-    /// Maximum payload length that does not end the train.
+    /// Maximum payload length at which the train stays open.
     pub(crate) payload_open: usize,
 }
 
 impl Bounds {
-    /// Returns the limits. A train may not be longer than any of its length fields can express. Only a TCP packet
+    /// Returns the limits. A train must not be longer than any of its length fields can express, and only a TCP packet
     /// outside tunnels can be longer than 65535 bytes (rules G60 to G64, T13, U13).
     #[inline]
     pub(crate) fn of(shape: &Shape, limits: &Limits, rules: &Rules) -> Self {
         let size_bytes = limits.size_bytes as usize;
         let ends_at_limit = shape.is_tcp && rules.at_limit == AtLimit::Ends;
-        // The packet that reaches the limit may exceed it, but must not exceed what the length field can express.
+        // The packet that reaches the limit may exceed it, but not the maximum of the length field.
         let least = if ends_at_limit { usize::from(u16::MAX) } else { 0 };
         let mut packet_max = size_bytes.saturating_sub(1).max(least);
         if !shape.is_tcp || shape.ip_levels > 1 || shape.has_pppoe {
-            // PPPoE also counts the two bytes of its protocol field.
+            // The PPPoE length includes the two bytes of the protocol field.
             packet_max =
                 packet_max.min(usize::from(u16::MAX) - if shape.has_pppoe { 2 } else { 0 });
         }

@@ -1,4 +1,4 @@
-//! Examines a packet on its own, without regard to any train, and decides whether it can be merged at all.
+//! Examination of a packet independently of any train, to decide whether it can be merged at all.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Extent, Kind, Ports, Stack, Stop, geneve, gre, ipv4, tcp, udp};
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A packet that may be appended to a train or start one.
+/// Packet that may be appended to a train or start one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) payload_len: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Candidate {
     pub(crate) fixed_ids: IpLevels,
 }
 
-/// Returns the reason why a packet cannot be merged. Call this only if the headers do not end in TCP or UDP, or
-/// contradict the length of the frame.
+/// Returns the reason why a packet cannot be merged. Its headers must not end in TCP or UDP, or must contradict the
+/// length of the frame.
 #[cold]
 pub(crate) fn refusal_of_stack(stack: &Stack) -> Pass {
     match stack.stop {
@@ -67,7 +67,7 @@ pub(crate) fn ends_in_transport(stack: &Stack) -> bool {
     stack.stop == Stop::Payload && matches!(kind, Some(Kind::Tcp | Kind::Udp))
 }
 
-/// Returns the reason why packets with these headers can never be merged, whatever values their varying fields have.
+/// Returns the reason why packets with these headers can never be merged, whatever the values of the varying fields.
 #[cold]
 pub(crate) fn refusal_of_headers(
     packet: &[u8],
@@ -96,7 +96,7 @@ pub(crate) fn refusal_of_headers(
             _ => {}
         }
     }
-    // It must be possible to segment merged packets again (rule S4).
+    // Merged packets must remain segmentable (rule S4).
     let ip_levels_max = (usize::from(profile.tunnels_max) + 1).min(IP_LEVELS_MAX);
     if shape.ip_levels > ip_levels_max {
         return Some(Pass::TunnelLevels);
@@ -118,8 +118,8 @@ pub(crate) fn refusal_of_headers(
     refusal_of_remote_checksum(shape)
 }
 
-/// Checks that a remote checksum is the checksum of the transport header, and that the tunnel around it can have a
-/// checksum (rules C54, C55).
+/// Checks that a remote checksum is that of the transport header, and that the tunnel around it can have a checksum
+/// (rules C54, C55).
 fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     let remote = shape.remote_checksum?;
     let transport = shape.covers.last()?;
@@ -127,8 +127,8 @@ fn refusal_of_remote_checksum(shape: &Shape) -> Option<Pass> {
     (!agrees).then_some(Pass::RemoteChecksum)
 }
 
-/// Returns whether, according to every length field, the packet ends where the frame ends. In a superframe, a length
-/// that does not fit its field may be zero.
+/// Returns whether all length fields agree that the packet ends where the frame does. In a superframe, a length that
+/// does not fit its field may be zero.
 #[inline(always)]
 pub(crate) fn lengths_agree(packet: &[u8], shape: &Shape, meta: &Meta) -> bool {
     for length in &shape.lengths {
@@ -151,7 +151,7 @@ fn lengths_of_superframe_agree(packet: &[u8], shape: &Shape) -> bool {
     })
 }
 
-/// Examines a packet with known headers whose lengths agree with the frame, according to the rules of a policy.
+/// Examines a packet with known headers whose length fields agree with the frame, under the rules of a policy.
 #[inline(always)]
 pub(crate) fn examine<P: Policy>(
     packet: &[u8],
@@ -172,14 +172,14 @@ pub(crate) fn examine<P: Policy>(
     if rules.options == Options::TimestampOnly && !known.has_timestamp_only {
         return Err(Pass::TcpOptions);
     }
-    // The segmentation parameters of the superframe would be lost in a train that is not invertible.
+    // A train that is not invertible would lose the superframe's segmentation parameters.
     match meta.gso {
         Some(_) if !P::is_invertible(known) => Err(Pass::Superframe),
         _ => Ok(candidate),
     }
 }
 
-/// Returns whether the innermost IP header has CE.
+/// Returns whether the innermost IP header is marked CE.
 fn congestion_experienced(packet: &[u8], shape: &Shape) -> bool {
     traffic_class(packet, shape) & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
 }
@@ -190,7 +190,7 @@ pub(crate) fn traffic_class(packet: &[u8], shape: &Shape) -> u8 {
     if shape.ip.kind == Kind::Ipv6 { (word >> 4) as u8 } else { word as u8 }
 }
 
-/// Examines a packet by the rules common to all policies. `takes_empty` specifies whether packets without payload may
+/// Examines a packet under the rules common to all policies. `takes_empty` says whether packets without payload may
 /// merge.
 #[inline(always)]
 pub(crate) fn examine_alone(
@@ -230,7 +230,7 @@ pub(crate) fn examine_alone(
     }
 }
 
-/// Returns a superframe as a candidate of several packets, if its geometry is valid (rules G8, G77).
+/// Returns a superframe as a candidate that represents several packets, if its geometry is valid (rules G8, G77).
 #[cold]
 #[inline(never)]
 fn superframe(
@@ -272,7 +272,7 @@ fn refusal_of_flags(flags: u8) -> Pass {
     }
 }
 
-/// Verifies the checksums of a packet in the same way as [`examine`]. The caller must have examined the headers.
+/// Verifies a packet's checksums in the same way as [`examine`]. The headers must have been examined.
 #[inline(always)]
 pub(crate) fn verify_all(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     check_ipv4_headers(packet, shape)?;
@@ -297,14 +297,14 @@ fn check_ipv4(packet: &[u8], start: usize) -> Result<(), Pass> {
     if u16_at(header, ipv4::field::FRAGMENT.start) & RESERVED_BIT != 0 {
         return Err(Pass::Ipv4ReservedBit);
     }
-    // The complement of a header's sum is never all ones, so segmentation would not reproduce this value.
+    // The complement of a header sum is never all ones, so segmentation would not reproduce this value.
     if u16_at(header, ipv4::field::CHECKSUM.start) == 0xffff {
         return Err(Pass::ChecksumForm);
     }
     Ok(())
 }
 
-/// Verifies every checksum that has not been verified before, and returns whether the innermost checksum is partial.
+/// Verifies every checksum that has not been verified yet, and returns whether the innermost one is partial.
 ///
 /// The payload is read at most once: an outer sum is the inner sum plus the header bytes in between (rules C20 to C22,
 /// C30). Checksums that segmentation would write differently are refused.
@@ -329,7 +329,7 @@ pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<b
             return Err(Pass::ChecksumForm);
         }
     } else if !transport.zero_means_none && field == 0xffff {
-        // A sum that is never zero has a complement that is never all ones.
+        // The sum is never zero, so its complement is never all ones.
         return Err(Pass::ChecksumForm);
     }
     if tunnels.is_empty() {
@@ -345,7 +345,7 @@ pub(crate) fn verify(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<b
     Ok(false)
 }
 
-/// Works like [`verify`], but is not inlined. It is used for rare checksum states.
+/// Works like [`verify`], but is not inlined, for rare checksum states.
 #[inline(never)]
 pub(crate) fn verify_apart(packet: &[u8], shape: &Shape, state: &Checksum) -> Result<bool, Pass> {
     verify(packet, shape, state)
@@ -364,7 +364,7 @@ fn verify_tunnels(
     let count = tunnels.iter().filter(present).count();
     let remote = shape.remote_checksum.is_some();
     if remote && count == 0 {
-        // No checksum protects the packet, so the inner checksum must not be completed (rule C54).
+        // No checksum protects the packet, so its inner checksum must not be completed (rule C54).
         return Err(Pass::RemoteChecksum);
     }
     let all_ones = |tunnel: &Covering| u16_at(packet, tunnel.at as usize) == 0xffff;
@@ -382,7 +382,7 @@ fn verify_tunnels(
         packet.get(tunnel.start as usize..shape.transport).map_or(Sum::ZERO, Sum::of)
     };
     let behind = match tunnels.iter().filter(present).take(verified).last() {
-        // A correct checksum determines the sum of everything that it covers, so the payload need not be read.
+        // A correct checksum determines the sum of everything it covers, so the payload need not be read.
         Some(tunnel) => Sum::ZERO.subtract(pseudo(packet, tunnel) + between(tunnel)),
         None => sum_behind(packet, shape, state),
     };
@@ -427,5 +427,5 @@ fn pseudo(packet: &[u8], covering: &Covering) -> Sum {
 
 const RESERVED_BIT: u16 = 0x8000;
 
-/// CE codepoint of ECN (RFC 3168 section 5).
+/// ECN codepoint CE (RFC 3168 section 5).
 const CONGESTION_EXPERIENCED: u8 = 3;

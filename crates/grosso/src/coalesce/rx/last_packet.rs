@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 use grosso_wire::LAYERS_MAX;
 
-/// Header bytes that a superframe takes from its last packet, stored as words, because most of these fields are
-/// adjacent.
+/// Header bytes that a superframe takes from its last packet. They are stored as words, because most of these fields
+/// are adjacent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPacket {
     words: ArrayVec<LastPacketWord, WORDS_MAX>,
@@ -33,7 +33,7 @@ impl LastPacket {
         }
     }
 
-    /// Copies these bytes of the last packet into a superframe's header.
+    /// Copies these bytes from the last packet to a superframe's header.
     #[inline]
     pub(crate) fn put(&self, last: &[u8], header: &mut [u8]) {
         for &LastPacketWord { at, bits } in &self.words {

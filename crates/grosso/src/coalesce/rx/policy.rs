@@ -1,9 +1,8 @@
-//! Policies, which make the decisions in which implementations of receive offload differ.
+//! Policies: the decisions in which receive-offload implementations differ.
 //!
-//! The code of the merge path is written once and compiled for each policy. [`Exact`] merges only packets that
-//! segmentation restores exactly. All decisions of this policy are constants, so the default executes no instructions
-//! for features that it does not have. [`ByProfile`] follows the rules of a profile, which are stored with the known
-//! headers.
+//! The merge path is generic over the policy. [`Exact`] merges only packets that segmentation restores exactly. All its
+//! decisions are constants, so the default spends no instructions on features that it does not have. [`ByProfile`]
+//! follows the rules of a profile, which are stored with the known headers.
 
 use crate::coalesce::{profile::Rules, rx::shapes::CachedStack};
 
@@ -12,7 +11,7 @@ pub(crate) trait Policy {
     /// Whether trains may have state for acknowledgments or for controlled hold times.
     const IS_WATCHED: bool;
 
-    /// Returns the rules of trains with these headers.
+    /// Returns the rules for trains with these headers.
     fn rules(known: &CachedStack) -> &Rules;
 
     /// Returns whether segmenting trains with these headers restores the original packets.
@@ -22,7 +21,7 @@ pub(crate) trait Policy {
     fn tiers(allowed: Tiers) -> Tiers;
 }
 
-/// Policy of the exact laws: segmenting a superframe restores exactly the original packets.
+/// Exact policy: segmenting a superframe restores exactly the original packets.
 #[derive(Debug)]
 pub(crate) enum Exact {}
 
@@ -68,19 +67,19 @@ impl Policy for ByProfile {
     }
 }
 
-/// Enabled fast paths of the merge engine. A fast path avoids checking each law separately and does not change the
-/// result; a property test runs every workload with and without them.
+/// Enabled fast paths of the merge engine. They avoid checking each condition separately and do not change the result;
+/// a property test runs every workload with and without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiers {
     /// Header prediction: the next packet of a train is predicted byte for byte.
     pub(crate) prediction: bool,
-    /// Masks: one comparison shows that a packet has known headers or obeys the laws of equality.
+    /// Masks: a single comparison shows that a packet has known headers, or that its headers agree with the train's.
     pub(crate) masks: bool,
 }
 
 impl Tiers {
     pub(crate) const ALL: Self = Self { prediction: true, masks: true };
 
-    /// No fast paths: every packet is dissected, and each law is checked.
+    /// No fast paths: every packet is dissected, and each condition is checked separately.
     pub(crate) const NONE: Self = Self { prediction: false, masks: false };
 }

@@ -2,7 +2,7 @@
 
 use crate::{frame::Frame, meta::Meta};
 
-/// A packet that was just pushed, whose metadata is still in the caller's memory.
+/// Packet that was just pushed. Its metadata is still in the caller's memory.
 #[derive(Debug)]
 pub(crate) struct RxPacket<'a, B> {
     pub(crate) buffer: B,

@@ -1,7 +1,7 @@
-//! Cache of recent header stacks. A packet with a known stack need not be dissected.
+//! Cache of recent header stacks. A packet whose stack is known need not be dissected.
 //!
 //! A few bits of a packet determine its headers: EtherTypes, protocols, versions, header lengths, tunnel ports and
-//! flags. A packet that agrees with a dissected packet in those bits has the same headers.
+//! flags. A packet that has the same bits as a dissected packet has the same headers.
 
 use alloc::boxed::Box;
 use core::ops::{Index, Range};
@@ -36,27 +36,26 @@ pub(crate) struct CachedStack {
     pub(crate) keys: Keys,
     /// Bits that are equal in all packets of a train.
     pub(crate) equality: Mask,
-    /// Bits that are equal in all packets of a train except the last: all bits except those of sequence numbers,
+    /// Bits that are equal in all packets of a train except the last: all except those of sequence numbers,
     /// identifications and checksums.
     pub(crate) predicted: Mask,
-    /// The bits of `predicted` without acknowledgment, window and timestamps, which change between trains.
+    /// Bits of `predicted` except acknowledgment, window and timestamps, which change between trains.
     pub(crate) recurring: Mask,
-    /// The bits of `recurring` that are the same for all flows.
+    /// Bits of `recurring` that are the same for all flows.
     pub(crate) form: Mask,
     /// Bits that determine the headers and the flow.
     pub(crate) identity: Mask,
     /// Bits that determine the headers.
     structure: Mask,
-    /// Headers of an example packet, padded with zeros to the length of tunnel headers.
+    /// Headers of an example packet, zero-padded to the length of tunnel headers.
     example: Box<[u8]>,
-    /// Rules for the permitted differences between packets of a train.
+    /// Rules on the permitted differences between packets of a train.
     pub(crate) rules: Rules,
     /// Whether trains are invertible.
     pub(crate) is_invertible: bool,
-    /// Whether the headers have no TCP options or only two NOPs and a timestamp. This is computed only if the rules
-    /// need it.
+    /// Whether the headers have no TCP options, or only two NOPs and a timestamp. Computed only if the rules need it.
     pub(crate) has_timestamp_only: bool,
-    /// Limits of a train with these headers.
+    /// Limits on a train with these headers.
     pub(crate) bounds: Bounds,
     /// Header bytes that a superframe takes from its last packet.
     pub(crate) last_packet: LastPacket,
@@ -66,7 +65,7 @@ pub(crate) struct CachedStack {
     pub(crate) refusal: Option<Pass>,
 }
 
-/// A bounded cache of known header stacks.
+/// Bounded cache of known header stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     known: SlotMap<ShapeId, CachedStack>,
@@ -74,8 +73,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// Returns the ID of the packet's headers, if they match the headers of the previous packet or one of the first
-    /// entries.
+    /// Returns the ID of the packet's headers if they match those of the previous packet or one of the first entries.
     #[inline(always)]
     pub(crate) fn find(&mut self, packet: &[u8]) -> Option<ShapeId> {
         if self.known.get(self.latest)?.has(packet) {
@@ -115,12 +113,12 @@ impl Shapes {
         self.known.len() >= SHAPES_MAX
     }
 
-    /// Clears the cache; no ID of an entry may be in use.
+    /// Clears the cache. No ID may be in use.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }
 
-    /// Stores the headers of a packet whose innermost header is TCP or UDP; returns their ID.
+    /// Stores the headers of a packet whose innermost header is TCP or UDP, and returns their ID.
     pub(crate) fn remember(
         &mut self,
         stack: &Stack,
@@ -214,7 +212,7 @@ impl CachedStack {
         packet.len() == self.shape.header_len
     }
 
-    /// Checks each law of equality for two packets with these headers.
+    /// Checks each field that must be equal in two packets with these headers.
     pub(crate) fn obeys_equality(&self, first: &[u8], other: &[u8]) -> bool {
         obeys_equality(&self.stack, first, other, &self.rules, self.timestamps.map(usize::from))
     }
@@ -304,8 +302,8 @@ fn latest(
     latest
 }
 
-/// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, the bits also
-/// distinguish the layouts of options that have the length of a timestamp.
+/// Returns the bits that determine the headers. If timestamps may vary or are the only permitted option, they also
+/// distinguish timestamps from other options of the same total length.
 fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     let mut mask = Mask::structure(stack, header);
     if let Some(start) = options {
@@ -314,8 +312,9 @@ fn structure(stack: &Stack, header: &[u8], options: Option<usize>) -> Mask {
     mask
 }
 
-/// Maximum number of cached header stacks, about 4.9 KiB each. Reaching it closes all trains and clears the cache.
+/// Maximum number of cached header stacks, about 4.9 KiB each. At the maximum, all trains are closed and the cache is
+/// cleared.
 const SHAPES_MAX: usize = 64;
 
-/// Number of entries that a packet is compared with before it is dissected.
+/// Number of entries compared with a packet before it is dissected.
 const LOOK_BACK: usize = 4;

@@ -1,5 +1,4 @@
-//! Storage in slots: the IDs of headers, trains and predictions, the tables that use these IDs as keys, and the pool of
-//! buffers.
+//! Storage in slots: IDs of headers, trains and predictions, tables keyed by these IDs, and the buffer pool.
 
 pub(crate) mod pool;
 pub(crate) mod prediction_id;

@@ -1,9 +1,9 @@
-//! Bounded pool of the buffers in all held trains. The first buffer of a train is not in the pool.
+//! Bounded pool of the buffers in all held trains, except for the first buffer of each train.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A buffer, and the range of the payload in it.
+/// A buffer, and the payload range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<B> {
     /// The buffer as it was pushed.
@@ -17,7 +17,7 @@ impl<B: AsRef<[u8]>> Part<B> {
         Self { buffer, start: range.start as u32, end: range.end as u32 }
     }
 
-    /// Removes the bytes of the buffer starting at `end`.
+    /// Removes the bytes from offset `end` of the buffer onwards.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.end = self.end.min(end as u32);
     }
@@ -65,7 +65,7 @@ impl<B> Pool<B> {
         Self { slots: Vec::new(), free: NONE, limit: limit.min(NONE as usize) }
     }
 
-    /// Appends a part of a buffer, which is written in place. Returns the buffer if the pool is full.
+    /// Appends part of a buffer to a list, writing the entry in place. Returns the buffer if the pool is full.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -120,7 +120,7 @@ impl<B> Pool<B> {
         })
     }
 
-    /// Adds a free slot, unless the pool has its maximum size.
+    /// Adds a free slot, unless the pool has reached its maximum size.
     #[cold]
     fn grow(&mut self) {
         if self.slots.len() < self.limit {

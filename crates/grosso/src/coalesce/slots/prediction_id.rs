@@ -7,17 +7,16 @@ use crate::{coalesce::slots::slot_map::Id, flow::FlowHash};
 pub(crate) struct PredictionId(u16);
 
 impl PredictionId {
-    /// No slot.
+    /// Marker for no slot.
     pub(crate) const NONE: Self = Self(u16::MAX);
 
-    /// Number of predicted flows. If the hashes of two flows select the same slot, the flow whose train is held keeps
-    /// the slot.
+    /// Number of predicted flows. If two flows hash to the same slot, the flow with a held train keeps it.
     pub(crate) const COUNT: u16 = 512;
 
     /// Last slot.
     pub(crate) const LAST: Self = Self(Self::COUNT - 1);
 
-    /// Returns the slot for the hash of a flow.
+    /// Returns the slot for a flow hash.
     #[inline(always)]
     pub(crate) fn of(flow: FlowHash) -> Self {
         Self(u64::from(flow) as u16 % Self::COUNT)

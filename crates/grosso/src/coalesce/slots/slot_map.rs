@@ -7,13 +7,13 @@ use core::{
     ops::{Index, IndexMut},
 };
 
-/// A key of a table.
+/// Key type of a table.
 pub(crate) trait Id: Copy + Debug {
     fn new(place: usize) -> Self;
     fn place(self) -> usize;
 }
 
-/// A table indexed by one key type, so that no other number can be used as a key.
+/// Table indexed by one key type, so that no other number can serve as a key.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotMap<I, T> {
     items: Vec<T>,
@@ -43,7 +43,7 @@ impl<I: Id, T> SlotMap<I, T> {
         I::new(self.items.len() - 1)
     }
 
-    /// Returns the entry with this key, after extending the table if it is too short.
+    /// Returns the entry with this key, extending the table if it is too short.
     #[inline(always)]
     pub(crate) fn get_or_grow(&mut self, id: I, fresh: impl FnMut() -> T) -> &mut T {
         if self.items.len() <= id.place() {
@@ -84,7 +84,7 @@ impl<I: Id, T> SlotMap<I, T> {
 impl<I: Id, T> Index<I> for SlotMap<I, T> {
     type Output = T;
 
-    /// Returns the entry for a key. This cannot fail, because the table issued the key or was extended for it.
+    /// Returns the entry with this key. This cannot fail: the table either issued the key or was extended for it.
     #[inline(always)]
     fn index(&self, id: I) -> &T {
         debug_assert!(id.place() < self.items.len(), "{id:?} is in the list");

@@ -7,7 +7,7 @@ use crate::coalesce::slots::slot_map::Id;
 pub(crate) struct TrainId(u32);
 
 impl TrainId {
-    /// ID that means no train. The number is above any limit.
+    /// Marker for no train. The number is above any limit.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -18,7 +18,7 @@ impl Id for TrainId {
         Self(slot as u32)
     }
 
-    /// Returns the slot of the train, which is its index in every table with one entry per train.
+    /// Returns the slot of the train, which is its index in every table that has one entry per train.
     #[inline(always)]
     fn place(self) -> usize {
         self.0 as usize

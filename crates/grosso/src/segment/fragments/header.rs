@@ -1,5 +1,5 @@
-//! The headers that every fragment repeats: all headers up to the IP header, and the extension headers before the
-//! fragment header.
+//! Headers that every fragment repeats: all headers up to the IP header, and the extension headers before the fragment
+//! header.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Kind, Layer, Stack, Stop, ipv4, ipv6, ipv6_fragment, pppoe};
@@ -11,25 +11,25 @@ use crate::{
     template::HEADER_BYTES_MAX,
 };
 
-/// The repeated headers, followed by a fragment header in IPv6.
+/// Repeated headers, followed by a fragment header in IPv6.
 #[derive(Clone, Debug)]
 pub(super) struct FragmentHeader {
     bytes: [u8; HEADER_BYTES_MAX],
     len: usize,
     ip: Layer,
-    /// Start of a PPPoE header before the IP header; the PPPoE header has a length field of its own (rule G5a).
+    /// Offset of a PPPoE header before the IP header. It has its own length field (rule G5a).
     pppoe: Option<usize>,
-    /// Start of the packet's data, in bytes from the start of the frame.
+    /// Offset of the packet's data, in bytes from the start of the frame.
     pub(super) data_start: usize,
-    /// Offset of the data in the whole datagram. It is greater than 0 if the packet is itself a fragment other than the
+    /// Offset of the data in the whole datagram. It is greater than 0 if the packet itself is a fragment other than the
     /// first.
     offset: usize,
-    /// Whether the packet is itself a fragment that is followed by more fragments.
+    /// Whether the packet itself is a fragment that is followed by more.
     more: bool,
 }
 
 impl FragmentHeader {
-    /// Returns the headers of the outermost IP packet in the frame that starts with `head`.
+    /// Returns the headers that fragments repeat, for the outermost IP packet in the frame that starts with `head`.
     pub(super) fn new(
         head: &[u8],
         stack: &Stack,
@@ -80,12 +80,13 @@ impl FragmentHeader {
         self.len
     }
 
-    /// Returns the length in bytes from the IP header on, which is the part that the MTU limits.
+    /// Returns the length in bytes from the IP header on, which counts towards the MTU.
     pub(super) fn ip_header_len(&self) -> usize {
         self.len - usize::from(self.ip.offset)
     }
 
-    /// Returns the length of the packet in bytes according to its IP header, counted from the start of that header.
+    /// Returns the length of the packet in bytes, as declared by its IP header and counted from the start of that
+    /// header.
     pub(super) fn whole_len(&self) -> usize {
         let start = usize::from(self.ip.offset);
         match self.ip.kind {
@@ -97,8 +98,8 @@ impl FragmentHeader {
         }
     }
 
-    /// Returns the length of the packet's data in bytes, if a frame of `frame_len` bytes is at least as long as the
-    /// IP header declares.
+    /// Returns the length of the packet's data in bytes. Fails if the frame of `frame_len` bytes is shorter than the IP
+    /// header declares.
     pub(super) fn data_len(&self, frame_len: usize) -> Result<usize, NoFragments> {
         let start = usize::from(self.ip.offset);
         let says_nothing = match self.ip.kind {
@@ -109,7 +110,7 @@ impl FragmentHeader {
             return Err(NoFragments::TooLong);
         }
         let end = start + self.whole_len();
-        // Bytes that a PPPoE header does not count are padding.
+        // Bytes beyond the PPPoE length are padding.
         let frame_end = self.pppoe.map_or(frame_len, |start| frame_len.min(self.pppoe_end(start)));
         let data_len = end.checked_sub(self.data_start).filter(|_| end <= frame_end);
         let data_len = data_len.ok_or(NoFragments::BytesMissing)?;
@@ -119,14 +120,14 @@ impl FragmentHeader {
         if is_too_long { Err(NoFragments::TooLong) } else { Ok(data_len) }
     }
 
-    /// Returns the end of the packet according to the PPPoE header that starts at `start`.
+    /// Returns the end of the packet according to the PPPoE header at `start`.
     fn pppoe_end(&self, start: usize) -> usize {
         let counted = u16_at(&self.bytes, start + pppoe::field::LENGTH.start);
         start + pppoe::field::PROTOCOL.start + usize::from(counted)
     }
 
-    /// Returns the fragment size that is always allowed. Every IPv6 link carries fragments of this size, so they may be
-    /// used even if all original fragments were smaller (rule S62).
+    /// Returns the fragment size that is always allowed. Every IPv6 link carries fragments of this size, even if all
+    /// original fragments were smaller (rule S62).
     pub(super) fn largest_min(&self) -> u16 {
         if self.ip.kind == Kind::Ipv4 { 0 } else { ipv6::MTU_MIN }
     }
@@ -145,10 +146,10 @@ impl FragmentHeader {
         self.ip.kind != Kind::Ipv4 || Sum::of(header).is_valid() || is_left()
     }
 
-    /// Returns the minimum length of the data in the first fragment. For IPv4, this is one unit (rule S60) or, for TCP,
-    /// the header up to the flags, because receivers discard a first fragment without the flags (RFC 1858, RFC 3128).
-    /// For IPv6, it is the length of all headers up to and including the transport header (RFC 7112 section 5). `data`
-    /// is the contiguous start of the packet's data. Returns `None` if no first fragment would contain all headers.
+    /// Returns the minimum data length of the first fragment. For IPv4, this is one unit (rule S60), or the header up
+    /// to the flags for TCP, because receivers discard a first fragment without the flags (RFC 1858, RFC 3128). For
+    /// IPv6, it is the length of all headers up to and including the transport header (RFC 7112 section 5). `data` is
+    /// the contiguous start of the packet's data. Returns `None` if no first fragment could contain all headers.
     pub(super) fn first_len_min(
         &self,
         stack: &Stack,
@@ -162,7 +163,7 @@ impl FragmentHeader {
         }
         let next_header = self.bytes[self.len - ipv6_fragment::HEADER_LEN];
         let chain = match first_len_min(next_header, data.get(..data_len).unwrap_or(data)) {
-            // The first slice contains all headers that are known, so headers in further slices do not matter.
+            // The first slice contains all known headers, so headers in other slices do not matter.
             None if data.len() < data_len => 0,
             chain => chain?,
         };
@@ -174,8 +175,8 @@ impl FragmentHeader {
         Some(chain.max(known).max(UNIT))
     }
 
-    /// Writes the headers of a fragment with `len` bytes of data, which starts `before` bytes after the start of the
-    /// packet's data. `more` specifies whether other fragments follow.
+    /// Writes the headers of a fragment with `len` bytes of data, which starts `before` bytes into the packet's data.
+    /// `more` says whether other fragments follow.
     pub(super) fn write(&mut self, out: &mut [u8], before: usize, len: usize, more: bool) {
         out.copy_from_slice(&self.bytes[..self.len]);
         let more = more || self.more;
@@ -187,7 +188,7 @@ impl FragmentHeader {
         match self.ip.kind {
             Kind::Ipv4 => {
                 self.write_v4(out, offset, len, more);
-                // If the packet is itself a later fragment, it already has the right options.
+                // If the packet itself is a later fragment, its options are already right.
                 if self.offset == 0 {
                     self.blank_options();
                 }
@@ -201,7 +202,7 @@ impl FragmentHeader {
         let total_len = usize::from(self.ip.len) + len;
         put_u16(out, start + ipv4::field::TOTAL_LENGTH.start, total_len as u16);
         let at = start + ipv4::field::FRAGMENT.start;
-        // DF and the reserved bit are kept; Linux loses them (rule S31).
+        // DF and the reserved bit are kept, unlike in Linux (rule S31).
         let kept = u16_at(out, at) & (ipv4::RESERVED | ipv4::DONT_FRAGMENT);
         let more = if more { ipv4::MORE_FRAGMENTS } else { 0 };
         put_u16(out, at, kept | more | (offset / 8));
@@ -251,16 +252,16 @@ impl FragmentHeader {
     }
 }
 
-/// The headers that every fragment repeats.
+/// Headers that every fragment repeats.
 struct Unfragmentable {
     /// End of the repeated headers.
     end: usize,
-    /// Position of the next-header field in the last of the repeated headers.
+    /// Offset of the next-header field in the last repeated header.
     next_header: usize,
 }
 
-/// Returns the part of an IPv6 packet that routers read: up to the last routing header or, if there is none, up to the
-/// hop-by-hop options (RFC 8200 section 4.5).
+/// Returns the part of an IPv6 packet that routers read: up to the last routing header, or up to the hop-by-hop options
+/// if there is none (RFC 8200 section 4.5).
 fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragmentable, NoFragments> {
     let fixed = usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start;
     let mut part = Unfragmentable { end: ip.end(), next_header: fixed };
@@ -283,12 +284,12 @@ fn unfragmentable(head: &[u8], ip: Layer, behind: &[Layer]) -> Result<Unfragment
 
 /// Unit of fragment offsets in bytes (RFC 791 section 3.1).
 const UNIT: usize = 8;
-/// Values of the next-header field (RFC 8200 section 4).
+/// Next-header values (RFC 8200 section 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT_PROTOCOL: u8 = 44;
 /// IPv4 options (RFC 791 section 3.1).
 const OPTION_END: u8 = 0;
 const OPTION_NOTHING: u8 = 1;
-/// Bit of an option's kind that requests a copy in every fragment.
+/// Bit in an option's type that requests a copy in every fragment.
 const OPTION_COPIED: u8 = 0x80;

@@ -1,7 +1,7 @@
 //! IP fragments of one packet (rules S30 to S32 and S60 to S62).
 //!
 //! Unlike segments, fragments repeat only the headers that every router reads; the rest of the packet is their data.
-//! The checksums in this data are therefore completed before the packet is fragmented.
+//! Checksums in this data are therefore completed before the packet is fragmented.
 
 use grosso_checksum::{Sum, nonzero};
 use grosso_wire::{LinkType, Ports, Stack, dissect, udp};
@@ -60,12 +60,12 @@ impl FragmentOptions {
 pub struct Fragments<'a> {
     header: FragmentHeader,
     data: Payload<'a>,
-    /// A checksum that replaces the checksum in the data.
+    /// Checksum that replaces the one in the data.
     patch: Patch,
     data_len: usize,
-    /// Number of bytes of data in each fragment except the last, a multiple of 8.
+    /// Number of data bytes in each fragment except the last, a multiple of 8.
     unit: usize,
-    /// Maximum number of bytes of data in the last fragment.
+    /// Maximum number of data bytes in the last fragment.
     last_max: usize,
     before: usize,
     meta: Meta,
@@ -127,8 +127,8 @@ impl<'a> Fragments<'a> {
     /// outermost IP packet is fragmented.
     ///
     /// A reassembled packet ([`Meta::fragmented`]) is split into fragments no larger than the original ones (rules S61,
-    /// S62); DF then only forbids fragments longer than the largest original one. Any other IPv6 packet must originate
-    /// from the caller, because routers do not fragment IPv6 (RFC 8200 section 5).
+    /// S62); in this case, DF only forbids fragments longer than the largest original one. Any other IPv6 packet must
+    /// originate from the caller, because routers do not fragment IPv6 (RFC 8200 section 5).
     ///
     /// # Errors
     /// Returns the reason why the packet cannot, must not or need not be fragmented.
@@ -210,10 +210,10 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// New bytes to write over the data at one position, for example a completed checksum.
+/// New bytes to write over the data at one offset, for example a completed checksum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patch {
-    /// Position in bytes from the start of the data.
+    /// Offset in bytes from the start of the data.
     at: usize,
     bytes: [u8; 4],
     len: usize,
@@ -257,8 +257,8 @@ impl Patch {
         Ok(Self { at: field - data_start, bytes: [checksum[0], checksum[1], 0, 0], len: 2 })
     }
 
-    /// Writes the part of the patch that lies in a fragment with this `data`, which starts `before` bytes after the
-    /// start of all data.
+    /// Applies the part of the patch that lies in a fragment with this `data`, which starts `before` bytes into all
+    /// data.
     fn apply(&self, before: usize, data: &mut [u8]) {
         for (at, byte) in (self.at..).zip(&self.bytes[..self.len]) {
             if let Some(place) = at.checked_sub(before).and_then(|at| data.get_mut(at)) {
@@ -313,7 +313,7 @@ mod tests {
         let whole = datagram.payload_len(3000).build();
         let fragments = cut(&whole, 1480).unwrap();
         let words: Vec<_> = fragments.iter().map(|f| u16::from_be_bytes([f[20], f[21]])).collect();
-        // DF is kept, MF is set in all fragments but the last, and offsets count 8-byte units.
+        // DF is kept, MF is set in all fragments except the last, and offsets count 8-byte units.
         assert_eq!(words, [0x6000, 0x6000 | 185, 0x4000 | 370]);
         assert!(fragments.iter().all(|f| f[18..20] == [0, 77]));
         assert!(fragments.iter().all(|f| f[16..18] == ((f.len() - 14) as u16).to_be_bytes()));

@@ -4,15 +4,15 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoFragments {
-    /// The packet fits the MTU.
+    /// The packet fits into the MTU.
     Whole,
-    /// The packet exceeds the MTU and has DF set. Report the MTU to its sender with ICMP type 3 code 4 (rule S61).
+    /// The packet exceeds the MTU and has DF set. Report the MTU to its sender with ICMP type 3, code 4 (rule S61).
     DontFragment {
         /// MTU in bytes.
         mtu: u16,
     },
-    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain. These are all
-    /// IPv6 headers (rules S60, S62; RFC 7112), and the TCP header up to its flags (RFC 1858, RFC 3128).
+    /// The MTU leaves no room for 8 bytes of data, or for the headers that a first fragment must contain: all IPv6
+    /// headers (rules S60, S62; RFC 7112), and the TCP header up to its flags (RFC 1858, RFC 3128).
     MtuTooSmall,
     /// The packet has no IP header.
     NotIp,
@@ -24,7 +24,7 @@ pub enum NoFragments {
     HeadersSplit,
     /// The headers are longer than [`HEADER_BYTES_MAX`](super::super::HEADER_BYTES_MAX).
     HeaderTooLong,
-    /// The packet is shorter than its IP header or than the length stated in the IP header.
+    /// The packet is shorter than its IP header, or than the length in that header.
     BytesMissing,
     /// The packet is longer than IP fragments can express (rule F13).
     TooLong,
@@ -35,7 +35,7 @@ pub enum NoFragments {
 }
 
 impl NoFragments {
-    /// Returns a sentence that explains the reason to the user.
+    /// Returns a sentence that explains the reason to users.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {

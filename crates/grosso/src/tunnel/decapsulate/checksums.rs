@@ -1,5 +1,5 @@
-//! Verifies the checksums of a tunnel, except those that a device has already verified, and determines the state of the
-//! inner checksums.
+//! Verification of a tunnel's checksums, except those that a device has already verified, and the resulting state of
+//! the inner checksums.
 
 use arrayvec::ArrayVec;
 use grosso_checksum::Sum;
@@ -16,26 +16,26 @@ use crate::{
 /// State of the checksums around a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
-    /// Whether there is any checksum.
+    /// Whether any checksum protects the packet.
     pub(super) is_protected: bool,
     /// Whether there is a UDP header without a checksum.
     pub(super) lacks_udp_checksum: bool,
-    /// State of the inner checksums. The position of a partial checksum is relative to the frame.
+    /// State of the inner checksums. The offset of a partial checksum is relative to the frame.
     pub(super) inside: Checksum,
 }
 
-/// Ranges that the checksums of a tunnel cover, in bytes from the start of the frame.
+/// Ranges covered by the checksums of a tunnel, in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Covered {
-    /// Start of the payload of the tunnel.
+    /// Offset of the tunnel's payload.
     pub(super) start: usize,
-    /// Start of the first IP header of the inner packet.
+    /// Offset of the first IP header in the inner packet.
     pub(super) network: Option<usize>,
     /// End of the inner packet.
     pub(super) end: usize,
 }
 
-/// Verifies the checksums of a tunnel that have not been verified.
+/// Verifies the tunnel's checksums that have not been verified yet.
 pub(super) fn verify(
     frame: &[u8],
     outer: &OuterHeaders,
@@ -57,7 +57,7 @@ pub(super) fn verify(
     let covers = covers(frame, outer, state, is_hidden);
     let verified = match *state {
         Checksum::None | Checksum::Complete { .. } => 0,
-        // A hidden outermost checksum is one of the verified checksums, but is not in `covers`.
+        // A hidden outermost checksum counts as verified, but is not in `covers`.
         Checksum::Unnecessary { levels } => usize::from(levels) + usize::from(!is_hidden),
         Checksum::Partial { start: partial, offset } => {
             check_partial(&covers, start, end, partial, offset)?;
@@ -67,7 +67,7 @@ pub(super) fn verify(
     let unverified = covers.get(verified..).unwrap_or_default();
     let sum = match *state {
         Checksum::Complete { sum } => Some(sum_of_payload(frame, outer, sum, start)),
-        // A device that merged packets verified the checksum of each packet, but no checksum of the superframe.
+        // A device that merged packets has verified the checksum of each packet, but no checksum of the superframe.
         Checksum::Unnecessary { .. } if verified == covers.len() && meta.gso.is_none() => covers
             .last()
             .map(|(covering, _)| Sum::ZERO.subtract(sum_around(frame, outer, covering, start))),
@@ -109,7 +109,7 @@ fn verify_ipv4(frame: &[u8], ip: &Layer) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the checksums that are present in a tunnel, outermost first, each with the refusal to report if its value is
+/// Returns the checksums present in a tunnel, outermost first, each with the refusal to report if the checksum is
 /// wrong.
 fn covers(
     frame: &[u8],
@@ -142,7 +142,7 @@ fn covers(
     covers
 }
 
-/// Checks that the partial checksum is either the checksum of a tunnel header or inside the inner packet.
+/// Checks that the partial checksum is either that of a tunnel header or inside the inner packet.
 fn check_partial(
     covers: &[(Covering, Refusal)],
     start: usize,
@@ -158,8 +158,8 @@ fn check_partial(
     if is_inside || is_cover { Ok(()) } else { Err(Refusal::ChecksumOutside) }
 }
 
-/// Returns the sum of a tunnel's payload, derived from the sum of the outermost IP header and everything after it.
-/// Every header in between has an even length (rule C22).
+/// Returns the sum of a tunnel's payload, derived from the sum of everything from the outermost IP header on. All
+/// headers in between have even lengths (rule C22).
 fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) -> Sum {
     let network = usize::from(outer.ip.offset);
     let before = frame.get(network..start).map_or(Sum::ZERO, Sum::of);
@@ -167,16 +167,15 @@ fn sum_of_payload(frame: &[u8], outer: &OuterHeaders, sum: u16, start: usize) ->
     Sum::from_word(sum).subtract(before).subtract(behind)
 }
 
-/// Returns the sum of everything that a checksum covers except the tunnel's payload. This is the header with the
-/// checksum, the headers after it, and the pseudo-header. If the checksum is correct, the sum of the payload is the
-/// negative of this sum.
+/// Returns the sum of everything that a checksum covers except the tunnel's payload: the header with the checksum, the
+/// headers after it, and the pseudo-header. If the checksum is correct, the payload sums to the negative of this sum.
 fn sum_around(frame: &[u8], outer: &OuterHeaders, covering: &Covering, start: usize) -> Sum {
     let from = usize::from(covering.start);
     let headers = frame.get(from..start).map_or(Sum::ZERO, Sum::of);
     headers + pseudo_of(covering, frame, outer.end.saturating_sub(from))
 }
 
-/// Returns the sum of the bytes at and after `end`, as part of a block that starts at `start`.
+/// Returns the sum of the bytes from `end` on, as part of a block that starts at `start`.
 fn trailer(frame: &[u8], start: usize, end: usize, behind: usize) -> Sum {
     let sum = frame.get(end..behind).map_or(Sum::ZERO, Sum::of);
     if end.wrapping_sub(start) % 2 == 1 { sum.at_odd_offset() } else { sum }

@@ -1,4 +1,4 @@
-//! The headers of the outermost tunnel, and the checks that a receiver makes before removing them.
+//! Headers of the outermost tunnel, and the checks that a receiver makes before removing them.
 
 use core::{net::IpAddr, ops::Range};
 
@@ -14,11 +14,11 @@ use crate::{
     tunnel::{Tunnel, kind::CarriedBy},
 };
 
-/// The headers of one tunnel.
+/// Headers of one tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterHeaders {
     pub(super) tunnel: Tunnel,
-    /// The outermost IP header.
+    /// Outermost IP header.
     pub(super) ip: Layer,
     /// Number of link-layer headers before the IP header.
     pub(super) links: usize,
@@ -34,7 +34,8 @@ pub(super) struct OuterHeaders {
 }
 
 impl OuterHeaders {
-    /// Finds the headers. In a superframe, a length that does not fit its field may be zero.
+    /// Finds the headers of the outermost tunnel. In a superframe, a length that does not fit into its field may be
+    /// zero.
     pub(super) fn find(
         frame: &[u8],
         stack: &Stack,
@@ -67,7 +68,7 @@ impl OuterHeaders {
         Ok(outer)
     }
 
-    /// Returns the path of the tunnel, which consists of the addresses of the endpoints and the identifier.
+    /// Returns the path of the tunnel: the addresses of the endpoints, and the identifier.
     pub(super) fn path(&self, frame: &[u8], stack: &Stack) -> Path {
         let start = usize::from(self.ip.offset);
         let address = |v4: Range<usize>, v6: Range<usize>| {
@@ -86,7 +87,7 @@ impl OuterHeaders {
         }
     }
 
-    /// Returns the contents of the tunnel header that are not part of the path.
+    /// Returns the contents of the tunnel header apart from the path.
     pub(super) fn details(&self, frame: &[u8], stack: &Stack) -> Details {
         let headers = stack.layers().get(self.links..self.inner).unwrap_or_default();
         let vxlan = headers.iter().find(|layer| layer.kind == Kind::Vxlan);
@@ -129,7 +130,7 @@ impl OuterHeaders {
     }
 }
 
-/// Returns the identifier in a tunnel header.
+/// Returns the tunnel identifier in a header.
 fn identifier(frame: &[u8], layer: &Layer) -> Option<u32> {
     if layer.kind.class() != Class::Tunnel {
         return None;
@@ -187,7 +188,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over a tunnel header in UDP. Returns the reason if the datagram belongs to no tunnel.
+    /// Steps over a tunnel header in UDP. Returns the reason if the datagram is not part of a tunnel.
     fn udp(&mut self, ip: &Layer, udp: &Layer) -> Result<Found, Refusal> {
         let ports = &self.rules.ports;
         let port = u16_at(self.frame, usize::from(udp.offset) + udp::field::DESTINATION_PORT.start);
@@ -205,7 +206,7 @@ impl Walk<'_> {
                 self.receive(&layer)?;
                 Ok((Tunnel::in_udp(kind), Some(*udp), None, remote_checksum))
             }
-            // GUE variant 1 and FOU have no header of their own; only the port distinguishes them (rules W10, W22).
+            // GUE variant 1 and FOU have no header of their own. Only the port distinguishes them (rules W10, W22).
             _ => {
                 let carried_by =
                     if port == ports.port(Kind::Gue) { CarriedBy::Gue } else { CarriedBy::Fou };
@@ -215,8 +216,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks a tunnel header and steps over it, because the receiver removes it. Any other header is the first header
-    /// inside the tunnel.
+    /// Checks a tunnel header and steps over it. Any other header is the first one inside the tunnel.
     fn receive(&mut self, layer: &Layer) -> Result<(), Refusal> {
         let Some(receive) = layer.kind.spec().receive else { return Ok(()) };
         let header = self.frame.get(usize::from(layer.offset)..layer.end()).unwrap_or_default();
@@ -232,8 +232,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns the tunnel that an IP protocol number announces. This is either GRE, whose header is skipped, or a
-    /// packet without a tunnel header.
+    /// Returns the tunnel that an IP protocol number announces: GRE, whose header is skipped, or a packet without a
+    /// tunnel header.
     fn protocol(
         &mut self,
         ip: &Layer,
@@ -287,8 +287,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why no header follows a UDP header: most ports belong to no tunnel, and the port of ESP is
-    /// also used for IKE.
+    /// Returns the reason why no header follows a UDP header: most ports are not tunnel ports, and the ESP port is also
+    /// used for IKE.
     fn refusal_behind_udp(&self, port: u16, ports: &Ports) -> Refusal {
         if ports.on(port).is_some() && self.stack.stop != Stop::Payload {
             self.refusal_inside()
@@ -321,5 +321,5 @@ fn geneve_options(header: &[u8]) -> geneve::GeneveOptions<'_> {
     geneve::GeneveOptions::new(header.get(geneve::HEADER_LEN..).unwrap_or_default())
 }
 
-/// Flags of a group policy that forbids learning.
+/// Group policy flags that forbid learning.
 const DONT_LEARN: u32 = vxlan::FLAG_POLICY | vxlan::FLAG_POLICY_DONT_LEARN;

@@ -1,4 +1,4 @@
-//! Checksums inside a tunnel that are still partial. The sender left them for a device, but no device completed them.
+//! Inner checksums that are still partial, because the sender left them for a device and no device completed them.
 
 use grosso_checksum::Sum;
 use grosso_wire::{Ends, Layer};
@@ -9,9 +9,9 @@ use crate::{
     template::{render::pseudo_of, shape::Covering},
 };
 
-/// Returns the partial checksum of an inner packet that ends at `end`. A checksum is partial if its field holds the
+/// Returns the partial checksum of an inner packet that ends at `end`. A checksum is partial if its field contains the
 /// pseudo-header sum and this value is not also a valid complete checksum. Such packets come from a container on the
-/// same host, over a virtual link; a socket does not report that their checksum is partial.
+/// same host, over a virtual link: a socket does not report that their checksum is partial.
 pub(super) fn left_open(frame: &[u8], inside: &[Layer], end: usize) -> Option<Checksum> {
     let (transport, before) = inside.split_last()?;
     let ip = before.iter().rfind(|layer| layer.kind.is_ip())?;

@@ -1,6 +1,6 @@
-//! Decapsulation of packets, which removes one tunnel at a time.
+//! Decapsulation of packets, one tunnel at a time.
 //!
-//! Only the link header is moved, to the start of the inner packet. No other bytes are copied, and no memory is
+//! Only the link header is moved (to the start of the inner packet). No other bytes are copied, and no memory is
 //! allocated. [`Decapsulation::plan`] only reads: it locates the packet in the outermost tunnel and returns its
 //! metadata, or the reason why it must not be decapsulated. [`Decapsulation::apply`] then changes the frame.
 //!
@@ -64,35 +64,35 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecapsulationRules {
-    /// UDP ports that were used to dissect the frame. They distinguish GUE from FOU.
+    /// UDP ports with which the frame was dissected. They distinguish GUE from FOU.
     pub ports: Ports,
     /// Treatment of remote checksum offload.
     pub remote_checksum: RemoteChecksumMode,
     /// Whether to accept UDP over IPv6 without a checksum (RFC 6935, rule W32).
     pub ipv6_without_checksum: bool,
-    /// Visibility of the outer UDP checksum.
+    /// Whether the outer UDP checksum is visible.
     pub outer_checksum: OuterChecksum,
     /// Link type of the decapsulated packet.
     pub presented: Presented,
-    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. This is
-    /// meant for observers that are not tunnel endpoints. [`Details::critical_option`] reports the option.
+    /// Whether to accept critical Geneve options (rule W41, RFC 8926 section 3.5) as if they were understood. Intended
+    /// for observers that are not tunnel endpoints. [`Details::critical_option`] reports the option.
     pub critical_options: bool,
-    /// Whether an inner checksum field that holds only the pseudo-header sum counts as partial. Packets from a
+    /// Whether an inner checksum field that contains only the pseudo-header sum counts as partial. Packets from a
     /// container on the same host arrive in this form, because no device completes the checksum. [`Details::left_open`]
     /// reports such packets.
     pub completes_left_open: bool,
-    /// Whether reserved bits of VXLAN headers are ignored (RFC 7348 section 5). If not set, packets in which such a bit
-    /// is set are refused, as in Linux (rule W30). [`Details::reserved_bits`] reports whether such a bit is set.
+    /// Whether to ignore reserved bits in VXLAN headers (RFC 7348 section 5). If this is false, packets with a reserved
+    /// bit set are refused, as in Linux (rule W30). [`Details::reserved_bits`] reports whether one is set.
     pub reserved_bits: bool,
 }
 
 /// Link type on which a decapsulated packet is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Presented {
-    /// The link type of the frame, as in a capture of the frame.
+    /// The link type of the frame, as in a capture.
     #[default]
     OnItsLink,
-    /// The link type inside the tunnel, which the tunnel's device needs. This is Ethernet for Ethernet frames; any
+    /// The link type inside the tunnel, for delivery to the tunnel's device. This is Ethernet for Ethernet frames; any
     /// other packet starts with its IP header.
     Alone,
 }
@@ -104,11 +104,12 @@ pub enum OuterChecksum {
     /// The frame contains the checksum; zero means that there is none.
     #[default]
     InFrame,
-    /// The checksum is not visible, but it was verified: a UDP socket with a filter delivered only datagrams with a
-    /// valid checksum. The checksum protects the inner packet (rules C52, C54), but no sum can be derived from it.
+    /// The checksum is not visible, but it was verified: the frame comes from a UDP socket with a filter, which
+    /// delivers only datagrams with a valid checksum. The checksum protects the inner packet (rules C52, C54), but no
+    /// sum can be derived from it.
     VerifiedBelow,
-    /// The capture truncated the packet, so no checksum that covers it can be verified, and its length fields determine
-    /// its end.
+    /// The capture truncated the packet. No checksum that covers it can be verified, and its length fields determine
+    /// where it ends.
     CapturedShort,
 }
 
@@ -125,7 +126,7 @@ pub enum RemoteChecksumMode {
 }
 
 impl Default for DecapsulationRules {
-    /// Returns the defaults of Linux, which refuse every feature that is not configured explicitly.
+    /// Returns Linux's defaults, which refuse every feature that is not configured explicitly.
     fn default() -> Self {
         Self {
             ports: Ports::ASSIGNED,
@@ -145,14 +146,14 @@ impl Default for DecapsulationRules {
 pub struct Decapsulation {
     /// Kind of tunnel.
     pub tunnel: Tunnel,
-    /// Identity of the tunnel. Fragments and addresses in different tunnels are unrelated.
+    /// Identity of the tunnel. Addresses and fragments in different tunnels are unrelated.
     pub path: Path,
     /// Other contents of the tunnel header.
     pub details: Details,
-    /// ECN change that the tunnel imposes on the packet.
+    /// ECN change that the packet inherits from the tunnel.
     pub congestion: Congestion,
     /// Metadata of the decapsulated packet (rule W4): the state of the inner checksums, the segmentation parameters,
-    /// and the VLAN tag if the link header is kept. The receive hash is dropped, because it was computed for the outer
+    /// and the VLAN tag if the link header is kept. The receive hash is removed, because it was computed over the outer
     /// packet.
     pub meta: Meta,
     /// Part of the link layer that is kept.
@@ -160,30 +161,30 @@ pub struct Decapsulation {
     /// Start and end of the packet after the link layer, in bytes from the start of the frame.
     start: usize,
     end: usize,
-    /// The first IP header in the packet, which inherits congestion.
+    /// First IP header in the packet, which inherits congestion marks.
     network: Option<Layer>,
-    /// The checksum to complete.
+    /// Checksum to complete.
     completed: Option<RemoteChecksum>,
 }
 
 /// One direction of a tunnel between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// Address of the encapsulating host; unspecified if there is no IP header around the packet.
+    /// Address of the encapsulating host, or the unspecified address if there is no outer IP header.
     pub source: IpAddr,
-    /// Address of the decapsulating host; unspecified if there is no IP header around the packet.
+    /// Address of the decapsulating host, or the unspecified address if there is no outer IP header.
     pub destination: IpAddr,
-    /// Network identifier of VXLAN and Geneve, key of GRE, or label of MPLS on a link.
+    /// Network identifier of VXLAN or Geneve, GRE key, or MPLS label on a link.
     pub identifier: Option<u32>,
 }
 
-/// Contents of a tunnel header other than the identity of the tunnel.
+/// Contents of a tunnel header other than the tunnel's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Details {
     /// Payload type of the tunnel: Ethernet, IPv4, IPv6 or MPLS.
     pub carried: Option<Kind>,
-    /// Group policy of VXLAN (rule W31).
+    /// VXLAN group policy (rule W31).
     pub policy: Option<u16>,
     /// Whether the policy forbids learning addresses from this packet (rule W31).
     pub dont_learn: bool,
@@ -201,7 +202,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// Contents of a tunnel header that has none of these fields.
+    /// Details of a tunnel header without any of these fields.
     const NONE: Self = Self {
         carried: None,
         policy: None,
@@ -218,9 +219,9 @@ impl Details {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     len: usize,
-    /// Header that contains the type of the packet, and the type to write.
+    /// Header with the type of the packet, and the type to write.
     named: Option<(Layer, u16)>,
-    /// A PPPoE header, which contains the length of the packet.
+    /// PPPoE header, which contains the length of the packet.
     pppoe: Option<Layer>,
     /// Length in bytes of the decapsulated packet minus the length of the outer packet. It is never positive.
     grown: isize,
@@ -231,8 +232,8 @@ impl Front {
 }
 
 impl Decapsulation {
-    /// Finds the packet in the outermost tunnel of `frame`, whose dissection is `stack`, and performs all checks that a
-    /// receiver must make: of lengths, flags and options, and of the checksums that have not been verified.
+    /// Finds the packet in the outermost tunnel of `frame`, whose dissection is `stack`. Performs all checks that a
+    /// receiver must make: lengths, flags, options, and the checksums that have not been verified.
     ///
     /// With [`Presented::OnItsLink`] on an Ethernet link, an Ethernet frame in the tunnel becomes the packet. Any other
     /// packet, and the payload of an Ethernet frame on another link, is placed after the frame's link header, which
@@ -269,7 +270,7 @@ impl Decapsulation {
             Presented::Alone => Front::NONE,
         };
         if !(front.len <= packet.start && packet.start <= packet.end && packet.end <= frame.len()) {
-            // The stack belongs to another frame.
+            // The stack is that of another frame.
             return Err(Refusal::Malformed);
         }
         let start = inside.first().map_or(outer.end, |layer| usize::from(layer.offset));
@@ -314,8 +315,8 @@ impl Decapsulation {
         Ok(plan)
     }
 
-    /// Decapsulates the frame that the plan was made for and returns the range of the packet in the frame, which starts
-    /// with the link header. The bytes before the range are then meaningless.
+    /// Decapsulates the frame for which the plan was made and returns the range of the packet in it, starting with the
+    /// link header. The bytes before the range are then meaningless.
     pub fn apply(&self, frame: &mut [u8]) -> Range<usize> {
         if let Some(network) = self.network
             && let Some(packet) = frame.get_mut(usize::from(network.offset)..self.end)
@@ -325,7 +326,7 @@ impl Decapsulation {
         if let Some(remote) = self.completed
             && let Some(packet) = frame.get_mut(..self.end)
         {
-            // The plan has checked that both positions lie in the packet, so they fit into 16 bits.
+            // The plan has checked that both offsets lie in the packet, so their difference fits into 16 bits.
             let offset = (remote.at - remote.start) as u16;
             let _ = checksum::complete(packet, remote.start as u16, offset);
         }
@@ -343,7 +344,7 @@ impl Decapsulation {
         start..self.end
     }
 
-    /// Returns whether [`Decapsulation::apply`] changes any byte. If it does not, the packet is already at
+    /// Returns whether [`Decapsulation::apply`] would change any byte. If not, the packet is already at
     /// [`Decapsulation::inner`].
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -357,14 +358,14 @@ impl Decapsulation {
         self.end - self.start + self.front.len
     }
 
-    /// Returns the range of the packet in the original frame; the range does not include the link header if that
-    /// belongs to the outer frame.
+    /// Returns the range of the packet in the original frame, without the link header if that belongs to the outer
+    /// frame.
     #[must_use]
     pub const fn inner(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// Updates a sum over the packet for a changed IPv6 traffic class. This is not necessary for IPv4, where the header
+    /// Updates the sum over the packet for a changed IPv6 traffic class. IPv4 does not need this, because its header
     /// checksum compensates for the change.
     fn follow_congestion(&mut self, frame: &[u8]) {
         let (Checksum::Complete { sum }, Some(network)) = (self.meta.checksum, self.network) else {
@@ -425,7 +426,7 @@ impl Decapsulation {
         Ok(())
     }
 
-    /// Makes the position of a partial checksum relative to the start of the decapsulated packet.
+    /// Makes the offset of a partial checksum relative to the start of the decapsulated packet.
     fn shift_partial(&mut self) -> Result<(), Refusal> {
         if let Checksum::Partial { start, .. } = &mut self.meta.checksum {
             if usize::from(*start) < self.start {
@@ -438,11 +439,11 @@ impl Decapsulation {
 }
 
 /// Adapts the parameters of a superframe to the inner packet, which is segmented in the same way but has one IP header
-/// fewer.
+/// less.
 fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     let last = stack.last().map(|layer| layer.kind);
     let is_transport = stack.stop == Stop::Payload && matches!(last, Some(Kind::Tcp | Kind::Udp));
-    // In a superframe of tunnel datagrams, each datagram has its own inner length (B29).
+    // In a superframe of tunnel datagrams, each datagram has an inner length of its own (B29).
     let is_whole = matches!(stack.extent, Extent::Exact | Extent::Jumbo);
     if !is_transport || !is_whole || matches!(gso.size, GsoSize::Fragments(_)) {
         return Err(Refusal::Superframe);
@@ -450,13 +451,13 @@ fn gso_inside(gso: Gso, stack: &Stack) -> Result<Gso, Refusal> {
     Ok(Gso { fixed_ids: IpLevels::from_bits(gso.fixed_ids.bits() >> 1), ..gso })
 }
 
-/// The inner packet, as the caller receives it on the presented link.
+/// Inner packet as the caller receives it on the presented link.
 struct InnerPacket {
     start: usize,
     end: usize,
     /// EtherType of the packet, or `None` for an Ethernet frame that is the whole packet.
     ethertype: Option<u16>,
-    /// First IP header of the packet, at the start or after VLAN tags.
+    /// First IP header in the packet, at the start or after VLAN tags.
     network: Option<Layer>,
 }
 
@@ -477,7 +478,7 @@ impl InnerPacket {
             let is_on_links = !spec.announced.ethertypes.is_empty();
             layer.kind == Kind::Mpls || spec.class == Class::Tunnel && is_on_links
         };
-        // If no link header names the type of the payload, only IP can be recognized.
+        // If no link header gives the payload type, only IP can be recognized.
         let has_names = !matches!(link, LinkType::Raw | LinkType::Null);
         let shown = if has_names {
             first
@@ -536,7 +537,7 @@ impl InnerPacket {
         if link == LinkType::Null && !is_same || last.kind == Kind::Mpls && !is_ip_type(ethertype) {
             return Err(Refusal::LinkFamily);
         }
-        // The bottom label of an MPLS stack does not state the payload type: the packet's first bits determine its
+        // The bottom label of an MPLS stack does not give the payload type; the first bits of the packet determine its
         // version.
         let named = named.filter(|_| last.kind != Kind::Mpls);
         if named.is_some_and(|(layer, name)| !link::can_name(layer.kind, name)) {
@@ -549,8 +550,8 @@ impl InnerPacket {
     }
 }
 
-/// Returns the change to the ECN field that the packet at the IP header `ip` inherits if the traffic class of the outer
-/// header is `class`.
+/// Returns the change to the ECN field of the packet at the IP header `ip`, if the traffic class of the outer header is
+/// `class`.
 fn congestion(frame: &[u8], ip: &Layer, class: u8) -> Result<Congestion, Refusal> {
     let inner = traffic_class(at(frame, ip.offset.into()), ip.kind);
     Congestion::leaving(inner, class).map_err(|Unsignaled| Refusal::CongestionUntold)
@@ -565,7 +566,7 @@ fn outer_len(frame: &[u8], outer: &OuterHeaders) -> usize {
     }
 }
 
-/// Returns the EtherType for a field. If the field holds a length, an LLC header follows, which Linux identifies by a
+/// Returns the EtherType for a field. If the field contains a length, an LLC header follows, for which Linux uses a
 /// special number.
 fn ethertype_of(field: u16) -> u16 {
     if field < ETHERTYPE_MIN { ETHERTYPE_LLC } else { field }
@@ -592,5 +593,5 @@ fn at(frame: &[u8], start: usize) -> &[u8] {
 
 /// Lowest EtherType. Lower values are lengths (IEEE 802.3 section 3.2.6).
 const ETHERTYPE_MIN: u16 = 0x0600;
-/// `ETH_P_802_2` in Linux: the number for LLC in a cooked capture.
+/// Linux's `ETH_P_802_2`, the number for LLC in a cooked capture.
 const ETHERTYPE_LLC: u16 = 0x0004;

@@ -1,4 +1,4 @@
-//! Decapsulates Ethernet frames that are in an MPLS label stack directly on the link, without an outer IP header.
+//! Decapsulation of Ethernet frames in an MPLS label stack directly on the link, without an outer IP header.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -12,10 +12,10 @@ use crate::{
     tunnel::{Tunnel, congestion::Congestion},
 };
 
-/// An MPLS label stack that directly follows the link header and contains an Ethernet frame.
+/// MPLS label stack that directly follows the link header and contains an Ethernet frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Labeled {
-    /// The last label.
+    /// Last label of the stack.
     label: Layer,
     /// Index of the frame's Ethernet header in the list of layers.
     inner: usize,
@@ -50,7 +50,7 @@ impl Labeled {
         }
         let inside = stack.layers().get(self.inner..).unwrap_or_default();
         let start = inside.first().map_or(frame.len(), |layer| usize::from(layer.offset));
-        // The stack may belong to another frame.
+        // The stack may be that of another frame.
         let len = frame.len().checked_sub(start).ok_or(Refusal::Malformed)?;
         let checksum =
             checksum_inside(meta.checksum, start, len).ok_or(Refusal::ChecksumOutside)?;
@@ -70,14 +70,14 @@ impl Labeled {
     }
 }
 
-/// Returns the first IP header of the frame, at the start or after VLAN tags.
+/// Returns the first IP header in the frame, at the start or after VLAN tags.
 fn network(inside: &[Layer]) -> Option<Layer> {
     let first = inside.iter().find(|layer| layer.kind != Kind::Vlan)?;
     first.kind.is_ip().then_some(*first)
 }
 
-/// Returns the state of the checksums after removing `start` bytes, so that `len` bytes are left. Returns `None` if a
-/// partial checksum is not inside the remaining bytes.
+/// Returns the state of the checksums after removing the first `start` bytes, which leaves `len` bytes. Returns `None`
+/// if a partial checksum is not in the remaining bytes.
 fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Checksum> {
     match checksum {
         Checksum::Partial { start: partial, offset } => {
@@ -92,5 +92,5 @@ fn checksum_inside(checksum: Checksum, start: usize, len: usize) -> Option<Check
     }
 }
 
-/// Placeholder for the endpoint addresses, which a label stack does not have.
+/// Placeholder for endpoint addresses, which a label stack lacks.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

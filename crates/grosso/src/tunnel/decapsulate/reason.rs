@@ -1,4 +1,4 @@
-//! Named refusals and their counters.
+//! Named refusals, with their counters.
 
 use grosso_wire::{Kind, Refused};
 
@@ -10,7 +10,7 @@ reasons! {
     Refusal {
         /// The packet is not in a tunnel.
         NoTunnel = "no_tunnel",
-        /// The packet is an IP fragment, possibly of a tunnel packet: it must be reassembled first.
+        /// The packet is an IP fragment, possibly of a tunnel packet. It must be reassembled first.
         Fragment = "fragment",
         /// The packet is ESP, or ESP in UDP, and needs keys.
         Encrypted = "encrypted",
@@ -20,7 +20,7 @@ reasons! {
         Malformed = "malformed",
         /// The packet has more outer headers than the limit allows (rule G7).
         TooDeep = "too_deep",
-        /// The frame is shorter than its IP length.
+        /// The frame is shorter than the length in its IP header.
         Short = "short",
         /// The IP length is zero, and the frame is not a superframe.
         LengthZero = "length_zero",
@@ -36,12 +36,12 @@ reasons! {
         GreChecksum = "gre_checksum",
         /// The outer UDP header over IPv6 has no checksum, which is not accepted here (RFC 6936, rule W32, P46).
         UdpChecksumNone = "udp_checksum_none",
-        /// The GRE header has another version, routing, or a reserved bit that must be zero (RFC 2784 section 2.3, rule
-        /// W50).
+        /// The GRE header has an unsupported version, routing, or a reserved bit that must be zero (RFC 2784 section
+        /// 2.3, rule W50).
         GreFlags = "gre_flags",
-        /// The VXLAN header has no valid network identifier, or unknown flags (rule W30).
+        /// The VXLAN header has no valid network identifier, or has unknown flags (rule W30).
         VxlanFlags = "vxlan_flags",
-        /// The VXLAN-GPE packet is an OAM packet or has another version (rule W31).
+        /// The VXLAN-GPE packet is an OAM packet or has an unsupported version (rule W31).
         VxlanGpeFlags = "vxlan_gpe_flags",
         /// The Geneve options do not fill the option length exactly (RFC 8926 section 3.5).
         GeneveOptions = "geneve_options",
@@ -54,15 +54,15 @@ reasons! {
         GueFlags = "gue_flags",
         /// The packet uses remote checksum offload, which is not accepted here (rule C56).
         RemoteChecksumOff = "remote_checksum_off",
-        /// The packet uses remote checksum offload without an outer checksum: nothing protects the packet (rules C52,
-        /// C54, B52).
+        /// The packet uses remote checksum offload without an outer checksum, so nothing protects it (rules C52, C54,
+        /// B52).
         RemoteChecksumUnprotected = "remote_checksum_unprotected",
-        /// The packet uses remote checksum offload with an offset outside the packet, an odd offset, or the offset of a
+        /// The packet uses remote checksum offload with an offset that is odd, outside the packet, or that of a
         /// checksum other than the partial one (rule C55, P40, P41).
         RemoteChecksumPlace = "remote_checksum_place",
         /// The partial checksum is neither in a header of the tunnel nor in the packet (rule C3).
         ChecksumOutside = "checksum_outside",
-        /// The packets of the superframe do not belong to one inner connection, so the superframe must be segmented
+        /// The packets of the superframe belong to different inner connections, so the superframe must be segmented
         /// first (B29).
         Superframe = "superframe",
         /// The link layer of the frame cannot express the type of the inner packet.

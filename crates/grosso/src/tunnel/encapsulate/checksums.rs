@@ -1,4 +1,4 @@
-//! Checksums of the outer headers. They are computed without reading the payload of the packet, or left to the sending
+//! Checksums of the outer headers. They are computed without reading the packet's payload, or left to the sending
 //! device.
 
 use arrayvec::ArrayVec;
@@ -13,18 +13,18 @@ use crate::{
     tunnel::outer::OuterEnds,
 };
 
-/// A checksum of the tunnel.
+/// Checksum in a tunnel header.
 struct Cover {
-    /// Start of the header that has the checksum, in the written headers.
+    /// Offset of the header that contains the checksum, in the written headers.
     start: usize,
-    /// Position of the checksum field.
+    /// Offset of the checksum field.
     at: usize,
     pseudo: Sum,
-    /// Whether a result of zero would mean that there is no checksum.
+    /// Whether a result of zero would mean "no checksum".
     is_udp: bool,
 }
 
-/// Writes the checksums of the tunnel, starting with the innermost, and returns the checksum state of the whole frame.
+/// Writes the tunnel's checksums, innermost first, and returns the checksum state of the whole frame.
 pub(super) fn seal(
     written: &Written,
     header: &mut [u8],
@@ -69,9 +69,8 @@ pub(super) fn seal(
     state
 }
 
-/// Returns the sum that the inner packet will have once its partial checksum is completed. The part of the packet that
-/// starts at `start` then sums to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is
-/// partial.
+/// Returns the sum that the inner packet will have once its partial checksum is completed. The bytes from `start` on
+/// then sum to the complement of the pseudo-header sum (rule C40). Returns `None` if no checksum is partial.
 fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     let Checksum::Partial { start, offset } = meta.checksum else { return None };
     let pseudo = u16_at(head, usize::from(start) + usize::from(offset));
@@ -79,12 +78,12 @@ fn completed(inside: &Inside, head: &[u8], meta: &Meta) -> Option<Sum> {
     Some(Sum::of(before).append(before.len(), Sum::from_word(!pseudo)))
 }
 
-/// Returns the state of the inner checksums, with positions relative to the encapsulated frame.
+/// Returns the state of the inner checksums, with offsets relative to the encapsulated frame.
 fn moved(meta: &Meta, is_bare: bool, header_len: usize, inside: &Inside) -> Checksum {
     match meta.checksum {
         Checksum::Partial { start, offset } => {
             let start = usize::from(start) - inside.start + header_len;
-            // This fits into 16 bits, because frames with longer headers were refused earlier.
+            // This fits into 16 bits, because frames with longer headers have been refused.
             Checksum::Partial { start: start as u16, offset }
         }
         unnecessary @ Checksum::Unnecessary { .. } if is_bare => unnecessary,

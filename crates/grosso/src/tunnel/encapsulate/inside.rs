@@ -1,4 +1,4 @@
-//! The part of a frame that a tunnel carries, and the fields that the outer headers copy from it.
+//! Part of a frame that a tunnel carries, and the fields that outer headers copy from it.
 
 use grosso_wire::{Kind, Layer, LinkType, Stack, Stop, ethernet, ipv4, ipv6, ipv6_extension, vlan};
 
@@ -11,14 +11,14 @@ use crate::{
     tunnel::outer::Inner,
 };
 
-/// The inner packet.
+/// Inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    /// Start of the carried part of the frame, in bytes from the start of the frame.
+    /// Offset of the carried part in the frame.
     pub(super) start: usize,
-    /// End of the carried part, in bytes from the start of the frame. Bytes after it are padding.
+    /// End of the carried part in the frame. Bytes after it are padding.
     pub(super) end: usize,
-    /// Kind of the packet: Ethernet, IPv4 or IPv6.
+    /// Type of the packet: Ethernet, IPv4 or IPv6.
     pub(super) kind: Kind,
     /// VLAN tag to write after the addresses of an Ethernet frame.
     pub(super) tag: Option<VlanTag>,
@@ -33,7 +33,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Finds the packet in the frame that consists of `slices`. The first slice contains the headers.
+    /// Finds the packet in the frame that consists of `slices`. The first slice contains all headers.
     pub(super) fn find(
         slices: &[&[u8]],
         stack: &Stack,
@@ -78,7 +78,7 @@ impl Inside {
         Ok(inside)
     }
 
-    /// Returns the number of bytes of the frame that the tunnel carries after the header.
+    /// Returns the number of bytes from the frame that the tunnel carries after the header.
     pub(super) const fn len(&self) -> usize {
         self.end - self.start
     }
@@ -96,7 +96,7 @@ impl Inside {
             return Err(Refusal::Truncated);
         }
         self.tag = meta.vlan;
-        // The addresses are written again before the tag.
+        // The addresses are repeated in the header, before the tag.
         self.start = if self.tag.is_some() { ADDRESSES_LEN } else { 0 };
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Inside {
         }
         self.start = usize::from(ip.offset);
         self.kind = ip.kind;
-        // The lengths of a superframe may have any value (rules S5, G50), so only the number of bytes is used.
+        // The length fields of a superframe may have any value (rules S5, G50), so only the number of bytes counts.
         if meta.gso.is_none() {
             let end = declared_end(head, ip).ok_or(Refusal::LengthZero)?;
             if end > self.end {
@@ -131,7 +131,7 @@ impl Inside {
         Ok(())
     }
 
-    /// Checks that a partial checksum lies after the first IP header, which ends at `first_end`: completing a checksum
+    /// Checks that a partial checksum lies after the first IP header, which ends at `first_end`. Completing a checksum
     /// inside that header would change the identity of the packet.
     fn check_partial(
         &self,
@@ -141,10 +141,10 @@ impl Inside {
         offset: u16,
     ) -> Result<(), Refusal> {
         let at = usize::from(start) + usize::from(offset);
-        // With a tag, the addresses are no longer part of the frame.
+        // If there is a tag, the addresses are no longer part of the frame.
         let least = first_end.unwrap_or(self.start).max(self.start);
         let is_inside = usize::from(start) >= least && at + 2 <= self.end.min(head.len());
-        // At an even offset, the checksum is one of the 16-bit words of the sum. At an odd offset, the sum of the
+        // At an even offset, the checksum is one of the 16-bit words in the sum. At an odd offset, the sum of the
         // completed packet could not be predicted (rule C40).
         let is_word = offset.is_multiple_of(2);
         if is_inside && is_word { Ok(()) } else { Err(Refusal::ChecksumOutside) }
@@ -167,7 +167,7 @@ fn declared_end(head: &[u8], ip: &Layer) -> Option<usize> {
     }
 }
 
-/// Returns the limit in the destination options directly after an IPv6 header (RFC 2473 section 4.1.1).
+/// Returns the limit from the destination options that directly follow an IPv6 header (RFC 2473 section 4.1.1).
 fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     let next_header = head.get(usize::from(ip.offset) + ipv6::field::NEXT_HEADER.start);
     if ip.kind != Kind::Ipv6 || next_header != Some(&ipv6::NEXT_DESTINATION_OPTIONS) {
@@ -181,8 +181,8 @@ fn encapsulation_limit(head: &[u8], stack: &Stack, ip: &Layer) -> Option<u8> {
     })
 }
 
-/// Returns the number of packets that a superframe of `len` bytes is segmented into, regardless of the number that the
-/// source of the superframe reported.
+/// Returns the number of packets into which a superframe of `len` bytes is segmented, regardless of the number that its
+/// source reported.
 fn packets(len: usize, slices: &[&[u8]], stack: &Stack, gso: &Gso) -> u32 {
     match gso.size {
         GsoSize::Every(size) => {

@@ -1,8 +1,8 @@
 //! Encapsulation of packets.
 //!
 //! The packet is neither copied nor changed. The result is a header to prepend, and the number of leading bytes of the
-//! packet that the header replaces. A superframe remains a superframe; segmenting the encapsulated superframe results
-//! in the same packets as encapsulating each packet separately.
+//! packet that the header replaces. A superframe remains a superframe: segmenting it after encapsulation gives the same
+//! packets as encapsulating each packet separately.
 //!
 //! | module | job |
 //! |---|---|
@@ -63,12 +63,12 @@ pub struct Encapsulator {
     sequence: u32,
     /// Identification of the next packet that may be fragmented (RFC 6864 section 4.1).
     identification: u16,
-    /// Lengths of the longest packets that the path carries unfragmented.
+    /// Maximum lengths of packets that the path carries unfragmented.
     mtu: TunnelMtu,
     stats: EncapsulateStats,
 }
 
-/// An encapsulated frame of [`LinkType::Raw`]: the caller must add a link header if one is needed.
+/// Encapsulated frame of [`LinkType::Raw`]. The caller must add a link header if one is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulated<'a> {
     /// Bytes to prepend to the frame, starting with the outer IP header.
@@ -78,13 +78,13 @@ pub struct Encapsulated<'a> {
     pub replaced: usize,
     /// Number of trailing bytes of the frame to drop, which are Ethernet padding.
     pub padding: usize,
-    /// Metadata of the encapsulated frame. A VLAN tag from the metadata is now in the header; the receive hash is
-    /// dropped.
+    /// Metadata of the encapsulated frame. A VLAN tag from the metadata is now in the header, and the receive hash is
+    /// removed.
     pub meta: Meta,
 }
 
 impl Encapsulator {
-    /// Creates an encapsulator for `endpoint`. `seed` is the key for selecting the UDP source port of each flow and
+    /// Creates an encapsulator for `endpoint`. `seed` is the key for choosing the UDP source port of each flow, and
     /// should be random (P50).
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Encapsulator {
             stack: Stack::new(0),
             header: Vec::with_capacity(HEADER_BYTES_MAX),
             sequence: 0,
-            // Any start value is suitable if others cannot predict it.
+            // Any initial value will do, as long as others cannot predict it.
             identification: (seed >> 48) as u16,
             mtu: TunnelMtu::UNLIMITED,
             stats: EncapsulateStats::default(),
@@ -108,8 +108,7 @@ impl Encapsulator {
     }
 
     /// Encapsulates the frame in `slices`, whose link type is `link`. The first slice must contain all headers. A
-    /// tunnel that carries IP packets removes the link header; a tunnel that carries Ethernet accepts only Ethernet
-    /// frames.
+    /// tunnel that carries IP packets drops the link header; one that carries Ethernet accepts only Ethernet frames.
     ///
     /// For a packet with a partial checksum, the outer checksums are computed from the headers alone and are complete
     /// (rule C40). If the endpoint uses remote checksum offload, the inner checksum is left to the receiver instead
@@ -139,8 +138,8 @@ impl Encapsulator {
 
     /// Sets the MTU of the path; the default is [`TunnelMtu::UNLIMITED`].
     ///
-    /// Longer packets are still encapsulated, but without DF (rule W60): the caller must already have refused packets
-    /// that do not fit and must not be fragmented ([`path_mtu::fit`]).
+    /// Longer packets are still encapsulated, but without DF (rule W60): the caller must first refuse packets that do
+    /// not fit and must not be fragmented ([`path_mtu::fit`]).
     pub const fn set_mtu(&mut self, mtu: TunnelMtu) {
         self.mtu = mtu;
     }

@@ -1,4 +1,4 @@
-//! Named refusals and their counters.
+//! Named refusals, with their counters.
 
 use crate::reasons::reasons;
 
@@ -15,7 +15,7 @@ reasons! {
         Truncated = "truncated",
         /// A header is malformed.
         Malformed = "malformed",
-        /// The frame is shorter than its IP length.
+        /// The frame is shorter than the length in its IP header.
         Short = "short",
         /// The IP length is zero, and the frame is not a superframe.
         LengthZero = "length_zero",
@@ -23,13 +23,13 @@ reasons! {
         Superframe = "superframe",
         /// The tunnel numbers its packets, so the superframe must be segmented first (rule S43).
         SuperframeNumbered = "superframe_numbered",
-        /// The packet would exceed the length fields of the outer headers (rule T13, B1).
+        /// The packet would be too long for the length fields of the outer headers (rule T13, B1).
         TooLong = "too_long",
-        /// The partial checksum lies outside the packet or in its headers, or at an odd offset (rule C3).
+        /// The partial checksum lies outside the packet, in its headers, or at an odd offset (rule C3).
         ChecksumOutside = "checksum_outside",
-        /// The packet's tunnel encapsulation limit is reached (RFC 2473 section 4.1.1).
+        /// The packet's tunnel encapsulation limit has been reached (RFC 2473 section 4.1.1).
         EncapsulationLimit = "encapsulation_limit",
-        /// The packet has the maximum number of IP headers that segmentation supports (rule S4, B10).
+        /// The packet already has as many IP headers as segmentation supports (rule S4, B10).
         TooDeep = "too_deep",
     }
 }
@@ -44,7 +44,7 @@ pub struct EncapsulateStats {
     pub frames: u64,
     /// Number of packets encapsulated. Each packet of a superframe counts.
     pub packets: u64,
-    /// Total length in bytes of the part of the frames that the tunnel carries.
+    /// Total length in bytes of the parts of frames that the tunnel carries.
     pub bytes: u64,
     /// Number of superframes encapsulated.
     pub superframes: u64,

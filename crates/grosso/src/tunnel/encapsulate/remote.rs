@@ -1,11 +1,11 @@
-//! The inner checksum that remote checksum offload leaves to the receiver.
+//! Inner checksum that remote checksum offload leaves to the receiver.
 
 use grosso_wire::{Stack, Stop};
 
 use super::inside::Inside;
 use crate::{checksum::Checksum, meta::Meta, remote_checksum::remote_checksum};
 
-/// A checksum that is left to the receiver, in bytes from the start of the inner packet.
+/// Checksum that is left to the receiver, in bytes from the start of the inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
     /// Start of the sum.
@@ -15,9 +15,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Returns the partial checksum of a packet, which is then left to the receiver (rule C52). Returns `None` if
-    /// another inner checksum covers this one, because that checksum would have to be valid both before and after this
-    /// one is completed.
+    /// Returns a packet's partial checksum, to be left to the receiver (rule C52). Returns `None` if another inner
+    /// checksum covers it, because that one would have to be valid both before and after this one is completed.
     pub(super) fn of(inside: &Inside, head: &[u8], stack: &Stack, meta: &Meta) -> Option<Self> {
         let Checksum::Partial { start, offset } = meta.checksum else { return None };
         let (last, around) = stack.layers().split_last()?;

@@ -1,4 +1,4 @@
-//! Writes the headers of a tunnel, starting with the outermost.
+//! Writing of tunnel headers, outermost first.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Values of header fields that cannot be derived from the endpoint and the inner packet alone.
+/// Header field values that cannot be derived from the endpoint and the inner packet alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     /// Hash of the packet's flow.
@@ -30,18 +30,18 @@ pub(super) struct Numbers {
     pub(super) sequence: u32,
 }
 
-/// Positions of the headers that need a checksum.
+/// Offsets of the headers that need a checksum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// Start of the UDP header, if the header needs a checksum.
+    /// Offset of the UDP header, if it needs a checksum.
     pub(super) udp: Option<usize>,
-    /// Start of the GRE header, if the header needs a checksum.
+    /// Offset of the GRE header, if it needs a checksum.
     pub(super) gre: Option<usize>,
     /// Whether the receiver completes the inner checksum.
     pub(super) is_remote: bool,
 }
 
-/// Writes the headers with checksums of zero.
+/// Writes the headers, with zero in their checksum fields.
 pub(super) fn write(
     endpoint: &Endpoint,
     ends: &OuterEnds,
@@ -154,8 +154,8 @@ pub(super) fn dont_fragment(endpoint: &Endpoint, inside: &Inside) -> bool {
     }
 }
 
-/// Writes the options with the encapsulation limit if one is configured (RFC 2473 section 4.1.1, rule W61). Returns the
-/// protocol number for the IP header.
+/// Writes the destination options with the encapsulation limit, if one is configured (RFC 2473 section 4.1.1, rule
+/// W61). Returns the protocol number for the IP header.
 fn write_limit(
     endpoint: &Endpoint,
     inside: &Inside,
@@ -253,8 +253,8 @@ fn write_vxlan(
     is_remote
 }
 
-/// Writes a Geneve header according to rule W40. The C bit is set if one of the options must not be ignored (RFC 8926
-/// section 3.4).
+/// Writes a Geneve header according to rule W40. The C bit is set if any of the options is critical (RFC 8926 section
+/// 3.4).
 fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec<u8>) {
     let is_critical = geneve::GeneveOptions::new(options)
         .any(|option| option.is_ok_and(|option| option.is_critical()));
@@ -265,7 +265,7 @@ fn write_geneve(identifier: u32, options: &[u8], protocol: u16, header: &mut Vec
     header.extend_from_slice(options);
 }
 
-/// Returns the source port for the packets of a flow, which is the hash of the flow scaled to the port range (rule W3).
+/// Returns the source port for the packets of a flow: the flow hash scaled to the port range (rule W3).
 fn source_port(endpoint: &Endpoint, flow: u64) -> u16 {
     let Some(udp) = endpoint.udp() else { return 0 };
     let (first, last) = (*udp.source.start(), *udp.source.end());

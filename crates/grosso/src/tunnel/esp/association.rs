@@ -1,4 +1,4 @@
-//! Parameters that two peers have agreed on: keys, mode, lengths and sequence numbers.
+//! Parameters agreed on by two peers: keys, mode, lengths and sequence numbers.
 
 use alloc::vec::Vec;
 use core::{
@@ -19,22 +19,22 @@ use super::selectors::Selectors;
 pub struct SecurityAssociation {
     /// Security parameters index; values below [`SPI_MIN`] are reserved (RFC 4303 section 2.1).
     pub spi: u32,
-    /// Encrypted part of a packet.
+    /// Part of a packet that is encrypted.
     pub mode: EspMode,
     /// Key and salt.
     pub key: KeyMaterial,
     /// Length of the integrity check value.
     pub icv: IcvLength,
-    /// Whether sequence numbers have 64 bits, with the low half on the wire (RFC 4303 section 2.2.1). A receiver that
-    /// misses 2^32 consecutive packets loses the high half and needs new keys.
+    /// Whether sequence numbers are 64 bits long, with only the low half on the wire (RFC 4303 section 2.2.1). A
+    /// receiver that misses 2^32 consecutive packets loses the high half and needs new keys.
     pub extended_sequence: bool,
     /// Size of the replay window in packets, from [`REPLAY_WINDOW_PACKETS_MIN`] to [`REPLAY_WINDOW_PACKETS_MAX`]. 0
-    /// disables replay protection. Only the receiver uses this value.
+    /// disables replay protection. Only receivers use this value.
     pub replay_window_packets: u32,
     /// UDP ports for NAT traversal (RFC 3948), or `None` for ESP directly in IP.
     pub udp_ports: Option<UdpPorts>,
-    /// Addresses of the packets that the association carries, as the sender sees them. Other packets are neither
-    /// encrypted nor accepted (RFC 4301 sections 5.1 and 5.2).
+    /// Addresses of the packets that the association carries, from the sender's point of view. Other packets are
+    /// neither encrypted nor accepted (RFC 4301 sections 5.1 and 5.2).
     pub selectors: Selectors,
 }
 
@@ -80,16 +80,16 @@ impl SecurityAssociation {
     }
 }
 
-/// Encrypted part of a packet (RFC 4303 section 3.1).
+/// Part of a packet that is encrypted (RFC 4303 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EspMode {
     /// Transport mode: the payload of the IP packet is encrypted, and the IP header is kept.
     Transport,
-    /// Tunnel mode: the whole IP packet is encrypted, and placed in an outer IP packet with these addresses.
+    /// Tunnel mode: the whole IP packet is encrypted and placed in an outer IP packet with these addresses.
     Tunnel(Outer),
 }
 
-/// Addresses of the outer header in tunnel mode, as the sender sees them.
+/// Addresses of the outer header in tunnel mode, from the sender's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outer {
     /// IPv4 addresses.
@@ -108,8 +108,8 @@ pub enum Outer {
     },
 }
 
-/// Ports of ESP in UDP, as the sender sees them. A receiver compares only the destination port, because a NAT may
-/// change the source port at any time (RFC 3948 section 5).
+/// Ports of ESP in UDP, from the sender's point of view. A receiver compares only the destination port, because a NAT
+/// may change the source port at any time (RFC 3948 section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPorts {
     /// Port of the encrypting host.
@@ -140,7 +140,7 @@ pub enum IcvLength {
 }
 
 impl IcvLength {
-    /// Returns the length for this number of bits. `ip xfrm` and IKE state the length in bits.
+    /// Returns the length for this number of bits, the unit in which `ip xfrm` and IKE give it.
     ///
     /// # Errors
     /// Returns [`NoAssociation::IcvBits`] unless `bits` is 64, 96 or 128.
@@ -164,8 +164,8 @@ impl IcvLength {
     }
 }
 
-/// An AES-GCM key with its salt (RFC 4106 section 8.1). The memory is zeroed on drop, and its content is never printed.
-/// The key is on the heap, so moving the value leaves no copy behind.
+/// AES-GCM key with its salt (RFC 4106 section 8.1). Its memory is zeroed on drop, and the key is never printed. The
+/// key is on the heap, so moving the value leaves no copy behind.
 pub struct KeyMaterial(Zeroizing<Vec<u8>>);
 
 impl KeyMaterial {
@@ -183,7 +183,7 @@ impl KeyMaterial {
     /// Creates key material for the algorithm with this `ip xfrm` name, which must be [`ALGORITHM`].
     ///
     /// # Errors
-    /// Returns an error for another algorithm or an invalid key length.
+    /// Returns an error for any other algorithm or an invalid key length.
     pub fn of_algorithm(name: &str, key_and_salt: &[u8]) -> Result<Self, NoAssociation> {
         if name != ALGORITHM {
             return Err(NoAssociation::Algorithm);
@@ -202,7 +202,7 @@ impl KeyMaterial {
     }
 }
 
-/// Part of the key material that every nonce starts with (RFC 4106 section 4). It must be kept as secret as the key.
+/// Part of the key material with which every nonce starts (RFC 4106 section 4). It must be kept as secret as the key.
 pub(super) struct Salt(pub(super) Zeroizing<[u8; SALT_BYTES]>);
 
 impl fmt::Debug for Salt {
@@ -240,7 +240,7 @@ pub enum NoAssociation {
 }
 
 impl NoAssociation {
-    /// Returns a sentence that explains the reason to the user.
+    /// Returns a sentence that explains the reason to users.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -267,12 +267,12 @@ impl core::error::Error for NoAssociation {}
 pub const ALGORITHM: &str = "rfc4106(gcm(aes))";
 /// Lowest SPI that is not reserved (RFC 4303 section 2.1).
 pub const SPI_MIN: u32 = 256;
-/// Default size of the replay window in packets, enough for a few bursts reordered by several queues.
+/// Default size of the replay window in packets, enough for a few bursts that several queues have reordered.
 pub const REPLAY_WINDOW_PACKETS: u32 = 1024;
 /// Minimum size of the replay window in packets (RFC 4303 section 3.4.3).
 pub const REPLAY_WINDOW_PACKETS_MIN: u32 = 32;
-/// Maximum size of the replay window in packets. It takes 8 KiB of memory per association, and is far below the limit
-/// of 2^31 in RFC 4303 appendix A2.1.
+/// Maximum size of the replay window in packets. It takes 8 KiB of memory per association and is far below the limit of
+/// 2^31 in RFC 4303 appendix A2.1.
 pub const REPLAY_WINDOW_PACKETS_MAX: u32 = 65_536;
 
 /// Length of the salt in bytes (RFC 4106 section 4).

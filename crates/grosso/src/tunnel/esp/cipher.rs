@@ -1,4 +1,4 @@
-//! AES-GCM in place, for every length of the key and of the ICV.
+//! In-place AES-GCM, for every key and ICV length.
 
 use alloc::boxed::Box;
 use core::{fmt, ptr};
@@ -26,10 +26,10 @@ pub(super) trait Cipher: fmt::Debug + Send + Sync {
     fn open(&self, nonce: &Nonce, associated: &[u8], text: &mut [u8], icv: &[u8]) -> bool;
 }
 
-/// The salt, followed by the initialization vector of the packet (RFC 4106 section 4).
+/// Salt, followed by the packet's initialization vector (RFC 4106 section 4).
 pub(super) type Nonce = [u8; SALT_BYTES + IV_BYTES];
 
-/// Length in bytes of the initialization vector on the wire.
+/// Length of the initialization vector on the wire, in bytes.
 pub(super) const IV_BYTES: usize = 8;
 
 impl<Aes, Tag> Cipher for AesGcm<Aes, U12, Tag>
@@ -62,7 +62,7 @@ pub(super) fn cipher(key: &KeyMaterial, icv: IcvLength) -> Result<Box<dyn Cipher
     }
 }
 
-/// Returns the address and length of the key state in memory.
+/// Returns the memory address and length of the key state.
 pub(super) fn position(cipher: &dyn Cipher) -> (*const u8, usize) {
     (ptr::from_ref(cipher).cast(), size_of_val(cipher))
 }
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Checks that the shorter ICVs are the first bytes of the longest one (RFC 4106 section 6).
+    /// Checks that shorter ICVs are prefixes of the longest one (RFC 4106 section 6).
     #[test]
     fn shorter_icvs_are_the_beginning_of_the_longest() {
         let key = KeyMaterial::aes_gcm(&[3; 36]).unwrap();

@@ -1,4 +1,4 @@
-//! Decryption of ESP packets in place.
+//! In-place decryption of ESP packets.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -23,7 +23,7 @@ use crate::{
 /// Class of a frame, determined before decryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// ESP of the security association with this SPI.
+    /// ESP for the security association with this SPI.
     Esp {
         /// SPI of the packet.
         spi: u32,
@@ -36,10 +36,10 @@ pub enum Traffic {
     Keepalive,
 }
 
-/// Classifies a frame. `port` is the UDP port of ESP on this host, if it uses one.
+/// Classifies a frame. `port` is the UDP port that this host uses for ESP, if any.
 ///
 /// # Errors
-/// Returns a reason if the frame carries no ESP, or only a fragment of an ESP packet.
+/// Returns a reason if the frame does not contain a whole ESP packet.
 pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traffic, Refusal> {
     match locate(frame, link, port) {
         Ok(located) => Ok(Traffic::Esp { spi: located.spi, in_udp: located.in_udp() }),
@@ -54,18 +54,17 @@ pub fn classify(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<Traff
 pub struct Decrypted {
     /// Range of the plaintext frame in the decrypted buffer.
     pub frame: Range<usize>,
-    /// Mode of the association. The addresses of the outer header are not compared with the addresses of the
-    /// association, because a NAT may change them.
+    /// Mode of the association. The outer header's addresses are not compared with the association's, because a NAT may
+    /// change them.
     pub mode: EspMode,
-    /// Encrypted protocol. In tunnel mode, it is 4 or 41.
+    /// Protocol of the encrypted payload. In tunnel mode, it is 4 or 41.
     pub next_header: u8,
-    /// Sequence number. If it is extended, it has all 64 bits.
+    /// Sequence number. An extended one has all 64 bits.
     pub sequence: u64,
     /// State of the checksums in the plaintext frame.
     ///
-    /// In transport mode over UDP, the checksums count as verified. They may be wrong because a NAT has changed the
-    /// addresses that they cover, but the ICV protects everything else (RFC 3948 section 3.1.2). Otherwise their state
-    /// is unknown.
+    /// In transport mode over UDP, the checksums count as verified. A NAT may have changed the addresses that they
+    /// cover, but the ICV protects everything else (RFC 3948 section 3.1.2). Otherwise their state is unknown.
     pub checksum: Checksum,
 }
 
@@ -93,8 +92,8 @@ impl Decryptor {
         Self::resume(association, 0)
     }
 
-    /// Creates a decryptor for an association that received packets up to `last_sequence`. The decryptor rejects all
-    /// sequence numbers up to this one.
+    /// Creates a decryptor for an association that received packets up to `last_sequence`. It rejects all sequence
+    /// numbers up to this one.
     ///
     /// # Errors
     /// Returns an error that names the first contradiction in the association.
@@ -117,28 +116,28 @@ impl Decryptor {
         })
     }
 
-    /// Verifies and decrypts a frame in place. The text stays in place, and the headers before it are moved next to it.
+    /// Verifies and decrypts a frame in place. The text is not moved; the headers before it are moved next to it.
     ///
     /// Lengths, SPI and sequence number are checked before the ICV. The replay window advances only for a packet with a
     /// valid ICV (RFC 4303 section 3.4.3).
     ///
     /// # Errors
-    /// Returns the reason why the packet must not be delivered. For the reasons up to [`Refusal::Integrity`], the frame
-    /// is unchanged; if an error is found after the ICV check, the frame remains decrypted.
+    /// Returns the reason why the packet must not be delivered. For reasons up to [`Refusal::Integrity`], the frame is
+    /// unchanged; after an error that is found later, the frame remains decrypted.
     #[inline]
     pub fn decrypt(&mut self, frame: &mut [u8], link: LinkType) -> Result<Decrypted, Refusal> {
         let result = self.open(frame, link);
         self.stats.count(result, |decrypted| decrypted.frame.len())
     }
 
-    /// Returns the highest accepted sequence number; it is 0 before the first packet, and always 0 without a replay
-    /// window.
+    /// Returns the highest sequence number accepted so far. It is 0 before the first packet, and always 0 without a
+    /// replay window.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.window.top()
     }
 
-    /// Returns the address and length of the expanded key in memory, for `mlock(2)`.
+    /// Returns the memory address and length of the expanded key, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
@@ -186,7 +185,7 @@ impl Decryptor {
         Ok(Decrypted { frame: range, mode: self.mode, next_header, sequence, checksum })
     }
 
-    /// Returns the position of the encrypted text.
+    /// Returns the range of the encrypted text.
     fn text(&self, located: &EspHeaders) -> Result<Range<usize>, Refusal> {
         let start = located.esp_at + ESP_BYTES;
         let end = located.network.end.checked_sub(self.icv_bytes).ok_or(Refusal::Truncated)?;
@@ -221,7 +220,7 @@ impl Decryptor {
     }
 }
 
-/// Position of the ESP headers in a frame.
+/// Offsets of the ESP headers in a frame.
 #[derive(Clone, Copy, Debug)]
 struct EspHeaders {
     network: Network,
@@ -235,7 +234,7 @@ impl EspHeaders {
         self.esp_at != self.split.at
     }
 
-    /// Moves the headers of a packet in transport mode directly in front of the decrypted text.
+    /// Moves the headers of a transport-mode packet directly in front of the decrypted text.
     fn restore(
         &self,
         frame: &mut [u8],
@@ -250,7 +249,7 @@ impl EspHeaders {
     }
 
     /// Moves the link layer to the start of the packet that was in the tunnel. Bytes after the packet are padding that
-    /// hides the length of the packet (RFC 4303 section 2.7).
+    /// hides its length (RFC 4303 section 2.7).
     fn unpack(
         &self,
         frame: &mut [u8],
@@ -279,7 +278,7 @@ impl EspHeaders {
     }
 }
 
-/// Finds ESP after the outermost IP header, directly in IP or in UDP to `port`.
+/// Finds ESP after the outermost IP header, either directly in IP or in UDP to `port`.
 fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders, Refusal> {
     let network = Network::find(frame, link)?;
     let split = network.split(frame, Side::Decrypting)?;
@@ -297,8 +296,8 @@ fn locate(frame: &[u8], link: LinkType, port: Option<u16>) -> Result<EspHeaders,
     Ok(EspHeaders { network, split, esp_at, spi: header.spi.get() })
 }
 
-/// Returns the payload of UDP. The UDP checksum is ignored, because the ICV is stronger and address translators are
-/// known to leave wrong checksums (RFC 3948 section 2.1).
+/// Returns the UDP payload. The UDP checksum is ignored, because the ICV is stronger and address translators are known
+/// to leave wrong checksums (RFC 3948 section 2.1).
 fn udp_payload(datagram: &[u8], port: Option<u16>) -> Result<&[u8], Refusal> {
     if datagram.len() < udp::HEADER_LEN {
         return Err(Refusal::Short);

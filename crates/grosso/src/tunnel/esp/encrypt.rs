@@ -1,4 +1,4 @@
-//! Encryption of plaintext frames into ESP packets. A superframe becomes one ESP packet for each segment.
+//! Encryption of plaintext frames into ESP packets. A superframe becomes one ESP packet per segment.
 
 use alloc::boxed::Box;
 
@@ -25,10 +25,9 @@ use crate::{
 pub struct Encrypted {
     /// Length of the encrypted frame in bytes.
     pub len: usize,
-    /// Sequence number. If it is extended, it has all 64 bits.
+    /// Sequence number. An extended one has all 64 bits.
     pub sequence: u64,
-    /// Metadata of the encrypted frame, which equals that of the plaintext frame except that all checksums are
-    /// complete.
+    /// Metadata of the encrypted frame. It equals that of the plaintext frame, except that all checksums are complete.
     pub meta: Meta,
 }
 
@@ -51,9 +50,9 @@ pub struct Encryptor {
 impl Encryptor {
     /// Creates an encryptor whose first packet gets sequence number 1.
     ///
-    /// Each initialization vector is the sequence number XOR `vector_salt`, so no vector is repeated within one
-    /// encryptor. Choose the salt at random for every encryptor: if two encryptors get the same key by mistake, and
-    /// send up to 2^k packets each, the probability of a repeated vector is about 2^(k + 1 - 64).
+    /// Each initialization vector is the sequence number XOR `vector_salt`, so an encryptor never repeats a vector.
+    /// Choose the salt at random for every encryptor. If two encryptors get the same key by mistake and send up to 2^k
+    /// packets each, the probability of a repeated vector is then about 2^(k + 1 - 64).
     ///
     /// # Errors
     /// Returns an error that names the first contradiction in the association.
@@ -65,8 +64,8 @@ impl Encryptor {
     /// has the same meaning as for [`new`](Self::new), and must be chosen anew.
     ///
     /// A repeated vector would reveal the plaintexts of both packets and the integrity key. A new salt makes a
-    /// repetition improbable. The sequence numbers continue above all used ones, because the peer's replay window would
-    /// reject lower numbers.
+    /// repetition improbable. Sequence numbers continue above all those used before, because the peer's replay window
+    /// would reject lower ones.
     ///
     /// # Errors
     /// Returns an error that names the first contradiction in the association.
@@ -149,7 +148,7 @@ impl Encryptor {
         self.headroom() + self.trailer_max()
     }
 
-    /// Returns the sequence number of the last encrypted packet; it is 0 before the first packet.
+    /// Returns the sequence number of the last encrypted packet, or 0 before the first packet.
     #[must_use]
     pub const fn last_sequence(&self) -> u64 {
         self.last_sequence
@@ -163,7 +162,7 @@ impl Encryptor {
         max.saturating_sub(self.last_sequence)
     }
 
-    /// Returns the address and length of the expanded key in memory, for `mlock(2)`.
+    /// Returns the memory address and length of the expanded key, for `mlock(2)`.
     #[must_use]
     pub fn secret(&self) -> (*const u8, usize) {
         position(&*self.cipher)
@@ -193,8 +192,8 @@ impl Encryptor {
         if self.udp_ports.is_some() { udp::HEADER_LEN } else { 0 }
     }
 
-    /// Encrypts the frame that follows the headroom of `out`: moves the headers that stay readable to the start of
-    /// `out`, and leaves the text in place.
+    /// Encrypts the frame that follows the headroom of `out`. Headers that stay readable are moved to the start of
+    /// `out`; the text is not moved.
     fn seal(
         &mut self,
         frame_len: usize,
@@ -231,7 +230,7 @@ impl Encryptor {
         }
         complete(&mut out[headroom..headroom + network.end], split.at, meta)?;
 
-        // From here on, only the link layer can cause a refusal, if it is too short or has no number for the address
+        // From here on, only the link layer can cause a refusal, by being too short or having no number for the address
         // family.
         let prefix_len = payload_at - around.map_or(0, |(outer, _)| outer.header_len());
         out.copy_within(headroom..headroom + prefix_len, 0);
@@ -293,7 +292,7 @@ impl Encryptor {
         }
     }
 
-    /// Returns the value of the length field of the IP header.
+    /// Returns the value for the length field of the IP header.
     const fn ip_len(&self, network: &Network, split_at: usize, payload_len: usize) -> usize {
         match &self.mode {
             EspMode::Transport => {
@@ -319,10 +318,10 @@ impl Encryptor {
     }
 }
 
-/// Writer of the packets of a superframe, which are encrypted one by one.
+/// Writer of the individually encrypted packets of a superframe.
 ///
-/// Every packet gets the next sequence number of the association, so the high half of an extended number is also
-/// correct across 2^32 (B25).
+/// Every packet gets the association's next sequence number, so the high half of an extended number is correct even
+/// across 2^32 (B25).
 #[must_use]
 #[derive(Debug)]
 pub struct EncryptedSegments<'e, 'a> {
@@ -332,8 +331,8 @@ pub struct EncryptedSegments<'e, 'a> {
 }
 
 impl EncryptedSegments<'_, '_> {
-    /// Writes the next packet to `out`, which should have [`Self::packet_len_max`] bytes. Returns `None` after the last
-    /// packet.
+    /// Writes the next packet to `out`, which should be [`Self::packet_len_max`] bytes long. Returns `None` after the
+    /// last packet.
     ///
     /// # Errors
     /// Returns the reason why the packet cannot be encrypted. If the buffer is too short, call this function again with
@@ -370,8 +369,8 @@ impl EncryptedSegments<'_, '_> {
     }
 }
 
-/// The associated data, which are authenticated but not encrypted: the SPI and the sequence number, with all 64 bits if
-/// it is extended (RFC 4106 section 5).
+/// Associated data, which is authenticated but not encrypted: the SPI and the sequence number, with all 64 bits if it
+/// is extended (RFC 4106 section 5).
 pub(super) struct Associated {
     bytes: [u8; 12],
     len: usize,
@@ -401,8 +400,8 @@ pub(super) fn nonce(salt: &Salt, vector: &[u8]) -> Nonce {
     nonce
 }
 
-/// Completes a partial checksum inside the text, which starts at `text_at`. This is necessary because the receiver gets
-/// no metadata that marks the checksum as partial.
+/// Completes a partial checksum inside the text, which starts at `text_at`. The receiver gets no metadata that would
+/// mark it as partial.
 fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusal> {
     let Checksum::Partial { start, offset } = meta.checksum else { return Ok(()) };
     let inside = usize::from(start).checked_sub(text_at).and_then(|start| start.try_into().ok());
@@ -410,15 +409,15 @@ fn complete(packet: &mut [u8], text_at: usize, meta: &Meta) -> Result<(), Refusa
     checksum::complete(&mut packet[text_at..], start, offset).map_err(|_| Refusal::ChecksumOutside)
 }
 
-/// Writes the padding 1, 2, 3 and so on, the length of the padding, and the next header (RFC 4303 sections 2.4 to 2.6).
+/// Writes the padding (1, 2, 3 and so on), its length, and the next header (RFC 4303 sections 2.4 to 2.6).
 fn write_trailer(out: &mut [u8], padding: usize, next_header: u8) {
     out[..PADDING_MAX.min(padding)].copy_from_slice(&PADDING[..padding]);
     out[padding] = padding as u8;
     out[padding + 1] = next_header;
 }
 
-/// Writes the UDP header. The header has no checksum over IPv4 (RFC 3948 section 2.1), and must have one over IPv6 (RFC
-/// 8200 section 8.1).
+/// Writes the UDP header. It has no checksum over IPv4 (RFC 3948 section 2.1), but must have one over IPv6 (RFC 8200
+/// section 8.1).
 fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: UdpPorts) {
     let len = frame.len() - at;
     put_u16(frame, at, ports.source);
@@ -435,7 +434,7 @@ fn write_udp(frame: &mut [u8], ip: usize, at: usize, version: Version, ports: Ud
 
 /// Length in bytes of the ESP header with its initialization vector.
 pub(super) const ESP_BYTES: usize = esp::HEADER_LEN + IV_BYTES;
-/// Length in bytes of the fields for the padding length and the next header.
+/// Combined length in bytes of the padding length and next header fields.
 pub(super) const TRAILER_BYTES: usize = 2;
 /// Alignment of the encrypted text with its trailer, in bytes (RFC 4303 section 2.4).
 pub(super) const TRAILER_ALIGNMENT: usize = 4;

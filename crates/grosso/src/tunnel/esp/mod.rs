@@ -12,7 +12,7 @@
 //! | `cipher` | AES-GCM for each length of key and ICV |
 //! | `reason` | names and counters of all refusals |
 //!
-//! The module has no key exchange, no policy and no SA database; a caller with several associations can get the SPI of
+//! The module has no key exchange, no policy and no SA database. A caller with several associations can get the SPI of
 //! a packet from [`classify`]. Packets are processed without allocation. Encryption copies the text once, into the
 //! output buffer; decryption does not copy it.
 //!

@@ -1,4 +1,4 @@
-//! The IP header around a tunneled packet, and the congestion mark that the inner packet inherits from it.
+//! IP header around a tunneled packet, and the congestion mark that the inner packet inherits from it.
 
 use super::{association::Outer, place::Version, reason::Refusal};
 use crate::tunnel::{
@@ -72,10 +72,10 @@ pub(super) fn apply_congestion(
     Ok(())
 }
 
-/// Returns the DSCP and ECN field of the header at the start of `packet`.
+/// Returns the traffic class (DSCP and ECN) of the IP header at the start of `packet`.
 pub(super) fn traffic_class(packet: &[u8], version: Version) -> u8 {
     congestion::traffic_class(packet, version.kind())
 }
 
-/// Hop limit or TTL of the outer header, which is the default of RFC 1700.
+/// Hop limit or TTL of the outer header: the default from RFC 1700.
 const HOP_LIMIT: u8 = 64;

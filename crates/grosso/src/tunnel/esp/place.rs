@@ -12,13 +12,13 @@ use crate::{
     tunnel::link,
 };
 
-/// The outermost IP packet of a frame. All positions are in bytes from the start of the frame.
+/// Outermost IP packet of a frame. All offsets are in bytes from the start of the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     stack: Stack,
     /// Index of the IP header in the stack.
     index: usize,
-    /// Start of the packet.
+    /// Offset of the packet.
     pub(super) start: usize,
     /// End of the packet according to its length field.
     pub(super) end: usize,
@@ -26,19 +26,19 @@ pub(super) struct Network {
     pub(super) version: Version,
 }
 
-/// A version of IP.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V4,
     V6,
 }
 
-/// Start of the payload of an IP packet, after the extension headers that are not encrypted.
+/// Point at which the payload of an IP packet starts, after the extension headers that are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
-    /// Start of the payload, in bytes from the start of the frame.
+    /// Offset of the payload, in bytes from the start of the frame.
     pub(super) at: usize,
-    /// Position of the next-header field that names the payload.
+    /// Offset of the next-header field that gives the payload type.
     pub(super) next_header_at: usize,
     /// Value of the next-header field.
     pub(super) next_header: u8,
@@ -47,8 +47,8 @@ pub(super) struct Split {
 /// Side that decides which extension headers are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Destination options after a routing header are only for the last destination and are encrypted. The other
-    /// extension headers are not encrypted, because nodes on the path read them (RFC 4303 section 3.1.1).
+    /// Destination options after a routing header are only for the final destination, so they are encrypted. The other
+    /// extension headers are not, because nodes on the path read them (RFC 4303 section 3.1.1).
     Encrypting,
     /// The peer decided: every extension header that arrives unencrypted stays in front of the payload.
     Decrypting,
@@ -125,7 +125,7 @@ impl Network {
                     if side == Side::Decrypting || !behind_routing => {}
                 _ => break,
             }
-            // The dissection ended before this header, because the packet is truncated or has too many headers.
+            // Dissection ended before this header, because the packet is truncated or has too many headers.
             let Some(layer) = layers.next() else { return Err(Refusal::Malformed) };
             (next_header_at, at) = (usize::from(layer.offset), layer.end());
             if layer.kind == Kind::Ipv6Fragment {
@@ -150,7 +150,7 @@ impl Network {
         }
     }
 
-    /// Updates the IP header for a packet of `len` bytes that carries this protocol. The IPv4 checksum is updated
+    /// Updates the IP header for a packet of `len` bytes with this payload protocol. The IPv4 checksum is updated
     /// rather than recomputed, so that a wrong checksum stays wrong.
     pub(super) fn announce(
         &self,
@@ -181,8 +181,8 @@ impl Network {
         }
     }
 
-    /// Updates the link layer before the packet for this IP version and for a packet length that has changed by `grown`
-    /// bytes. `prefix` is the frame up to the packet.
+    /// Updates the link layer in front of the packet for this IP version and for a packet length that has changed by
+    /// `grown` bytes. `prefix` is the frame up to the packet.
     pub(super) fn adapt_link(
         &self,
         prefix: &mut [u8],
@@ -201,7 +201,7 @@ impl Network {
 }
 
 impl Version {
-    /// Returns the protocol number of a packet of this IP version inside another packet.
+    /// Returns the protocol number that announces a packet of this IP version inside another packet.
     pub(super) const fn protocol(self) -> u8 {
         match self {
             Self::V4 => ipv4::PROTOCOL_IPV4,

@@ -1,4 +1,4 @@
-//! Named refusals and their counters.
+//! Named refusals, with their counters.
 
 use crate::reasons::reasons;
 
@@ -9,14 +9,14 @@ reasons! {
         NotIp = "not_ip",
         /// A header is malformed.
         Malformed = "malformed",
-        /// The frame ends inside its headers or is shorter than its IP length.
+        /// The frame ends inside its headers, or is shorter than the length in its IP header.
         Short = "short",
-        /// The IP length is zero: the frame is a superframe and must be segmented first (rule S46).
+        /// The IP length is zero, so the frame is a superframe and must be segmented first (rule S46).
         LengthZero = "length_zero",
-        /// The packet is an IP fragment. Fragments are encrypted in tunnel mode only, and decrypted after reassembly
-        /// only (RFC 4303 sections 3.1.1 and 3.4.1).
+        /// The packet is an IP fragment. Fragments can be encrypted only in tunnel mode, and must be reassembled before
+        /// decryption (RFC 4303 sections 3.1.1 and 3.4.1).
         Fragment = "fragment",
-        /// The tunnel changes the IP version, and the link layer names the version in a field that cannot be rewritten.
+        /// The tunnel changes the IP version, but the link layer gives the version in a field that cannot be rewritten.
         LinkFamily = "link_family",
         /// The buffer is too small for the encrypted packet.
         BufferTooSmall = "buffer_too_small",
@@ -30,7 +30,7 @@ reasons! {
         Nothing = "nothing",
         /// The encrypted packet would exceed the maximum length of an IP packet.
         TooLong = "too_long",
-        /// The association's sequence numbers are used up: it needs new keys (RFC 4303 section 3.3.3).
+        /// The association's sequence numbers are used up, so it needs new keys (RFC 4303 section 3.3.3).
         SequenceExhausted = "sequence_exhausted",
 
         /// The packet carries no ESP, or ESP in UDP to a port other than the association's.
@@ -45,7 +45,7 @@ reasons! {
         Encapsulation = "encapsulation",
         /// The packet belongs to another association.
         OtherSpi = "other_spi",
-        /// The packet is too short for sequence number, initialization vector, trailer and ICV.
+        /// The packet is too short for a sequence number, initialization vector, trailer and ICV.
         Truncated = "truncated",
         /// The length of the encrypted part is not a multiple of four bytes (RFC 4303 section 2.4).
         Alignment = "alignment",
@@ -53,7 +53,7 @@ reasons! {
         SequenceZero = "sequence_zero",
         /// The sequence number is below the replay window.
         TooOld = "too_old",
-        /// A packet with this sequence number was already accepted.
+        /// A packet with this sequence number has already been accepted.
         Replayed = "replayed",
         /// The integrity check failed: the packet was modified, or the keys differ.
         Integrity = "integrity",
@@ -61,7 +61,7 @@ reasons! {
         Padding = "padding",
         /// The packet is a dummy packet, to be discarded (RFC 4303 section 2.6).
         Dummy = "dummy",
-        /// The next header in tunnel mode is neither IPv4 nor IPv6: the peer uses another mode (B25).
+        /// In tunnel mode, the next header is neither IPv4 nor IPv6: the peer uses another mode (B25).
         Mode = "mode",
         /// The inner packet's version does not match the next header (B25), or its lengths do not match the decrypted
         /// length.
@@ -100,7 +100,7 @@ impl EspStats {
         self.refused[reason.index()]
     }
 
-    /// Counts a packet of `bytes` plaintext bytes, or the reason why it was refused.
+    /// Counts a packet of `bytes` plaintext bytes, or the reason for refusing it.
     #[inline]
     pub(super) fn count<T>(
         &mut self,

@@ -1,21 +1,21 @@
-//! The replay window, and the high half of extended sequence numbers.
+//! Replay window, and the high half of extended sequence numbers.
 //!
-//! The window is a ring of bits, one for each of the last packets, and moves by whole words (RFC 6479). The ring has
-//! one word more than the window, so that a word is cleared before it is used again. The size of the window is exact
-//! nevertheless, because a number is compared with the edge of the window before its bit is read.
+//! The window is a ring of bits, one for each recent packet, and moves by whole words (RFC 6479). The ring has one word
+//! more than the window, so that a word is cleared before it is reused. The size of the window is exact nevertheless,
+//! because a number is compared with the edge of the window before its bit is read.
 
 use alloc::{boxed::Box, vec};
 
 use super::reason::Refusal;
 
-/// Set of the sequence numbers that were accepted.
+/// Set of accepted sequence numbers.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayWindow {
     /// Number of packets that the window covers, or 0 if replay protection is off.
     packets: u64,
-    /// The highest accepted sequence number; 0 before the first packet.
+    /// Highest accepted sequence number, or 0 before the first packet.
     top: u64,
-    /// The ring of bits. Bit `n` belongs to the numbers that equal `n` modulo the length of the ring.
+    /// Ring of bits. Bit `n` stands for the numbers that equal `n` modulo the length of the ring.
     accepted: Box<[u64]>,
 }
 
@@ -29,7 +29,7 @@ impl ReplayWindow {
             top,
             accepted: vec![mark; words.next_power_of_two()].into_boxed_slice(),
         };
-        // In the word that contains `top`, the higher bits belong to later numbers.
+        // In the word that contains `top`, the higher bits stand for later numbers.
         let right_of_top = u64::MAX << (top % WORD_BITS as u64) << 1;
         *window.word(top) &= !right_of_top;
         window
@@ -52,7 +52,7 @@ impl ReplayWindow {
         *self.word(sequence) |= 1 << (sequence % WORD_BITS as u64);
     }
 
-    /// Returns the word of the ring with the bit of a number.
+    /// Returns the word of the ring that contains the bit of a number.
     fn word(&mut self, sequence: u64) -> &mut u64 {
         let mask = self.accepted.len() - 1;
         &mut self.accepted[(sequence / WORD_BITS as u64) as usize & mask]
@@ -81,8 +81,8 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Returns the full value of an extended sequence number from its low half: it is the only number with this low
-    /// half among the 2^32 numbers that start with the window (RFC 4303 appendix A2.1).
+    /// Returns the full value of an extended sequence number, given its low half. Among the 2^32 numbers from the start
+    /// of the window on, only one has this low half (RFC 4303 appendix A2.1).
     #[inline]
     pub(super) fn extend(&self, low: u32) -> Result<u64, Refusal> {
         let edge = i128::from(self.top) - i128::from(self.packets) + 1;
@@ -91,7 +91,7 @@ impl ReplayWindow {
         u64::try_from(edge + i128::from(ahead)).map_err(|_| Refusal::TooOld)
     }
 
-    /// Returns the highest accepted sequence number; 0 before the first packet.
+    /// Returns the highest accepted sequence number, or 0 before the first packet.
     pub(super) const fn top(&self) -> u64 {
         self.top
     }

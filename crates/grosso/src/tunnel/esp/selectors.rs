@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use grosso_wire::{ipv4, ipv6};
 
-/// Addresses that packets must have, as the sender sees them. An empty list matches all addresses.
+/// Addresses that packets must have, from the sender's point of view. An empty list matches all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
     /// Source prefixes.
@@ -36,7 +36,7 @@ impl Selectors {
     }
 }
 
-/// An address prefix.
+/// Address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,

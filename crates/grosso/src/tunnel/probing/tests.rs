@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Interval between polls.
 const STEP_NS: u64 = SECOND / 10;
 
-/// A path, its prober, and the packets sent over it.
+/// Path, its prober, and the packets sent over it.
 struct Path {
     prober: Prober,
     now_ns: u64,
@@ -56,8 +56,8 @@ impl Path {
 const SEARCH_SECONDS: u64 = 20;
 
 proptest! {
-    /// RFC 8899 section 4.6.2: messages on their own never lower the packet length, no matter what they claim or how
-    /// often they arrive.
+    /// RFC 8899 section 4.6.2: messages alone never lower the packet length, whatever they claim and however often they
+    /// arrive.
     #[test]
     fn an_answered_probe_refutes_any_message(said in prop::collection::vec(0usize..3000, 1..40), delay in 0u64..9) {
         let mut path = Path::new(Some(TOP), delay);
@@ -85,7 +85,7 @@ proptest! {
         prop_assert!((settled..=mtu).contains(&carries), "{carries} of {mtu}");
     }
 
-    /// RFC 8899 section 4.6.2: the length that a message names is probed first, and used if the probe is answered.
+    /// RFC 8899 section 4.6.2: the length that a message reports is probed first, and used if the probe is answered.
     #[test]
     fn a_true_message_is_confirmed(mtu in BASE..TOP, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -99,7 +99,7 @@ proptest! {
         prop_assert!(matches!(path.prober.known(), Measured::Narrow(_)));
     }
 
-    /// A message about a narrow path does not lower the measured length, but a longer length in it is probed.
+    /// A message about a narrow path does not lower the measured length, but a longer length that it reports is probed.
     #[test]
     fn no_message_makes_a_narrow_path_narrower(mtu in BASE + 100..TOP, said in 0usize..3000, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Checks that a narrow path that becomes narrower is detected, without a message and without traffic.
+    /// Checks that a narrow path that becomes even narrower is detected without a message and without traffic.
     #[test]
     fn a_narrow_path_that_becomes_narrower_is_found(mtu in BASE + 100..TOP, less in 1usize..100, delay in 0u64..9) {
         let mut path = Path::new(Some(mtu), delay);
@@ -164,7 +164,8 @@ proptest! {
         }
     }
 
-    /// For any input, the known length stays between the base and the longest sent packet, and few packets are sent.
+    /// Whatever the input, the known length stays between the base and the longest sent packet, and few packets are
+    /// sent.
     #[test]
     fn nothing_makes_it_send_much(
         events in prop::collection::vec((0usize..3000, 0u64..300, prop::option::of(0usize..2000), 0u64..30), 1..200),
@@ -185,7 +186,7 @@ proptest! {
     }
 }
 
-/// A path that is limited by a link of this host is not probed, and a changed limit starts a new search.
+/// A path limited by a link of this host is not probed, and a changed limit starts a new search.
 #[test]
 fn what_leaves_decides() {
     let mut prober = Prober::new(BASE);
@@ -204,7 +205,7 @@ fn what_leaves_decides() {
     assert_eq!(prober.known(), Measured::Nothing);
 }
 
-/// If the MTU of a device changes all the time, not every change causes probes.
+/// If a device's MTU changes all the time, not every change triggers probes.
 #[test]
 fn a_link_that_flips_costs_few_packets() {
     let mut prober = Prober::new(BASE);
@@ -214,7 +215,7 @@ fn a_link_that_flips_costs_few_packets() {
     assert_eq!(rounds, 10, "one search per second");
 }
 
-/// A remote endpoint that stops answering keeps its narrow path for ten minutes.
+/// If a remote endpoint stops answering, its path still counts as narrow for ten minutes.
 #[test]
 fn a_narrow_path_is_kept_for_a_while() {
     let mut path = Path::new(Some(1400), 1);
@@ -227,8 +228,7 @@ fn a_narrow_path_is_kept_for_a_while() {
     assert_eq!((path.prober.known(), path.prober.settled()), (Measured::Nothing, None));
 }
 
-/// Prints the number of packets that are sent on a path in an hour, depending on its MTU and on whether long packets
-/// are sent.
+/// Prints the number of packets sent on a path per hour, depending on its MTU and on whether long packets are sent.
 #[test]
 fn a_path_costs_few_packets() {
     for (mtu, sends_long, at_most) in [

@@ -1,7 +1,7 @@
 //! Admission of packets whose flow is known. A packet is examined, and then extends the train of its flow, starts a
 //! train, or is delivered.
 //!
-//! The code is written once and compiled for each [`Policy`].
+//! The code is generic over [`Policy`].
 
 use super::{Merger, gathered::examine_acknowledgment, packets_of, verified};
 use crate::{
@@ -49,8 +49,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Examines a packet with known headers, without regard to any train. Packets that resemble an examined packet are
-    /// not examined again.
+    /// Examines a packet with known headers, independently of any train. A packet that resembles an already examined
+    /// one is not examined again.
     #[inline(always)]
     pub(crate) fn examine<P: Policy>(
         &self,
@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.admit::<P>(found, examined, false, sink)
     }
 
-    /// Returns the prediction that an examined packet matches, which is the prediction of its flow's train.
+    /// Returns the prediction that an examined packet matches: that of its flow's train.
     #[inline]
     fn next_of_examined(
         &self,
@@ -115,8 +115,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, free, sink)
     }
 
-    /// Compares a packet with the train of its flow. `agrees` is true if the lookup has already shown that their
-    /// headers agree.
+    /// Compares a packet with the train of its flow and appends it if it fits. `agrees` is true if the lookup has
+    /// already shown that their headers agree.
     #[inline]
     fn offer<P: Policy>(
         &mut self,
@@ -195,7 +195,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes a train because a packet did not fit it. The packet then starts the next train or is delivered unmerged.
+    /// Closes a train because a packet did not fit into it. The packet then starts the next train or is delivered
+    /// unmerged.
     #[inline(never)]
     fn refuse<P: Policy>(
         &mut self,
@@ -218,7 +219,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Refused(refusal)
     }
 
-    /// Starts a train with a packet after another train had to be closed.
+    /// Starts a train with a packet for which another train had to be closed.
     #[inline(never)]
     pub(super) fn hold_behind<P: Policy>(
         &mut self,
@@ -228,7 +229,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.hold::<P>(examined, None, sink)
     }
 
-    /// Starts a train with a packet, unless no packet may follow this one in a train (rule G37).
+    /// Starts a train with a packet, or delivers the packet if none may follow it in a train (rule G37).
     #[inline(always)]
     fn hold<P: Policy>(
         &mut self,
@@ -325,8 +326,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Some(place)
     }
 
-    /// Delivers a packet whose flow cannot be read completely. First delivers every held train of a flow that the
-    /// packet might belong to (rule G75).
+    /// Delivers a packet whose flow cannot be read completely. Held trains that it might belong to are delivered first
+    /// (rule G75).
     #[inline(never)]
     pub(super) fn pass_unknown(
         &mut self,
@@ -378,7 +379,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.pass(Frame { meta, ..frame }, reason, sink)
     }
 
-    /// Delivers a packet unchanged. The function is inlined for callers that deliver most of their packets in this way.
+    /// Delivers a packet unchanged. Inlined for callers that deliver most of their packets this way.
     #[inline(always)]
     pub(super) fn pass_here(
         &mut self,
@@ -413,8 +414,7 @@ pub(super) fn ends_alone<P: Policy>(known: &CachedStack, candidate: &Candidate) 
     }
 }
 
-/// Returns whether a packet that does not fit the train is delivered after the train, rather than starting the next
-/// one.
+/// Returns whether a packet that does not fit into a train is delivered after it instead of starting the next one.
 #[inline(always)]
 fn leaves_alone(
     refusal: NoMerge,
@@ -423,7 +423,7 @@ fn leaves_alone(
     refused: Refused,
 ) -> bool {
     let is_duplicate = refusal == NoMerge::TcpAcknowledgmentAlone && candidate.payload_len == 0;
-    // An implementation that flushes at a limit starts a new train with the next packet (rule L15).
+    // An implementation that flushes at a limit does start a new train with the next packet (rule L15).
     let is_limit = matches!(refusal, NoMerge::SizeLimit | NoMerge::SegmentLimit);
     !is_gathered && (is_duplicate || refused == Refused::Leaves && !is_limit)
 }

@@ -1,4 +1,5 @@
-//! Acknowledgments in trains: unmerged acknowledgments that wait together, and the acknowledgments in merged packets.
+//! Acknowledgments in trains: pure acknowledgments that wait together unmerged, and the acknowledgments in merged
+//! packets.
 
 use core::iter;
 
@@ -26,7 +27,7 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Starts tracking a new train with these headers.
+    /// Starts tracking the acknowledgments and hold time of a new train with these headers.
     #[inline(always)]
     pub(super) fn watch(&mut self, slot: TrainId, known: ShapeId) {
         if self.is_noted {
@@ -49,7 +50,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Records that a packet was appended to a train. If no further packet may be appended, returns the reason.
+    /// Records that a packet was appended to a train. Returns the reason if the train is now full.
     #[inline]
     pub(super) fn note_joined(&mut self, slot: TrainId, meta: &Meta, now_ns: u64) -> Option<Close> {
         let train = self.trains.held(slot)?;
@@ -67,14 +68,14 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.retention.is_full(slot, train.packets).then_some(Close::AcknowledgmentClock)
     }
 
-    /// Ends the tracking of a train and returns whether it held unmerged acknowledgments.
+    /// Stops tracking a train and returns whether it held unmerged acknowledgments.
     #[cold]
     pub(super) fn forget(&mut self, slot: TrainId, train: &Train<B>) -> bool {
         self.retention.end(slot);
         self.acknowledgments.is_vector(train)
     }
 
-    /// Delivers unmerged acknowledgments, either all of them or only those that no later acknowledgment makes
+    /// Delivers the unmerged acknowledgments of a train: all of them, or only those that no later acknowledgment makes
     /// redundant.
     #[cold]
     pub(super) fn deliver_gathered(
@@ -99,7 +100,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
             return sink.deliver_vector(vector);
         }
         for part in iter::once(&train.first).chain(pool.iter(train.rest)) {
-            // This cannot fail, because the filter has room for as many acknowledgments as the list of records.
+            // This cannot fail: the filter has the same capacity as the list of records.
             let _ = acknowledgments.filter.push(part.bytes().get(transport..).unwrap_or_default());
         }
         let mut next = Some(train.first);
@@ -122,8 +123,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
 }
 
 impl<B: AsRef<[u8]>> Train<B> {
-    /// Checks whether a packet may be appended to a train, if the packet is a pure acknowledgment or the train contains
-    /// only pure acknowledgments. `known` holds the packet's headers, and `own` holds the train's headers.
+    /// Checks whether a packet may be appended to a train, where the packet is a pure acknowledgment or the train
+    /// contains only pure acknowledgments. `known` describes the train's headers, and `own` the packet's.
     pub(super) fn gathers(
         &self,
         examined: &Examined<B>,
@@ -151,7 +152,7 @@ impl<B: AsRef<[u8]>> Train<B> {
     }
 }
 
-/// Examines an acknowledgment that will wait unmerged. If acknowledgments are filtered, it may have any options.
+/// Examines an acknowledgment that will wait unmerged. It may have any options if acknowledgments are filtered.
 pub(super) fn examine_acknowledgment(
     packet: &[u8],
     known: &CachedStack,

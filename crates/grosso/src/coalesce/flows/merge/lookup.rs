@@ -1,22 +1,22 @@
 //! Looks up the flow of a packet, and the train of that flow.
 //!
-//! The code is written once and compiled for each [`Policy`]. Eight tiers find the flow, the cheapest first. A packet
-//! gets the same result from every tier that can find its flow; earlier tiers are only faster:
+//! The code is generic over [`Policy`]. Eight tiers try to find the flow, cheapest first. Every tier that finds a
+//! packet's flow gives the same result; earlier tiers are only faster:
 //!
 //! 1. The packet continues the current burst: the prediction of the previous packet's flow fits byte for byte
 //!    ([`Merger::expect`]).
 //! 2. It continues the train of the flow that is expected next: the prediction of that flow fits byte for byte.
-//! 3. It has the shape and length of earlier packets of that flow, so that it can start a train unexamined.
-//! 4. Its headers agree, under a mask, with the headers of that flow's train, or of the train of a guessed flow.
-//! 5. It has the headers of that flow, regardless of varying fields ([`Merger::look_up_expected`] walks tiers 2 to 5).
-//! 6. While no train is held, the packet's flow is irrelevant if the packet is unmergeable for the same reason as the
-//!    packet before it.
+//! 3. It has the shape and length of earlier packets of that flow, so it can start a train without being examined.
+//! 4. Its headers agree, under a mask, with those of that flow's train or of a guessed flow's train.
+//! 5. Its headers are those of that flow, ignoring fields that vary ([`Merger::look_up_expected`] walks tiers 2 to 5).
+//! 6. No train is held, and the packet is unmergeable for the same reason as the packet before it, so its flow does not
+//!    matter.
 //! 7. Its header stack is in the cache, which gives the offsets of the fields to hash.
 //! 8. The packet is dissected, and its header stack is cached ([`Merger::headers`] walks tiers 7 and 8).
 //!
 //! A packet that belongs to no expected flow starts at tier 6. Its flow is then guessed by hashing the packet at the
-//! offsets of the previous packet's headers. If the guessed flow has a prediction, the packet takes tiers 2 to 5,
-//! otherwise tier 4; if neither finds the flow, tiers 7 and 8 parse the packet.
+//! offsets of the previous packet's headers. If the guessed flow has a prediction, tiers 2 to 5 are tried, otherwise
+//! only tier 4. If they do not find the flow, tiers 7 and 8 parse the packet.
 
 use super::{Merger, Unknown, admit::ends_alone, verified};
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     meta::Meta,
 };
 
-/// Prediction that a packet may match, based on the packets before it.
+/// Prediction that a packet may match, given the packets before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedFlow {
     /// The packet may continue the current burst.
@@ -56,7 +56,7 @@ pub(crate) enum Lookup {
     Next(PredictionId),
     /// The headers and the flow are known.
     Matched(FlowMatch),
-    /// The packet may belong to this flow.
+    /// The packet probably belongs to this flow.
     Guessed(Guess),
 }
 
@@ -101,8 +101,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Processes a packet whose train was found by guessing its flow, or a packet that must be parsed although its flow
-    /// was expected.
+    /// Processes a packet whose train was found by guessing its flow, or one that must be parsed although its flow was
+    /// expected.
     #[inline(never)]
     fn take_apart<P: Policy>(
         &mut self,
@@ -161,8 +161,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         })
     }
 
-    /// Returns the headers of a packet that is unmergeable because of its headers or flags, if the previous packet had
-    /// the same headers. While no train is held, the flow of such a packet is irrelevant.
+    /// Returns the known headers of a packet that is unmergeable because of its headers or flags, if the previous
+    /// packet had the same headers. While no train is held, the flow of such a packet does not matter.
     #[inline(always)]
     fn alone<P: Policy>(&self, packet: &[u8], meta: &Meta) -> Option<ShapeId> {
         let latest = self.shapes.latest();
@@ -235,15 +235,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns whether padding is removed from packets to merge them. Acknowledgments that wait unmerged keep their
-    /// padding.
+    /// Returns whether padding is removed from packets so that they can be merged. Acknowledgments that wait unmerged
+    /// keep their padding.
     pub(crate) fn trims(&self) -> bool {
         let Rules { padding, acknowledgments, .. } = self.profile.rules;
         padding == Padding::Trim && !acknowledgments.are_gathered()
     }
 
-    /// Processes a packet that was just dissected and has padding. If its innermost header is TCP, the packet is
-    /// treated like one without padding. Otherwise it is not merged.
+    /// Processes a packet that was just dissected and has padding. If the innermost header is TCP, the padding is
+    /// ignored. Otherwise the packet is not merged.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_padded(
@@ -283,7 +283,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
             (verdict, self.table.find(flow, hash))
             && let Some(train) = self.trains.held_mut(slot)
         {
-            // The packet is now the first of the train. The other packets of a train are stored without padding.
+            // The packet has just become the first of the train. The other packets of a train are stored without
+            // padding.
             train.first.truncate(end);
         }
         verdict
@@ -372,7 +373,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.dissect(packet, meta)
     }
 
-    /// Returns the headers, flow and train of a predicted packet, all of which are known from the train that it
+    /// Returns the headers, flow and train of a predicted packet. All are known from the train that the packet
     /// continues.
     #[inline(always)]
     pub(crate) fn match_of(&self, next: PredictionId) -> FlowMatch {
@@ -397,8 +398,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Finds the flow of a packet by comparing the packet with the train of a guessed flow. If the headers agree, the
-    /// guess is right.
+    /// Finds the flow of a packet by comparing it with the train of a guessed flow. The guess is right if the headers
+    /// agree.
     #[inline(always)]
     fn locate_by_train(
         &self,
@@ -409,7 +410,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         let Found::Slot(slot) = found else { return None };
         let train = self.trains.train(slot)?;
         let known = &self.shapes[train.known];
-        // The headers of a packet without payload seldom agree with those of data packets.
+        // Headers of packets without payload seldom agree with those of data packets.
         let agrees = packet.len() > known.shape.header_len
             && known.equality.agrees(train.first.buffer.as_ref(), packet)
             && lengths_agree(packet, &known.shape, meta);
@@ -418,7 +419,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         agrees.then_some(FlowMatch { known, flow, found, agrees, resembled })
     }
 
-    /// Looks up the flow of a packet with these headers, unless the guess has already found the flow.
+    /// Looks up the flow of a packet with these headers, unless guessing has already found it.
     #[inline(always)]
     pub(crate) fn locate(
         &self,

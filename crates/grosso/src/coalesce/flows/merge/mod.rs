@@ -1,5 +1,5 @@
 //! The merge engine. It stores the known headers and the held trains, and finds the train that a packet extends, starts
-//! or must not overtake. Packets pass all stages of a profile before they reach the merge engine.
+//! or must not overtake. Packets go through all stages of the profile before they reach the merge engine.
 
 mod admit;
 mod gathered;
@@ -60,9 +60,9 @@ pub(crate) struct Merger<B> {
     pub(crate) profile: Profile,
     /// Enabled fast paths.
     tiers: Tiers,
-    /// Whether acknowledgments or individual hold times are stored for each train. The exact laws need neither.
+    /// Whether acknowledgments or individual hold times are stored for each train. The exact rules need neither.
     is_watched: bool,
-    /// Whether trains have deadlines or unmerged acknowledgments, which must be removed when a train ends.
+    /// Whether trains have deadlines or unmerged acknowledgments, which must be cleaned up when a train ends.
     is_noted: bool,
     /// Method for choosing hold times.
     pub(crate) retention: Retention,
@@ -78,9 +78,9 @@ pub(crate) struct Merger<B> {
     last_flow: LastFlow,
     pool: Pool<B>,
     pub(crate) stats: CoalesceStats,
-    /// Records and summaries of acknowledgments, by the slot of their train.
+    /// Records and summaries of acknowledgments, by train slot.
     acknowledgments: AckLog,
-    /// Result of the latest dissection, which is reused so that it need not be cleared for each packet.
+    /// Result of the latest dissection. It is reused to avoid clearing it for each packet.
     stack: Stack,
     header: [u8; HEADER_BYTES_MAX],
 }
@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Gives all flows the same hash. Tests use this (P21).
+    /// Makes all flows hash to the same value, for tests (P21).
     #[cfg(test)]
     pub(crate) fn collide(&mut self) {
         self.hasher = FlowHasher::colliding();
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.table.find(flow, device_hash)
     }
 
-    /// Returns a hash of the addresses of a packet with these headers. Ordering flushes use it.
+    /// Returns a hash of the addresses of a packet with these headers, for ordering flushes.
     pub(crate) fn address_pair(&self, packet: &[u8], known: ShapeId) -> u32 {
         self.hasher.address_pair(packet, &self.shapes[known].keys)
     }
@@ -255,8 +255,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Closes all trains and clears the cache of header stacks, because the cache overflowed. No queued packet may
-    /// refer to a cached stack.
+    /// Closes all trains and clears the cache of header stacks because it overflowed. No queued packet may refer to a
+    /// cached stack.
     #[cold]
     pub(crate) fn forget_shapes(&mut self, sink: &mut (impl Sink<B> + ?Sized)) {
         self.flush(Close::HeaderStacksFull, sink);
@@ -383,7 +383,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         sink.deliver(Delivery::single(part, meta, packets, closed, &mut self.pool));
     }
 
-    /// Writes the headers of a superframe: the template with its laws applied to the whole train (rules G50 to G52).
+    /// Delivers a train as a superframe, whose headers are the train's template with its laws applied to all packets
+    /// (rules G50 to G52).
     fn deliver_train(
         &mut self,
         slot: TrainId,
@@ -458,9 +459,9 @@ impl<B: AsRef<[u8]>> Merger<B> {
     }
 }
 
-/// Replaces the pseudo-header sum in the header of a superframe with a complete checksum. Does so only if the rules
-/// require this, the packets of the train have complete checksums, and there is no tunnel. The sum of the payload
-/// follows from the checksums of the packets, so the payload is not read.
+/// Replaces the pseudo-header sum in a superframe's header with a complete checksum, if the rules require this, the
+/// packets of the train have complete checksums, and there is no tunnel. The payload is not read, because its sum
+/// follows from the checksums of the packets.
 #[inline(never)]
 fn complete_checksum<B: AsRef<[u8]>>(
     known: &CachedStack,

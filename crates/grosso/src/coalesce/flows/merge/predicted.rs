@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl<B: AsRef<[u8]>> Merger<B> {
-    /// Starts predicting packets for a new train whose first packet resembles earlier packets, because the next packet
-    /// is then predictable.
+    /// Starts predicting packets for a new train. Its first packet resembles earlier packets, so the next one is
+    /// predictable.
     #[inline(always)]
     pub(super) fn go_on(&mut self, slot: TrainId) {
         let Some(train) = self.trains.held_mut(slot) else { return };
@@ -38,7 +38,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.predictions.get(id).map_or(FlowHash::NONE, |next| next.flow)
     }
 
-    /// Returns the data of a predicted packet, for the stages to read.
+    /// Returns the data that the stages need about a predicted packet.
     #[inline(always)]
     pub(crate) fn predicted<'a>(
         &self,
@@ -58,7 +58,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the data of a packet that resembles earlier packets, for the stages to read.
+    /// Returns the data that the stages need about a packet that resembles earlier packets.
     #[inline(always)]
     pub(crate) fn resembled<'a>(
         &self,
@@ -77,7 +77,8 @@ impl<B: AsRef<[u8]>> Merger<B> {
         }
     }
 
-    /// Returns the predicted successor of the packet that has just arrived. It has the same metadata and arrival time.
+    /// Returns the predicted successor of the packet that has just arrived, which has the same metadata and arrival
+    /// time.
     #[inline(always)]
     pub(crate) fn predicted_behind<'a>(
         &self,
@@ -130,16 +131,15 @@ impl<B: AsRef<[u8]>> Merger<B> {
         Verdict::Joined
     }
 
-    /// Closes a train that has reached its maximum number of packets. The limit ensures that the sender gets enough
-    /// acknowledgments.
+    /// Closes a train that has reached the packet limit that ensures enough acknowledgments for the sender.
     #[inline(never)]
     fn close_full(&mut self, slot: TrainId, sink: &mut (impl Sink<B> + ?Sized)) -> Verdict {
         self.close(slot, Close::AcknowledgmentClock, sink);
         Verdict::Joined
     }
 
-    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. The
-    /// function is not compiled for each policy, because the rules of a profile include the exact laws.
+    /// Processes a packet whose predicted train is missing, using the other tiers. This should be unreachable. It is
+    /// compiled for one policy only: the rules of a profile include the exact rules.
     #[cold]
     #[inline(never)]
     fn take_unpredicted(
@@ -154,7 +154,7 @@ impl<B: AsRef<[u8]>> Merger<B> {
         self.take::<ByProfile>(incoming, sink)
     }
 
-    /// Starts a train with a predicted packet whose train had to be closed.
+    /// Starts a train with a packet whose predicted train had to be closed.
     #[cold]
     #[inline(never)]
     fn hold_unexamined(

@@ -9,7 +9,7 @@ use crate::{
     meta::IpLevels,
 };
 
-/// Returns a packet of one byte, which represents its addresses.
+/// Returns a one-byte packet. The byte stands for its addresses.
 fn examined(addresses: u8) -> Examined<Vec<u8>> {
     let candidate = Candidate {
         payload_len: 1,

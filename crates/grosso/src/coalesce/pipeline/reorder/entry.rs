@@ -11,13 +11,13 @@ use crate::{
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The flow is new. Its packets wait, because packets that precede them may still arrive.
+    /// The flow is new. Its packets wait, because earlier ones may still arrive.
     Build,
-    /// Packets wait for a hole to be filled.
+    /// Packets are waiting for a hole to be filled.
     Active,
-    /// No packet waits.
+    /// No packet is waiting.
     Idle,
-    /// No packet waits, but packets that were given up as lost may still arrive.
+    /// No packet is waiting, but packets that were given up as lost may still arrive.
     Recovery,
 }
 
@@ -32,27 +32,27 @@ pub(super) struct Entry {
     pub(super) phase: Phase,
     /// Neighbors of the entry in the queue of its phase.
     pub(super) link: Link,
-    /// Time of the last packet.
+    /// Arrival time of the last packet.
     pub(super) seen_ns: u64,
-    /// Queued memory in bytes.
+    /// Memory of the queued packets in bytes.
     pub(super) bytes: usize,
     /// Next expected sequence number.
     pub(super) next: u32,
-    /// Time at which the wait for a hole began: when the hole appeared, or when the last packet was released.
+    /// Time at which the wait for the current hole began: when the hole appeared, or when the last packet was released.
     progress_ns: u64,
-    /// Queued runs in the order of sequence numbers. There is a gap between any two of them.
+    /// Queued runs, ordered by sequence number. There is a gap between any two of them.
     runs: Vec<Run>,
-    /// Start of the range of sequence numbers that were given up as lost and have not arrived since.
+    /// Start of the sequence range that was given up as lost and has not arrived since.
     lost: u32,
     /// End of this range.
     resume: u32,
     /// Time at which the range was given up.
     given_up_ns: u64,
-    /// Time at which the hole had appeared.
+    /// Time at which the hole in this range appeared.
     missing_since_ns: u64,
     /// Number of consecutive late packets.
     late: u32,
-    /// Smoothed time after which holes of this flow were filled, or 0 before the first hole.
+    /// Smoothed time that it took for holes of this flow to be filled, or 0 before the first hole.
     fill_ns: u64,
     /// Round-trip time, or 0 if it is unknown.
     round_trip_ns: u64,
@@ -69,11 +69,11 @@ pub(super) struct Run {
     pub(super) last: u32,
     /// Arrival time of the first packet.
     since_ns: u64,
-    /// Whether the last packet has PSH.
+    /// Whether PSH is set in the last packet.
     is_pushed: bool,
 }
 
-/// Sequence range of a packet, and its arrival time.
+/// Sequence range of a packet and its arrival time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -94,11 +94,11 @@ impl Span {
 pub(super) enum Standing {
     /// The packet continues the flow.
     Next,
-    /// The packet is ahead, in the gap before the run with this index.
+    /// The packet lies ahead, in the gap before the run with this index.
     Ahead(usize),
-    /// The whole payload was already delivered.
+    /// The whole payload has already been delivered.
     Late,
-    /// Part of the payload was already delivered or is queued.
+    /// Part of the payload has already been delivered or is queued.
     Overlaps,
 }
 
@@ -111,7 +111,7 @@ pub(super) enum Joint {
     Behind(u32),
     /// The packet extends a run whose first packet has this index.
     Before(u32),
-    /// The packet joins two runs, between the packets with these indexes.
+    /// The packet joins two runs: it fits between the packets with these indexes.
     Between(u32, u32),
 }
 
@@ -203,7 +203,7 @@ impl Entry {
         self.progress_ns = now_ns;
     }
 
-    /// Takes the first run if it continues the flow.
+    /// Removes and returns the first run if it continues the flow.
     pub(super) fn take_next(&mut self, now_ns: u64) -> Option<Run> {
         let run = *self.runs.first().filter(|run| run.start == self.next)?;
         self.runs.remove(0);
@@ -211,8 +211,8 @@ impl Entry {
         Some(run)
     }
 
-    /// Takes all runs, regardless of data missing before them, and advances to the end of the last run. The caller must
-    /// return the list with [`Self::give_back`].
+    /// Removes and returns all runs, regardless of gaps before them, and advances to the end of the last run. The
+    /// caller must return the list with [`Self::give_back`].
     pub(super) fn take_all(&mut self) -> Vec<Run> {
         self.next = self.runs.last().map_or(self.next, |last| last.end);
         core::mem::take(&mut self.runs)
@@ -223,7 +223,7 @@ impl Entry {
         self.runs = runs;
     }
 
-    /// Updates the smoothed time that it takes for holes to be filled. A new value has the weight 1/2 if it is higher
+    /// Updates the smoothed time that it takes for a hole to be filled. A new value has a weight of 1/2 if it is higher
     /// and 1/8 if it is lower.
     pub(super) fn learn(&mut self, run: &Run, now_ns: u64) {
         self.learn_time(now_ns.saturating_sub(run.since_ns));
@@ -234,7 +234,7 @@ impl Entry {
         self.round_trip_ns = round_trip_ns.max(1);
     }
 
-    /// Gives up the missing data before and between the runs.
+    /// Gives up on the data missing before and between the queued runs.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         let goes_on = self.runs.first().filter(|run| run.start == self.next);
         let first = goes_on.map_or(self.next, |run| run.end);
@@ -245,13 +245,13 @@ impl Entry {
         self.given_up_ns = now_ns;
     }
 
-    /// Counts a late packet. Returns whether there were enough consecutive late packets to show that the flow has
-    /// restarted at an earlier sequence number.
+    /// Counts a late packet. Returns whether enough consecutive packets were late to show that the flow has restarted
+    /// at an earlier sequence number.
     pub(super) fn note_late(&mut self, span: &Span, reorder: &Reorder) -> bool {
         self.late += 1;
         if since(self.resume, self.lost) > 0 && since(span.end(), self.lost) > 0 {
             let took_ns = span.now_ns.saturating_sub(self.missing_since_ns);
-            // A packet that took longer was retransmitted, so it does not count here.
+            // A packet that took longer is a retransmission and does not count.
             if took_ns <= reorder.hole_ns() {
                 self.learn_time(took_ns);
             }
@@ -260,12 +260,12 @@ impl Entry {
         self.late >= LATE_MAX && self.runs.is_empty()
     }
 
-    /// Clears the range that was given up.
+    /// Clears the range that was given up as lost.
     pub(super) fn settle(&mut self) {
         self.lost = self.resume;
     }
 
-    /// Returns the position of a packet.
+    /// Returns the position of a packet relative to what was delivered and queued.
     pub(super) fn standing(&self, span: &Span) -> Standing {
         let start = self.ahead(span.start);
         let end = start + i64::from(span.len);
@@ -274,7 +274,7 @@ impl Entry {
             return Standing::Late;
         }
         let last = self.runs.last().map_or(0, |run| self.ahead(run.end));
-        // The order of sequence numbers that are half the number space apart is undefined.
+        // Sequence numbers half the number space apart have no defined order.
         let is_wide = end.max(last) - start.min(0) > i64::from(i32::MAX);
         if is_wide || !is_build && start < 0 {
             return Standing::Overlaps;
@@ -289,7 +289,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether a packet continues the flow in the simple case that the flow was recently active, no packets are
+    /// Returns whether a packet continues the flow in the simple case: the flow was recently active, no packets are
     /// queued, and the phase does not change.
     #[inline]
     pub(super) fn goes_on(&self, span: &Span, now_ns: u64, reorder: &Reorder) -> bool {
@@ -320,11 +320,11 @@ impl Entry {
         }
     }
 
-    /// Returns when and for what reason queued packets are released if no other event comes first. `hold_ns` is the
-    /// hold time of trains.
+    /// Returns when and why queued packets will be released if nothing else happens first. `hold_ns` is the hold time
+    /// of trains.
     pub(super) fn due(&self, reorder: &Reorder, hold_ns: u64) -> Option<(u64, Release)> {
         let first = self.runs.first()?;
-        // A packet that leaves this queue may still be held in a train, which adds to its delay.
+        // A packet that leaves this queue may still be held in a train, which delays it further.
         let most_ns = self.hole_ns_max(reorder).saturating_mul(2).saturating_sub(hold_ns);
         if self.phase == Phase::Build {
             let is_pushed = self.runs.len() == 1 && first.is_pushed;
@@ -341,7 +341,7 @@ impl Entry {
         })
     }
 
-    /// Returns the list of runs for reuse when the flow is removed.
+    /// Returns the list of runs, for reuse, when the flow is removed.
     pub(super) fn into_runs(self) -> Vec<Run> {
         self.runs
     }
@@ -351,7 +351,7 @@ impl Entry {
         self.runs.len()
     }
 
-    /// Returns the waiting time for a hole of this flow.
+    /// Returns how long to wait for a hole in this flow.
     fn hole_ns(&self, reorder: &Reorder) -> u64 {
         let most_ns = self.hole_ns_max(reorder);
         match self.fill_ns {
@@ -360,8 +360,8 @@ impl Entry {
         }
     }
 
-    /// Returns the longest time to wait for a hole. If the waiting time adapts to the flow, it stays below the loss
-    /// timers of the sender (P52).
+    /// Returns the longest time to wait for a hole. If the waiting time adapts to the flow, it stays below the sender's
+    /// loss timers (P52).
     fn hole_ns_max(&self, reorder: &Reorder) -> u64 {
         let most_ns = reorder.hole_ns();
         match self.round_trip_ns {
@@ -379,8 +379,7 @@ impl Entry {
         .max(1);
     }
 
-    /// Returns the distance of a sequence number from the next expected one, in serial arithmetic (RFC 9293 section
-    /// 3.4).
+    /// Returns the distance of a sequence number from the expected one, in serial arithmetic (RFC 9293 section 3.4).
     fn ahead(&self, sequence: u32) -> i64 {
         i64::from(since(sequence, self.next))
     }
@@ -390,9 +389,9 @@ fn since(sequence: u32, earlier: u32) -> i32 {
     sequence.wrapping_sub(earlier) as i32
 }
 
-/// Upper bound of the configurable number of runs.
+/// Upper bound on the configurable number of runs.
 pub(super) const RUNS_MAX: usize = 256;
 
-/// Number of consecutive late packets after which the flow counts as restarted. Either its sender retransmits
-/// everything, or an earlier sequence number was far too high by mistake.
+/// Number of consecutive late packets after which the flow counts as restarted. Either the sender is retransmitting
+/// everything, or an earlier sequence number was wrong and far too high.
 const LATE_MAX: u32 = 16;

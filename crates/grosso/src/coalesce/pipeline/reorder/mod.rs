@@ -1,7 +1,7 @@
-//! Repair of reordering. Packets that are ahead of a missing packet wait for it and are released in sequence.
+//! Reordering repair. Packets ahead of a missing packet wait for it and are released in sequence.
 //!
 //! The packets of a connection are reordered if they take different paths, links or queues. Each hole ends a train, and
-//! three packets ahead of a hole make the sender assume a loss. This stage immediately delivers a TCP packet that
+//! after three packets ahead of a hole the sender assumes a loss. This stage immediately delivers a TCP packet that
 //! continues its flow. A packet ahead of a hole waits until the hole is filled, or until a limit on time or memory is
 //! reached; adjacent waiting packets form a run. No packet is trimmed, dropped or duplicated; every packet is released
 //! once and unchanged.

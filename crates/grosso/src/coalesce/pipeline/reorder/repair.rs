@@ -1,5 +1,5 @@
-//! The stage that repairs reordering. The [`Resequencer`] decides what to release; the stage passes these packets to
-//! their trains.
+//! Stage that repairs reordering. The [`Resequencer`] decides which packets to release; the stage passes them to their
+//! trains.
 
 use grosso_wire::tcp;
 
@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         self.goes_on(predicted.observed.flow, &span)
     }
 
-    /// Returns 0 for a TCP packet that does not continue its flow; otherwise, there is no limit.
+    /// Returns 0 for a TCP packet that does not continue its flow, and the maximum for every other packet.
     #[inline(always)]
     fn bypass_max(&self, next: &Predicted<'_>) -> u32 {
         match span_of(next) {
@@ -104,7 +104,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
         while let Some(entry) = at {
             at = self.behind(entry);
             // One flush releases only the packets up to the next hole. If the profile does not wait for holes, the
-            // packets after the hole are due immediately.
+            // packets after that hole are due immediately.
             while let Some(why) = self.due(entry) {
                 self.flush_entry(entry, why, next);
             }
@@ -121,7 +121,7 @@ impl<B: AsRef<[u8]>> Stage<B> for Resequencer<B> {
 }
 
 impl<B: AsRef<[u8]>> Resequencer<B> {
-    /// Processes an examined TCP packet and releases it in the sequence of its flow.
+    /// Processes an examined TCP packet and releases it when its sequence number is due.
     fn resequence(
         &mut self,
         examined: Examined<B>,
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         match standing {
             None => self.remember(examined, &span, next),
             Some((entry, Standing::Next)) => {
-                // The result of looking up the train is still valid, because no packet has been released since.
+                // The train lookup is still valid, because no packet has been released since.
                 let (merger, sink) = next.trains();
                 let &FlowMatch { found, agrees, .. } = flow_match;
                 let verdict = merger.admit::<ByProfile>(found, examined, agrees, sink);
@@ -200,7 +200,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Verdict::Waits
     }
 
-    /// Processes a mergeable packet that no later packet may overtake, because it ends the flow or has no data.
+    /// Processes a mergeable packet that later packets must not overtake, because it ends the flow or has no data.
     fn resequence_barrier(
         &mut self,
         examined: Examined<B>,
@@ -210,8 +210,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         let flags = examined.candidate.flags;
         let flow = examined.flow;
         let entry = self.visit(flow).and_then(|entry| self.entry(entry));
-        // A packet that continues the flow is admitted first: it may end the train, and only then are the queued
-        // packets released.
+        // A packet that continues the flow is admitted first, because it may end the train; the queued packets are
+        // released afterwards.
         if span.len > 0 && entry.is_some_and(|entry| entry.standing(span) == Standing::Next) {
             let verdict = admit(examined, next);
             self.flush_before(flow, flags, next);
@@ -221,7 +221,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         admit(examined, next)
     }
 
-    /// Flushes queued packets until no limit is exceeded.
+    /// Releases queued packets until no limit is exceeded.
     fn keep_bounds(&mut self, entry: u32, next: &mut impl Downstream<B>) {
         if let Some(why) = self.full(entry) {
             self.flush_entry(entry, why, next);
@@ -233,7 +233,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         *bytes_max = (*bytes_max).max(self.bytes() as u64);
     }
 
-    /// Flushes all queued packets of a flow or, if its start is unknown, only the packets that continue it.
+    /// Releases all queued packets of a flow, or, if the start of the flow is unknown, only the packets that continue
+    /// it.
     fn flush_entry(&mut self, entry: u32, why: Release, next: &mut impl Downstream<B>) {
         let is_given_up = match why {
             Release::PollEnd | Release::HoleTime | Release::TotalTime => true,
@@ -249,10 +250,11 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.hand_on(why, next);
         let closes = match why {
             Release::HoleTime | Release::TotalTime => Close::HoldTime,
-            // The packets have already waited for the maximum hold time of a train.
+            // The packets have already waited for a train's maximum hold time.
             Release::Begun if self.level() == Level::Holes => Close::HoldTime,
             Release::FlowBytes | Release::FlowRuns | Release::QueueBytes => Close::ReorderFull,
-            // An eviction does not end a train. Otherwise, many flows in a small table would end each other's trains.
+            // An eviction does not end a train. Otherwise, with many flows in a small table, they would end each
+            // other's trains.
             Release::Evicted => return,
             Release::Begun | Release::Filled | Release::PollEnd => return,
             Release::Barrier | Release::Overlap | Release::Finish => return,

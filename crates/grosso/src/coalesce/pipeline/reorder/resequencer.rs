@@ -1,4 +1,4 @@
-//! Tracked flows and queued packets, and the decision which packets are released next, and why.
+//! Tracked flows and queued packets, and the decision which packets to release next and why.
 
 use alloc::vec::Vec;
 
@@ -13,9 +13,9 @@ use crate::{
     reassemble::queue::{NONE, Queue, Slab},
 };
 
-/// The tracked flows, and the queued packets.
+/// Tracked flows and queued packets.
 ///
-/// The resequencer decides which packets to release and queues them in order; the stage carries out these decisions.
+/// The resequencer decides which packets to release and lists them in order; the stage then releases them.
 #[derive(Debug)]
 pub(crate) struct Resequencer<B> {
     reorder: Reorder,
@@ -23,20 +23,20 @@ pub(crate) struct Resequencer<B> {
     table: Table<FlowHash, u32>,
     entries: Slab<Entry>,
     waiting: Slab<Waiting<B>>,
-    /// Empty lists of runs, kept for their memory.
+    /// Empty lists of runs, kept to reuse their memory.
     spare: Vec<Vec<Run>>,
-    /// Queued memory in bytes.
+    /// Memory of all queued packets in bytes.
     bytes: usize,
-    /// Queues in the order of eviction: idle flows, then flows with queued packets (longest waiting first), then
-    /// recovering flows. Idle and recovering flows are evicted in the order of their last activity.
+    /// Queues in eviction order: idle flows, then flows with queued packets (longest waiting first), then recovering
+    /// flows. Idle and recovering flows are ordered by their last activity.
     queues: [Queue; 3],
     /// Flow that most recently received its next packet.
     latest: u32,
-    /// First and last packet of the list of packets to release.
+    /// First and last packet in the list of packets to release.
     leaving: (u32, u32),
     /// Current time.
     now_ns: u64,
-    /// Time before which every arrived packet has been pushed.
+    /// Time up to which all arrived packets have been pushed.
     seen_ns: u64,
 }
 
@@ -55,7 +55,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
             flow_runs: reorder.flow_runs.clamp(1, RUNS_MAX),
             ..reorder
         };
-        // The table has twice as many ways as there can be flows, so that few buckets are ever full.
+        // The table has twice as many ways as there can be flows, so buckets are seldom full.
         let shape = TableShape { buckets: reorder.flows.div_ceil(4), choice: BucketChoice::Seeded };
         Self {
             hold_ns: limits.hold_ns,
@@ -78,12 +78,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.now_ns = now_ns;
     }
 
-    /// Sets the current time, and the time before which every arrived packet has been pushed.
+    /// Sets the current time, and the time up to which all arrived packets have been pushed.
     pub(super) fn tick_seen(&mut self, now_ns: u64, seen_ns: u64) {
         (self.now_ns, self.seen_ns) = (now_ns, seen_ns);
     }
 
-    /// Returns the entry of a flow for an arrived packet, unless the flow was idle for too long.
+    /// Returns the entry of an arriving packet's flow, unless the flow was idle for too long.
     pub(super) fn visit(&mut self, flow: FlowHash) -> Option<u32> {
         let entry = self.find(flow)?;
         let known = self.entries.get_mut(entry)?;
@@ -97,8 +97,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(entry)
     }
 
-    /// Continues a flow without queued packets. In this common case, it replaces calls to [`Self::visit`],
-    /// [`Self::standing`] and [`Self::advance`]. Returns whether this was possible.
+    /// Advances a flow without queued packets, if the packet continues it, and returns whether it did. In this common
+    /// case, the call replaces [`Self::visit`], [`Self::standing`] and [`Self::advance`].
     #[inline(always)]
     pub(super) fn goes_on(&mut self, flow: FlowHash, span: &Span) -> bool {
         let entry = self.find(flow);
@@ -117,16 +117,16 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         true
     }
 
-    /// Returns whether this is the flow that most recently received its next packet, and a packet with this sequence
-    /// range would continue it.
+    /// Returns whether this flow was the last to receive its next packet, and a packet with this sequence range would
+    /// continue it.
     #[inline(always)]
     pub(super) fn is_going_on(&self, flow: FlowHash, span: &Span) -> bool {
         let latest = self.entries.get(self.latest).filter(|known| known.flow == flow);
         latest.is_some_and(|known| known.goes_on(span, self.now_ns, &self.reorder))
     }
 
-    /// Returns whether no packet of the flow is queued or missing. If so, a flush would not change the flow, and the
-    /// function only records that the flow is active.
+    /// Returns whether no packet of the flow is queued or missing. A flush would not change such a flow; only its
+    /// activity is recorded.
     pub(super) fn stays_quiet(&mut self, entry: u32) -> bool {
         let is_quiet = self.entries.get(entry).is_some_and(Entry::is_quiet);
         if is_quiet {
@@ -135,7 +135,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         is_quiet
     }
 
-    /// Advances the flow of the last packet past more packets that arrived at the same time.
+    /// Advances the flow of the last packet past further packets that arrived at the same time.
     pub(super) fn went_on(&mut self, flow: FlowHash, payload_bytes: u32) {
         if let Some(known) = self.entries.get_mut(self.latest).filter(|known| known.flow == flow) {
             known.advance(known.next.wrapping_add(payload_bytes), self.now_ns);
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Returns the position of a packet in its flow. If the flow has restarted, removes it and returns `None`.
+    /// Returns the position of a packet in its flow. Removes the flow and returns `None` if the flow has restarted.
     pub(super) fn standing(&mut self, entry: u32, span: &Span) -> Option<Standing> {
         let known = self.entries.get_mut(entry)?;
         let standing = known.standing(span);
@@ -162,7 +162,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         Some(standing)
     }
 
-    /// Returns the flow to evict to make room for a flow with this hash, if the table is full.
+    /// Returns the flow to evict if the table is full, to make room for a flow with this hash.
     pub(super) fn victim(&self, flow: FlowHash) -> Option<u32> {
         let oldest = || self.queues.iter().find_map(Queue::first);
         match self.table.find(flow, None) {
@@ -176,7 +176,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Starts tracking a flow whose first packet waits. The table must have room.
+    /// Starts tracking a flow whose first packet waits. The caller has made room in the table.
     pub(super) fn begin(
         &mut self,
         examined: Examined<B>,
@@ -196,7 +196,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
     /// Queues a packet in the gap before run `index`.
     pub(super) fn wait(&mut self, entry: u32, examined: Examined<B>, span: &Span, index: usize) {
         let bytes = self.memory(&examined);
-        // By the time the packet is released, another flow may use the slot of its prediction.
+        // Another flow may use the slot of its prediction by the time the packet is released.
         let examined = Examined { resembles: false, ..examined };
         let packet = self.waiting.insert(Waiting { examined, next: NONE });
         let Some(known) = self.entries.get_mut(entry) else { return };
@@ -214,7 +214,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Returns the limit that a flow has reached, if there is one.
+    /// Returns the reason for a release if a flow has reached one of its limits.
     pub(super) fn full(&self, entry: u32) -> Option<Release> {
         let known = self.entries.get(entry)?;
         if known.bytes > self.reorder.flow_bytes {
@@ -223,7 +223,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         (known.runs() > self.reorder.flow_runs).then_some(Release::FlowRuns)
     }
 
-    /// Returns the flow that has waited longest if the total limit is exceeded.
+    /// Returns the flow that has waited longest if the limit for all flows is exceeded.
     pub(super) fn excess(&self) -> Option<u32> {
         self.queues[BUSY].first().filter(|_| self.bytes > self.reorder.queue_bytes)
     }
@@ -239,7 +239,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases the packets that continue a flow, and stops waiting for packets before its first one.
+    /// Releases the packets that continue a flow. After that, packets before the flow's first one are no longer
+    /// expected.
     pub(super) fn go_on(&mut self, entry: u32) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         known.phase = Phase::Active;
@@ -249,8 +250,8 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.settle(entry);
     }
 
-    /// Releases all packets of a flow. If `is_given_up` is set, missing data may still arrive late; otherwise it is no
-    /// longer expected.
+    /// Releases all packets of a flow. If `is_given_up` is set, the missing data may still arrive late; otherwise it is
+    /// no longer expected.
     pub(super) fn release(&mut self, entry: u32, is_given_up: bool) {
         let Some(known) = self.entries.get_mut(entry) else { return };
         match is_given_up {
@@ -290,12 +291,12 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         self.queues[BUSY].first()
     }
 
-    /// Returns the flow that has waited longest after `entry`.
+    /// Returns the flow after `entry` in the queue of waiting flows, longest waiting first.
     pub(super) fn behind(&self, entry: u32) -> Option<u32> {
         self.queues[BUSY].behind(&self.entries, |known| &known.link, entry)
     }
 
-    /// Returns the reason if packets of a flow must be released now. A hole is given up only after every packet that
+    /// Returns the reason if packets of a flow must be released now. A hole is given up only once every packet that
     /// arrived before the deadline has been pushed.
     pub(super) fn due(&self, entry: u32) -> Option<Release> {
         let (at_ns, why) = self.entries.get(entry)?.due(&self.reorder, self.hold_ns)?;
@@ -335,7 +336,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Returns the flow with this hash, which is known not to be the latest flow.
+    /// Looks up the flow with this hash, which is known not to be the latest flow.
     #[inline(never)]
     fn look_up(&self, flow: FlowHash) -> Option<u32> {
         let Found::Slot(entry) = self.table.find(flow, None) else { return None };
@@ -380,7 +381,7 @@ impl<B: AsRef<[u8]>> Resequencer<B> {
         }
     }
 
-    /// Returns the memory of a queued packet, counted by buffer size (P33).
+    /// Returns the memory that a queued packet occupies, by the size of its buffer (P33).
     fn memory(&self, examined: &Examined<B>) -> usize {
         let len = examined.frame.buffer.as_ref().len();
         len.max(self.reorder.buffer_bytes) + size_of::<Waiting<B>>()
@@ -401,7 +402,7 @@ const IDLE: usize = 0;
 /// Queue of flows with queued packets.
 const BUSY: usize = 1;
 
-/// Upper bound of the configurable number of flows.
+/// Upper bound on the configurable number of flows.
 const FLOWS_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -440,7 +441,7 @@ mod tests {
     #[test]
     fn a_full_bucket_gives_the_flow_up_that_was_seen_longest_ago() {
         let mut known = Resequencer::new(Reorder::holes(1000), &Profile::linux().limits);
-        // These eight flows fill one of many buckets.
+        // These eight flows fill one bucket out of many.
         let flow = |number: u64| FlowHash::new(number << 33);
         for number in 1..=8 {
             let span = Span { start: 0, len: 1, is_pushed: false, now_ns: number };
