@@ -1,4 +1,4 @@
-//! Reads several captures as one, writes captures, and defines the trait for commands that process captures.
+//! Reading and writing of captures, and the trait for commands that process them. Several captures can be read as one.
 //!
 //! | module | job |
 //! |---|---|
