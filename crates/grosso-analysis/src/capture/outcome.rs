@@ -76,11 +76,11 @@ pub struct Outcome<R> {
     pub report: R,
     /// Stream for the report: standard error if the capture is written to standard output.
     pub place: Place,
-    /// Why reading ended.
+    /// Reason why reading ended.
     pub end: End,
 }
 
-/// Why reading ended, and the resulting failure if there is one.
+/// Reason why reading ended, and the resulting failure if there is one.
 pub struct End {
     ending: Ending,
     unparsed: Unparsed,
@@ -95,7 +95,7 @@ pub struct End {
 /// Wording of a command's messages about damage and unparsable packets.
 #[derive(Clone, Copy)]
 pub(crate) struct EndWording {
-    /// What the command did with the packets before the damage.
+    /// Participle that says what was done with the packets before the damage.
     done: &'static str,
     /// Sentence about packets that could not be parsed, with a trailing space; may be empty.
     unparsed: &'static str,

@@ -119,7 +119,7 @@ pub(crate) enum Pass {
     Second,
 }
 
-/// Why reading ended.
+/// Reason why reading ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// The end of the file was reached.

@@ -164,7 +164,7 @@ impl Levels {
     }
 }
 
-/// What the capture says about a partial checksum.
+/// Information in the capture about a partial checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// No information.

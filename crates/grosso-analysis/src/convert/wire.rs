@@ -25,7 +25,7 @@ use crate::{
 pub struct Wire {
     /// Assumptions about facts that the capture does not record.
     pub given: Given,
-    /// How the timestamps of a superframe's segments are chosen.
+    /// Choice of timestamps for a superframe's segments.
     pub spacing: Spacing,
 }
 
@@ -75,7 +75,7 @@ fn note(work: &WireWork, session: &Session) {
             "{frames} ({payload} B payload) not split: the capture does not record the segment \
              size."
         ));
-        // A tunneled packet must not be segmented behind the tunnel's UDP header.
+        // A tunneled packet must not be segmented after the tunnel's UDP header.
         if work.suspicions.is_empty() {
             session.hint(
                 "if you know the sender's segment size, add --uso-size BYTES; \

@@ -17,7 +17,7 @@ struct Slot {
     frames: u32,
 }
 
-/// What frame lengths say about a size.
+/// Conclusion from frame lengths about a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
     /// Too few frames are longer than the size.
