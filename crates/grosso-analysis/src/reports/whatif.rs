@@ -23,7 +23,7 @@ use crate::{
 pub struct WhatifReport {
     pub input: InputFacts,
     pub offered: Offered,
-    /// Rule that ends polls, in the syntax of `--batch`.
+    /// Rule that ends polls, in `--batch` syntax.
     pub batch: String,
     /// Settings, ordered by profile, then reorder level, then hold, each in the order in which the user listed them.
     pub settings: Vec<Setting>,

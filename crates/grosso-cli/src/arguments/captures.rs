@@ -1,4 +1,4 @@
-//! Commands on capture files.
+//! Commands that work on capture files.
 
 use clap::{Args, Subcommand};
 use grosso::reassemble::Overlap;
@@ -69,11 +69,11 @@ pub(crate) struct ListedFlows {
 }
 
 impl ListedFlows {
-    /// Returns an empty table of connections that keeps the requested flows.
+    /// Returns an empty table of connections that will keep the requested flows.
     ///
     /// # Errors
-    /// Fails if a number follows the option without an equals sign. In earlier versions, this number limited the trains
-    /// held at once.
+    /// Fails if a number follows the option without an equals sign. In earlier versions, such a number limited the
+    /// trains held at once.
     pub(crate) fn connections(&self, captures: &Captures) -> Result<Connections, Failure> {
         let mut connections = Connections::default();
         let Some(limit) = self.flows else { return Ok(connections) };
@@ -314,10 +314,10 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    /// Returns the captures, and the number of the packet, counted from 1.
+    /// Returns the captures and the packet number, which starts at 1.
     ///
     /// # Errors
-    /// Fails if the arguments have no packet number.
+    /// Fails if the arguments contain no packet number.
     pub(crate) fn asked(&self, session: &Session) -> Result<(capture::Files, u64), Failure> {
         let (captures, last) = match self.number {
             Some(number) => (self.captures.clone(), Some(number)),

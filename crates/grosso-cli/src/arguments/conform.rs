@@ -38,7 +38,7 @@ pub(crate) struct Conform {
 }
 
 impl Conform {
-    /// Returns the task of the program.
+    /// Returns the task that the program performs.
     pub(crate) fn task(&self) -> Task {
         match self.task {
             ConformTask::Coalesce => Task::Coalesce,
@@ -47,7 +47,7 @@ impl Conform {
         }
     }
 
-    /// Returns the time limit of the program for each poll.
+    /// Returns the program's time limit for each poll.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_nanos(self.timeout)
     }

@@ -1,4 +1,4 @@
-//! Commands for devices on this machine.
+//! Commands for devices on this host.
 
 use std::{
     net::SocketAddr,
@@ -106,7 +106,7 @@ pub(crate) struct Capture {
     words: Vec<String>,
 }
 
-/// Units of timestamps, named as in tcpdump.
+/// Units of timestamps, with tcpdump's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Precision {
     Micro,
@@ -114,7 +114,7 @@ enum Precision {
 }
 
 impl Capture {
-    /// Returns the interface given by the user.
+    /// Returns the interface that the user selected.
     pub(crate) fn interface(&self) -> &str {
         self.interface.as_deref().unwrap_or_default()
     }
@@ -148,7 +148,7 @@ impl Capture {
         FileTurning { bytes, seconds, files: self.file_count }
     }
 
-    /// Returns the format of the output.
+    /// Returns the output format.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
@@ -167,8 +167,8 @@ pub(crate) struct FileTurning {
     pub(crate) bytes: Option<u64>,
     /// Age in seconds at which the next packet starts a new file.
     pub(crate) seconds: Option<u64>,
-    /// Number of files. With only `bytes`, the first file is overwritten after the last; with only `seconds`, the
-    /// capture ends; with both, it only sets the width of the numbers.
+    /// Maximum number of files. With only `bytes`, the first file is overwritten after the last one. With only
+    /// `seconds`, the capture ends. With both, the number only determines how many digits a file number has.
     pub(crate) files: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Arguments of `grosso extcap`: the options that Wireshark passes to its capture sources.
+//! Arguments of `grosso extcap`: the options that Wireshark passes to a capture source.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Options with facts about the wire that a capture does not show.
+//! Options that state facts about the wire that a capture does not show.
 
 use clap::Args;
 
@@ -43,7 +43,7 @@ impl Assumptions {
     /// Returns the facts in the form that the classifier expects.
     ///
     /// # Errors
-    /// Fails if no packet can satisfy all facts.
+    /// Fails if the facts contradict each other.
     pub(crate) fn given(&self) -> Result<Given, Failure> {
         Given { mtu: self.mtu, ..self.sizes.given() }.checked()
     }

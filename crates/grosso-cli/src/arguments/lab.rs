@@ -92,7 +92,7 @@ pub(crate) enum LabMeasurement {
 }
 
 impl LabMeasurement {
-    /// Returns the name of the measurement on the command line, the options of every measurement, and the options that
+    /// Returns the measurement's name on the command line, the options that every measurement has, and the options that
     /// only some measurements have.
     #[cfg(feature = "lab")]
     pub(crate) fn parts(&self) -> (&'static str, &LabOptions, LabMore) {

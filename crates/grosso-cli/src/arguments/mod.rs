@@ -1,5 +1,5 @@
-//! Arguments of the command line: this module has the arguments that all commands share, and each submodule has one
-//! group of commands.
+//! Command-line arguments. This module contains the arguments that all commands share; each submodule contains those of
+//! a group of commands.
 
 mod captures;
 mod conform;

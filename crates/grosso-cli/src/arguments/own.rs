@@ -1,4 +1,4 @@
-//! Options that several commands share and others lack.
+//! Options that only some commands have.
 
 use clap::Args;
 use grosso_wire::LinkType;
@@ -58,9 +58,9 @@ pub(crate) struct SharedOptions {
     pub(crate) detail: Detail,
 }
 
-/// Options that the arguments of a command have in common with other commands.
+/// Arguments of a command that include options shared with other commands.
 pub(crate) trait CommandOptions {
-    /// Returns the shared options of this command; by default, it has none.
+    /// Returns the shared options that this command has; by default, none.
     fn shared_options(&self) -> SharedOptions {
         SharedOptions::default()
     }
@@ -185,7 +185,7 @@ impl CommandOptions for Tunnel {
     }
 }
 
-/// Implements [`CommandOptions`] for the arguments of commands that share no options.
+/// Implements [`CommandOptions`] for the arguments of commands without shared options.
 macro_rules! without_options {
     ($($arguments:ty),* $(,)?) => { $(impl CommandOptions for $arguments {})* };
 }

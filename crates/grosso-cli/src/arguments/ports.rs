@@ -1,4 +1,4 @@
-//! Tunnel parameters that packets do not show, as given by the user.
+//! User-supplied tunnel parameters, which packets do not contain.
 
 use clap::{
     ArgMatches, Args, Command, FromArgMatches,

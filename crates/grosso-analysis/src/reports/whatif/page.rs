@@ -77,7 +77,7 @@ impl WhatifReport {
     }
 }
 
-/// Draws the share of trains with at most a given number of segments, for every hold of a profile.
+/// Draws the share of trains that have at most a given number of segments, for each hold time of a profile.
 fn spread(settings: &[Setting]) -> String {
     let name = settings.first().map(Setting::name).unwrap_or_default();
     let lines = settings.iter().map(|setting| {

@@ -1,4 +1,4 @@
-//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each runs one experiment, which has its own settings.
+//! `grosso lab acks`, `cost`, `fragments` and `tunnels`: each of them runs one experiment with its own settings.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     session::Session,
 };
 
-/// The schema of table R3.
+/// Schema of table R3.
 pub(super) const ACKS: ReportForm = LabReport::<Report<AckFindings>>::named("grosso.lab-acks/4");
 /// The schema of the report on the cost of a packet.
 pub(super) const COST: ReportForm = LabReport::<Report<CostFindings>>::named("grosso.lab-cost/3");
