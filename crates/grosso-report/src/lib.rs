@@ -1,4 +1,5 @@
-//! Reports of Grosso's commands and libraries: one value that is printed as text or as JSON, with a schema.
+//! Reports for Grosso's commands and libraries. A report is a single value that can be printed as text or as JSON, and
+//! its JSON has a schema.
 //!
 //! | module | job |
 //! |---|---|
@@ -40,9 +41,9 @@
 //! assert_eq!(count.text(Style { color: false }), "2 packets\n");
 //! ```
 //!
-//! The reports themselves are in `grosso-analysis` (captures), `grosso-conform`, `grosso-daemon` (tunnels, counters)
-//! and `grosso-lab`. The command `grosso` (`grosso-cli`) prints them; `docs/json.md` describes their JSON form and the
-//! exit codes.
+//! The report types themselves are defined in `grosso-analysis` (captures), `grosso-conform`, `grosso-daemon` (tunnels,
+//! counters) and `grosso-lab`. The command `grosso` (`grosso-cli`) prints them. `docs/json.md` describes the JSON and
+//! the exit codes.
 #![forbid(unsafe_code)]
 
 pub mod console;
@@ -57,7 +58,7 @@ pub mod schema;
 pub mod style;
 pub mod units;
 
-/// Compiles and runs the example of `README.md` as a test.
+/// Placeholder whose doc test is the example in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
