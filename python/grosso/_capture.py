@@ -29,7 +29,7 @@ def open(
 ) -> Capture:
     """Opens one or more captures, or directories of captures, and reads them as one capture in chronological order.
 
-    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` work like the options of those names.
+    ``filter`` is a tcpdump filter expression. ``linktype`` and ``allow_truncated`` are the options of those names.
 
     This checks the filter, but reads only the beginning of each file.
     """
