@@ -28,7 +28,7 @@ pub struct ExplainReport {
     pub left: Option<Train>,
     /// Reason why the train in `left` was delivered.
     pub ended: Option<Ended>,
-    /// How much was read before Ctrl-C, if it was pressed before the packet was delivered.
+    /// Part of the input that was read, if Ctrl-C was pressed before the packet was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
