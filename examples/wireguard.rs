@@ -120,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let keys: [u8; 64] = fs::read(keys)?.try_into().map_err(|_| "two keys have 64 bytes")?;
     let (own, other): ([u8; 32], [u8; 32]) = (keys[..32].try_into()?, keys[32..].try_into()?);
-    // The cipher authenticates every packet, and this program trusts its peer.
+    // The cipher authenticates every packet, so this program trusts its peer.
     let tun = Tun::open(device, &TunOptions::new().trust(Trust::Authenticated))?;
     println!("{} is there", tun.name());
     let mut tunnel = Tunnel {

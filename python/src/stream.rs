@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-/// Messages from the thread that reads a table.
+/// Message from the thread that reads a table.
 enum News {
     /// The captures are open, and the arguments are valid.
     Open,

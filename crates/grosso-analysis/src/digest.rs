@@ -1,4 +1,4 @@
-//! Computes the SHA-256 of the input in parallel with the other work.
+//! Computes the SHA-256 of the input in parallel with everything else.
 
 use std::{
     sync::mpsc::{Receiver, SyncSender, channel, sync_channel},
@@ -18,7 +18,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the digest of an empty input; `None` if no more threads can be started.
+    /// Starts the digest of an input; `None` if no more threads can be started.
     pub fn start() -> Option<Self> {
         let (blocks, incoming) = sync_channel::<Vec<u8>>(BLOCKS_MAX);
         let (done, spare) = channel();

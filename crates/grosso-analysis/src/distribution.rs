@@ -1,4 +1,4 @@
-//! Counts values in bounded memory, and computes their percentiles.
+//! Collects statistics on values in bounded memory, and computes percentiles.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -45,7 +45,8 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Returns the innermost transport header of a packet of `len` bytes; `None` if the dissector did not reach one.
+    /// Returns the innermost transport header of a packet that is `len` bytes long; `None` if the dissector did not
+    /// reach one.
     #[inline]
     pub fn of(stack: &Stack, len: usize) -> Option<Self> {
         let layer = stack.last().filter(|layer| layer.kind.is_transport())?;
@@ -193,7 +194,7 @@ impl Endpoints {
         Self { source: self.destination, destination: self.source, ..self }
     }
 
-    /// Returns the addresses of the source and the destination.
+    /// Returns the source and destination addresses.
     pub fn addresses(&self) -> (IpAddr, IpAddr) {
         let address = |end: &Endpoint| {
             let [a, b, c, d, ..] = end.address;
@@ -202,7 +203,7 @@ impl Endpoints {
         (address(&self.source), address(&self.destination))
     }
 
-    /// Returns the ports of the source and the destination.
+    /// Returns the source and destination ports.
     pub const fn ports(&self) -> (u16, u16) {
         (self.source.port, self.destination.port)
     }

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use grosso_capture::{PacketMeta, flag};
 
-/// Links of a capture, all with the same rate.
+/// Links of a capture, which all have the same rate.
 #[derive(Debug)]
 pub struct Lines {
     bits_per_second: u64,
-    /// State of the links by device and direction.
+    /// State of each link, by device and direction.
     lines: HashMap<(u32, u32), Line>,
 }
 

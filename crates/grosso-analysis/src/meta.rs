@@ -11,7 +11,7 @@ pub fn claim(said: &PacketMeta, stack: &Stack) -> Claim {
     claim_of(said.known(stack).checksum)
 }
 
-/// Returns the claim for a packet whose innermost transport checksum is known to be partial.
+/// Returns the claim that a packet's innermost transport checksum is partial.
 pub fn claim_of_transport(stack: &Stack) -> Claim {
     claim_of(Checksum::of_transport(stack))
 }

@@ -28,7 +28,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Default value of the option: one shard that contains all flows.
+    /// Default value of the option: a single shard that contains all flows.
     pub const ONLY: &str = "1/1";
 
     /// Parses `I/N`.
@@ -85,7 +85,7 @@ fn end(address: IpAddr, port: u16) -> u64 {
     port.to_be_bytes().iter().fold(hash, step)
 }
 
-/// Offset basis of the 64-bit FNV-1a hash.
+/// Offset basis of 64-bit FNV-1a.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 /// Prime of the 64-bit FNV-1a hash.
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

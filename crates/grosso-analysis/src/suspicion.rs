@@ -34,7 +34,7 @@ impl Suspicions {
         }
     }
 
-    /// Returns whether no packet is suspected to be in a tunnel.
+    /// Returns whether no tunnel is suspected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -229,7 +229,7 @@ const FRAME_BYTES_MIN: usize = 60;
 const ETHERTYPE_ARP: u16 = 0x0806;
 /// Length in bytes of the ARP fields before the addresses: types, lengths and operation.
 const ARP_FIXED_BYTES: usize = 8;
-/// Length of two Ethernet addresses and two IPv4 addresses.
+/// Combined length of two Ethernet addresses and two IPv4 addresses.
 const ARP_ADDRESS_BYTES: usize = 20;
 /// Reserved bits in the word that also contains the data offset and the flags (RFC 9293, RFC 9768).
 const RESERVED_BITS: u16 = 0x0e00;

@@ -132,7 +132,7 @@ fn b10_what_does_not_fit_is_not_suspected() {
         wrong[at] ^= 1;
         assert_eq!(tunnel_at(&wrong, PORT), None, "{why}");
     }
-    // A tunnel on its assigned port needs no hint.
+    // A tunnel on its assigned port does not need a hint.
     for port in [0, 4789, 4790, 6081, 6080, 4500] {
         assert_eq!(tunnel_at(fitting, port), None);
     }

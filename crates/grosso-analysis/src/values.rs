@@ -17,7 +17,7 @@ use crate::{
     slowdown::{FlowOrder, ROWS_MAX},
 };
 
-/// Range of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
+/// Permitted values of an MTU in bytes, counted from the IP header. IPv4 requires at least 68 bytes (RFC 791).
 pub const MTU: RangeInclusive<u16> = 68..=u16::MAX;
 /// Permitted values of sizes and counts that must be positive.
 pub const POSITIVE: RangeInclusive<u16> = 1..=u16::MAX;

@@ -66,7 +66,7 @@ fn fields(packet: &[u8]) -> Vec<FieldBytes> {
     places
 }
 
-/// Returns the rule that applies to a changed field with this role and class.
+/// Returns the rule that applies to a change in a field with this role and class.
 fn rule(role: Role, class: Class, was: &[u8], is: &[u8]) -> Option<&'static str> {
     Some(match role {
         Role::Link => "G4",

@@ -13,13 +13,13 @@ pub enum Law {
     Added,
     /// Every packet is delivered unchanged.
     Changed,
-    /// Packets of a flow are not reordered.
+    /// Packets of the same flow are not reordered.
     Order,
     /// Packets that the rules exclude from merging are left unmerged.
     Apart,
     /// A wrong checksum is not marked as verified.
     Vouched,
-    /// The virtio header of a frame matches the frame.
+    /// The virtio header describes the frame correctly.
     Header,
     /// The program runs, answers, and exits.
     Program,

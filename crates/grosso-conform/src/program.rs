@@ -24,7 +24,7 @@ pub(crate) enum Breakdown {
     Ended(String),
     /// The program wrote data that violates the format.
     Misfit(Misfit),
-    /// The program wrote data after the last poll.
+    /// The program wrote more data after the last poll.
     Behind,
     /// The program exited with a failure status.
     Status(String),

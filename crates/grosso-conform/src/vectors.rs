@@ -38,7 +38,7 @@ pub struct Vector {
     pub expected: Vec<Vec<Vec<u8>>>,
     /// Whether the order of the packets in the output matters.
     pub is_ordered: bool,
-    /// Indices of the frames that belong to each flow, in order of arrival.
+    /// Indices of the frames in each flow, in order of arrival.
     pub flows: Vec<Vec<usize>>,
     /// Number of packets that can merge with an earlier one.
     pub joins: usize,

@@ -41,7 +41,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Returns the name that the user may have meant by `word`.
+/// Returns the name that the user probably meant by `word`.
 pub fn similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::jaro_winkler(word, name), name))

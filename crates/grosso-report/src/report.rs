@@ -18,7 +18,7 @@ use crate::{
 
 /// Report of a command, without the fields common to all reports, which [`Envelope`] adds.
 pub trait Report: Serialize {
-    /// Returns the JSON form of the report.
+    /// Returns the name and schema of the report's JSON.
     fn form(&self) -> ReportForm;
 
     /// Returns the report as text, in lines of at most [`COLUMNS`] columns.
@@ -76,7 +76,7 @@ impl<R> Deref for Envelope<R> {
 /// Destination of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Standard output, because the report is the data.
+    /// Standard output, because the report is the command's result.
     Standard,
     /// Standard error, because a capture goes to standard output.
     Error,
@@ -104,7 +104,7 @@ pub fn print_bare(report: &impl Report, talk: &Talk, place: Place) -> Result<(),
     show(report, report, talk, place)
 }
 
-/// Prints a report as text, or `json` as JSON if that was requested.
+/// Prints a report as text, or `json` if JSON was requested.
 fn show(
     report: &impl Report,
     json: &impl Serialize,

@@ -9,7 +9,7 @@ use grosso_wire::LinkType;
 
 use crate::{error::Failure, name::harmless};
 
-/// Filter expression that is compiled once for each link type in the captures.
+/// Filter expression, which is compiled once for each link type that occurs in the captures.
 pub(crate) struct Filter {
     text: String,
     command: String,
@@ -48,7 +48,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Returns the function that selects packets.
+    /// Returns a function that decides whether a packet matches the filter.
     pub(crate) fn select(mut self) -> Select {
         Box::new(move |packet| {
             let link_type = self.forced.unwrap_or(packet.description.link_type);

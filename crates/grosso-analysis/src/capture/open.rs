@@ -29,7 +29,7 @@ pub struct Captures {
     is_read_before: Cell<bool>,
 }
 
-/// Path of a capture, and optionally the bytes to read instead of the file.
+/// Path of a capture, and the bytes to read instead of the file, if any.
 struct OneSource {
     path: PathBuf,
     held: Option<HeldBytes>,

@@ -13,7 +13,7 @@ use crate::{
     report::{Place, Report},
 };
 
-/// Command that reads captures. The implementing type holds the options, and `run` returns a report.
+/// Command that reads captures. The type that implements this trait holds the options, and `run` returns a report.
 pub trait CaptureCommand {
     /// Report of the command.
     type Report: Report;
@@ -74,7 +74,7 @@ impl Files {
 pub struct Outcome<R> {
     /// Report on everything that was read.
     pub report: R,
-    /// Stream for the report: standard error if the capture is written to standard output.
+    /// Stream to which the report is written: standard error if the capture is written to standard output.
     pub place: Place,
     /// Reason why reading ended.
     pub end: End,

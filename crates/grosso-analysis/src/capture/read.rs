@@ -67,7 +67,7 @@ impl Devices {
         self.0.as_ref().map_or(interface, |outcome| outcome.borrow().device(interface))
     }
 
-    /// Returns the origin of the packet that was read last.
+    /// Returns where the most recently read packet comes from.
     #[inline]
     fn origin_of(&self, packet: &Packet<'_>) -> PacketOrigin {
         let merged = self.0.as_ref().and_then(|outcome| outcome.borrow_mut().next_origin());
@@ -95,7 +95,7 @@ impl Origin {
         Self { path: path.into(), name: name_of(path), len, format: None, record }
     }
 
-    /// Stores the format of a capture that is merged.
+    /// Records the format of a capture that is being merged.
     pub(crate) fn learn<R: Read>(&mut self, reader: &CaptureReader<R>) {
         self.format = Some(format_name(reader));
     }
@@ -124,7 +124,7 @@ pub(crate) enum Pass {
 pub(crate) enum Ending {
     /// The end of the file was reached.
     Complete,
-    /// The named capture is damaged. Everything before the damage was visited.
+    /// The named capture is damaged. Everything up to the damage was visited.
     Damaged(String, CaptureError),
     /// The user pressed Ctrl-C.
     Interrupted,

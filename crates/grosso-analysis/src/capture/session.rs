@@ -58,9 +58,9 @@ pub struct Session {
     pub names_hash: bool,
     /// Whether guesses are disabled. A command then answers "no" (exit code 1) if it leaves a packet unchanged.
     pub strict: bool,
-    /// Cancellation flag: reading ends early once it is set.
+    /// Cancellation flag: once it is set, reading stops early.
     pub interrupted: Arc<AtomicBool>,
-    /// Command line that an output capture records as its origin.
+    /// Command line to be recorded as the origin of an output capture.
     pub command_line: String,
     /// Receiver of notes and progress.
     pub observer: Rc<dyn Observer>,

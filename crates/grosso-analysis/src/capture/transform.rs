@@ -30,7 +30,7 @@ pub(crate) trait Transform {
     /// Handles a packet that cannot be parsed, before it is copied unchanged.
     fn unparsed(&mut self, _packet: &Packet<'_>) {}
 
-    /// Handles the start of a section, in which interface numbers start again at 0.
+    /// Handles the start of a section, in which interface numbers start over at 0.
     fn section(&mut self) {}
 
     /// Returns the number of the last packet to process. Packets that were appended to the file after the first pass

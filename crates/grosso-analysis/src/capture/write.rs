@@ -30,14 +30,14 @@ use crate::{
 
 /// Output capture.
 pub(crate) struct Output {
-    /// Writer shared with the input, which flushes it before every wait; `None` if only the report was requested.
+    /// Writer shared with the input, which flushes it before every wait; `None` if only the report is wanted.
     writer: Option<Rc<RefCell<CaptureWriter<Destination>>>>,
     /// The path as the user typed it.
     path: Option<Name>,
     /// Name used in messages.
     name: String,
     pub(crate) format: Format,
-    /// Whether the capture goes to standard output, so that nothing else may be written there.
+    /// Whether the capture goes to standard output. If so, nothing else may be written there.
     pub(crate) is_standard: bool,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -101,7 +101,7 @@ impl Output {
         let mut options = WriterOptions::like(&input.reader);
         options.format = format;
         options.snaplen_min = snaplen_min;
-        // The packets were parsed with the forced link type, so the output records this type.
+        // The packets were parsed with the forced link type, so the output records that type.
         options.link_type = session.forced_link.and_then(|link| link.to_pcap().try_into().ok());
         options.comments.push(session.command_line.clone());
         let writer = match is_standard {
@@ -148,7 +148,7 @@ impl Output {
                     return written.map_err(|error| self.fail(&error));
                 }
             }
-            // Interface numbers start again at 0 in a new section.
+            // Interface numbers start over at 0 in a new section.
             Entry::Block(block) if block.is_section_header() => {
                 self.lines.iter_mut().for_each(Lines::clear);
             }
@@ -256,7 +256,7 @@ impl Output {
         Cow::Owned(PacketMeta { timestamp_ns, ..meta.clone() })
     }
 
-    /// Returns the metadata of a packet that is delayed, or `None` if the packet keeps its timestamp.
+    /// Returns the metadata of a packet with a delayed timestamp, or `None` if the packet keeps its timestamp.
     #[inline]
     fn later(&mut self, packet: &Packet<'_>) -> Option<PacketMeta> {
         let lines = self.lines.as_mut()?;

@@ -26,7 +26,7 @@ struct FirstPacket<'a> {
     /// Sum of the pseudo-header and the header, excluding lengths.
     base: u64,
     header_len: usize,
-    /// Number of length fields that the checksum covers.
+    /// Number of length fields that are included in the checksum.
     lengths: u64,
     must_divide: bool,
 }

@@ -22,7 +22,7 @@ use crate::headers::{is_ip, put_u16, u16_at, u32_at};
 pub enum Verdict {
     /// The checksum matches the covered bytes.
     Valid,
-    /// The sender of a UDP datagram computed no checksum (RFC 768).
+    /// The sender of a UDP datagram did not compute a checksum (RFC 768).
     ZeroUdp,
     /// Only IP headers were verified, because the protocol inside is unknown or its header is malformed.
     NotVerified,
@@ -224,7 +224,7 @@ pub fn judge(packet: &[u8], is_cut: bool, stack: &Stack, claim: Claim, levels: &
     levels.is_unread = is_unread(stack, &levels.list);
 }
 
-/// Returns the sum of a checksum field of 16 or 32 bits.
+/// Returns the sum of a 16-bit or 32-bit checksum field.
 fn sum_of(value: u32) -> Sum {
     Sum::of(&value.to_be_bytes())
 }
@@ -288,7 +288,7 @@ pub fn has_gre_checksum_to_come(packet: &[u8], stack: &Stack) -> bool {
     })
 }
 
-/// Returns whether any transport checksum is its pseudo-header sum. Does not read the payload.
+/// Returns whether any transport checksum field holds the pseudo-header sum. Does not read the payload.
 pub fn is_seeded_anywhere(packet: &[u8], stack: &Stack) -> bool {
     is_seeded(packet, stack)
         || is_seeded_without_length(packet, stack)

@@ -20,14 +20,14 @@ pub struct Cutter {
     pub segments: u64,
 }
 
-/// Parameters for the segmentation of a superframe.
+/// Parameters for segmenting a superframe.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Segment size and protocol.
     pub gso: Gso,
     /// Link type used to parse the frame.
     pub link: LinkType,
-    /// UDP ports of the tunnels whose headers every segment repeats.
+    /// UDP ports of the tunnels whose headers are repeated in every segment.
     pub ports: Ports,
 }
 
@@ -36,7 +36,7 @@ pub struct How {
 pub struct CutFrame<'a> {
     /// The captured bytes.
     pub data: &'a [u8],
-    /// Whether the capture lacks bytes of the superframe.
+    /// Whether part of the superframe was not captured.
     pub is_short: bool,
 }
 
@@ -45,11 +45,11 @@ pub struct CutFrame<'a> {
 pub enum Uncut {
     /// The frame is not a superframe, because its payload fits into one packet.
     Whole,
-    /// The capture truncated the superframe, so its last packets are incomplete.
+    /// The superframe is truncated in the capture, so its last packets are incomplete.
     Snaplen,
     /// The recorded parts do not add up to the length of the superframe.
     Parts,
-    /// The engine refused the segmentation.
+    /// The engine refused to segment the frame.
     Refused(NoSegments),
 }
 
@@ -183,7 +183,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Timestamps of the packets of one superframe.
+/// Timestamps of the packets in one superframe.
 struct Clock<'a> {
     now_ns: Option<u64>,
     /// Recorded time steps, starting with a zero for the first packet; `None` if none were recorded for these packets.

@@ -153,7 +153,7 @@ struct EncapWork {
     tunnel: Option<TunnelPort>,
     judge: Judge,
     tally: Tally,
-    /// Buffer for the encapsulated packet.
+    /// Buffer that holds the encapsulated packet.
     packet: Vec<u8>,
     refused: Alone,
 }

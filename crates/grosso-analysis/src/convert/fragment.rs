@@ -193,7 +193,7 @@ fn is_superframe(judgment: &Judgment, said: &PacketMeta) -> bool {
     is_recorded || matches!(judgment.nature, Nature::Superframe { .. })
 }
 
-/// Returns the checksum state. A partial checksum is completed before the packet is fragmented.
+/// Returns the checksum state of a packet. A partial checksum is completed before fragmentation.
 fn checksum(packet: &Packet<'_>, stack: &Stack, said: &PacketMeta) -> Checksum {
     match said.known(stack).checksum {
         partial @ Checksum::Partial { .. } => partial,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::headers::{Endpoints, Transport, u32_at};
 
-/// Properties of the flows of a capture; at most `FLOWS_MAX` flows.
+/// Properties of the flows in a capture; at most `FLOWS_MAX` flows.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// Index of each flow.
@@ -43,9 +43,9 @@ pub(super) struct Flow {
     last: Option<Last>,
     /// Sequence number after the last data byte so far.
     sequence_max: Option<u32>,
-    /// Sequence number of the first frame that was longer than Ethernet allows.
+    /// Sequence number of the first frame that was too long for Ethernet.
     long_start: Option<u32>,
-    /// Whether any frame was longer than Ethernet allows.
+    /// Whether any frame was too long for Ethernet.
     pub(super) has_long: bool,
     /// IP IDs that contradict the current era, with the number of the first packet that had one.
     odd: Option<(u64, Identifications)>,
@@ -330,7 +330,7 @@ impl Flow {
     }
 }
 
-/// Returns the sequence number of a TCP header.
+/// Returns the sequence number in a TCP header.
 fn sequence(packet: &[u8], transport: &Transport) -> u32 {
     u32_at(packet, transport.layer.offset as usize + tcp::field::SEQUENCE.start)
 }

@@ -111,7 +111,7 @@ impl Identifications {
         if agrees { u64::from(self.steps) } else { 0 }
     }
 
-    /// Returns the number of superframes with informative steps.
+    /// Returns the number of superframes whose ID steps are informative.
     pub(super) const fn steps(&self) -> u64 {
         self.steps as u64
     }

@@ -44,7 +44,7 @@ impl Judge {
         meta::ports(said, self.given.ports)
     }
 
-    /// Returns the metadata of a packet, the UDP ports that identify tunnels in it, and its headers.
+    /// Returns a packet's metadata, the UDP ports that identify tunnels in it, and its headers.
     pub fn parse(&self, packet: &Packet<'_>, link: LinkType) -> (PacketMeta, Ports, Stack) {
         let said = packet.meta();
         let ports = self.ports(&said);
@@ -372,8 +372,8 @@ fn scope(sight: &Sight<'_>, recorded: &Offload, transport: &Transport) -> (usize
     }
 }
 
-/// Returns the tunnel's UDP header if the segments of a recorded superframe start after that header; `None` if they
-/// start after the innermost transport header.
+/// Returns the tunnel's UDP header if a recorded superframe is to be segmented after that header; `None` if it is to be
+/// segmented after the innermost transport header.
 pub fn around(stack: &Stack, recorded: &Offload, transport: &Transport) -> Option<Layer> {
     let outermost = stack.layers().iter().find(|layer| layer.kind == Kind::Udp)?;
     let Checksum::Partial { start, .. } = recorded.meta.checksum else { return None };
@@ -397,5 +397,5 @@ pub const UDP_SIZE_UNKNOWN: &str = "udp_size_unknown";
 const SCTP_SIZE_UNKNOWN: &str = "sctp_size_unknown";
 /// Reason for not completing a checksum: the packet is truncated in the capture.
 pub const CAPTURED_SHORT: &str = "captured_short";
-/// Minimum number of bytes after a packet that cannot be padding or a trailer.
+/// Minimum number of bytes after a packet that are too many for padding or a trailer.
 const TRAILER_BYTES_MAX: usize = 64;

@@ -5,7 +5,7 @@ use grosso_wire::Ports;
 
 use super::{Evidence, Size};
 
-/// The nature of a frame, and the evidence for it.
+/// Nature of a frame, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgment {
     /// Wire packet, superframe, or undecided.
@@ -30,7 +30,7 @@ pub enum Nature {
         gso: Gso,
         /// Segment size, and the evidence for it.
         size: Size,
-        /// UDP ports of the tunnels whose headers every segment repeats.
+        /// UDP ports of the tunnels whose headers are repeated in every segment.
         ports: Ports,
     },
     /// Undecided, or not segmented. The value is the reason name.

@@ -20,7 +20,7 @@ struct Slot {
 /// Conclusion from frame lengths about a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Too few frames are longer than the size.
+    /// Too few frames were longer than the size.
     None,
     /// The lengths are multiples of the size.
     Multiples,

@@ -57,13 +57,13 @@ pub enum Evidence {
     /// The transport checksum is complete. If Linux had created a superframe, the field would contain the pseudo-header
     /// sum (rule G51).
     Checksum,
-    /// The checksum is valid for the first packet of the frame, as after fraglist GRO.
+    /// The checksum is valid for the frame's first packet only, as after fraglist GRO.
     Prefix,
     /// The steps between IPv4 IDs show the number of packets.
     IpId,
-    /// Tunnel headers repeat inside the frame, or the headers have the lengths of one segment (rule S47).
+    /// Tunnel headers repeat inside the frame, or the length fields are those of one segment (rule S47).
     Stride,
-    /// An ICMP message reports the MTU of the path.
+    /// An ICMP message reported the path MTU.
     Icmp,
     /// Other frames in the same direction were wire packets, or superframes whose lengths are multiples of this size.
     PlainSegments,
@@ -106,7 +106,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the name as the subject of a sentence.
+    /// Returns the name in a form that can be the subject of a sentence.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Given => "the command line",

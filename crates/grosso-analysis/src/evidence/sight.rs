@@ -54,7 +54,7 @@ impl<'a> Sight<'a> {
 pub enum Seal {
     /// The checksum is complete and valid.
     Valid,
-    /// The checksum is complete and wrong.
+    /// The checksum is complete but wrong.
     Wrong,
     /// The checksum is complete but valid only for the first packet of the frame. The value is an upper limit on that
     /// packet's payload in bytes.

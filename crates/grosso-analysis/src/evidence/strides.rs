@@ -102,7 +102,7 @@ fn numbered(payload: &[u8]) -> Option<u16> {
 
 /// Number of bytes at the start of a tunnel header that are the same in all packets of the tunnel.
 const FIXED_BYTES: usize = 8;
-/// Minimum length of an Ethernet frame without its check sequence; shorter frames are padded.
+/// Minimum length of an Ethernet frame without its frame check sequence. Shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
 /// Combined length of the ESP header, the shortest trailer, and an 8-byte integrity check value.
 const ESP_BYTES_MIN: usize = 8 + 4 + 8;

@@ -12,7 +12,7 @@ use super::{
 /// Counts of uncertain judgments.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of frames that could be classified only by a guess.
+    /// Number of frames that could only be classified by a guess.
     pub guessed: u64,
     contradicted: BTreeMap<(Evidence, Contradiction), u64>,
 }

@@ -18,7 +18,7 @@ pub(super) struct Tcp {
     own: Option<usize>,
     /// MSS that the peer announced, minus the length of the options. This is the maximum payload of a segment.
     peer: Option<usize>,
-    /// Maximum payload of a packet according to the path MTU, in bytes.
+    /// Maximum payload per packet according to the path MTU, in bytes.
     path: Option<usize>,
     /// Maximum payload of a packet at an MTU of 1500: outside all tunnels, and inside the innermost tunnel.
     guesses: [usize; 2],
@@ -114,7 +114,7 @@ impl Tcp {
         size == self.era.packet_max() || self.is_shown_by_lengths(size)
     }
 
-    /// Returns whether superframes are multiples of a size.
+    /// Returns whether the lengths of superframes are multiples of a size.
     fn is_shown_by_lengths(&self, size: usize) -> bool {
         let multiples = self.era.lengths.multiples(size) + self.era.ends.multiples(size);
         self.opinion(size) == Opinion::Multiples

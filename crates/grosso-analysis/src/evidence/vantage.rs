@@ -33,7 +33,7 @@ pub struct Vantages {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     superframes: u64,
-    /// Superframes that were captured completely.
+    /// Number of superframes that were captured completely.
     whole: u64,
     /// Counts of packets that are not superframes.
     partial: u64,

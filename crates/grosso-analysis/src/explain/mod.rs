@@ -117,7 +117,7 @@ struct Watcher {
     flushed: Vec<Train>,
     /// Details of the last flushed train.
     before: Option<Before>,
-    /// Train in which the target was delivered.
+    /// Train that contained the target when it was delivered.
     left: Option<Train>,
     /// Number of the packet that was being pushed when the target's train was delivered.
     left_by: Option<u64>,
@@ -129,7 +129,7 @@ struct Watcher {
     numbers: Records<u64>,
 }
 
-/// Train that was held for the target's flow when the target arrived.
+/// Train that was being held for the target's flow when the target arrived.
 struct Before {
     held: Held,
     /// Last packet of the train.

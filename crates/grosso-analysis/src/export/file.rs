@@ -43,7 +43,7 @@ pub(super) struct TableFile<C> {
 /// Function that passes batches to the writer.
 type PassOn = Box<dyn FnMut(Made) -> bool>;
 
-/// A batch, or the failure to create it.
+/// Batch, or the error that prevented it.
 type Made = Result<RecordBatch, ArrowError>;
 
 impl<C: Columns> TableFile<C> {

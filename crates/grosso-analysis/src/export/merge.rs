@@ -124,7 +124,7 @@ enum Rule {
     Whole,
 }
 
-/// Error for a value that violates its rule.
+/// Error for a value to which its rule cannot be applied.
 struct Unfit;
 
 impl Rule {

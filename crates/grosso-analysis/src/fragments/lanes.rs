@@ -36,7 +36,7 @@ pub struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// Creates the arrival of a captured packet.
+    /// Describes a captured packet for a reassembler.
     pub fn of(packet: &Packet<'a>, said: &PacketMeta, link: LinkType, ports: Ports) -> Self {
         Self {
             data: packet.data,
@@ -79,7 +79,7 @@ pub trait Visitor {
 /// Outcome for a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum LaneFate {
-    /// The packet was not processed, because too many interfaces are in use at once.
+    /// The packet was not processed, because too many interfaces are in use.
     Aside,
     /// The engine processed the packet.
     Engine {

@@ -42,7 +42,7 @@ impl Default for Waiting {
     }
 }
 
-/// The datagram that a packet completed, if any.
+/// Datagram completed by a packet, if any.
 #[derive(Default)]
 pub struct Joined {
     /// Whether the packet completed a datagram.

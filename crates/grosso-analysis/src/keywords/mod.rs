@@ -54,9 +54,9 @@ pub struct Call {
     pub files: Vec<PathBuf>,
     /// Option names without dashes, and their values. An option without a value is a flag.
     pub options: Vec<(String, Option<String>)>,
-    /// Command line that an output capture records as its origin.
+    /// Command line to be recorded as the origin of an output capture.
     pub command_line: String,
-    /// Cancellation flag: reading ends early once it is set.
+    /// Cancellation flag: once it is set, reading stops early.
     pub interrupted: Arc<AtomicBool>,
 }
 

@@ -30,7 +30,7 @@ impl ProfileKey {
         }
     }
 
-    /// Returns the key with this name in this table.
+    /// Returns the key with this name in the given table.
     pub(super) fn find(table: &str, name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.table == table && key.name == name)
     }
@@ -143,7 +143,7 @@ const BUCKETS_MAX: i64 = 1 << 18;
 const FLOWS_MAX: i64 = 1 << 20;
 /// Maximum number of buffers held at once: 1.5 GB if each is 1500 bytes long.
 const PARTS_MAX: i64 = 1 << 20;
-/// Maximum number of bytes of a superframe.
+/// Maximum length of a superframe in bytes.
 const SIZE_BYTES_MAX: i64 = Limits::SIZE_BYTES_CEILING as i64;
 /// Maximum number of packets in a train.
 const SEGMENTS_MAX: i64 = u16::MAX as i64;

@@ -30,7 +30,7 @@ use crate::{
     profile, units,
 };
 
-/// Receiver of deliveries, which also stores the packets until they are delivered.
+/// Receiver of deliveries, which also stores packets until they are delivered.
 pub(crate) trait Receiver: Sink<PortBuffer> {
     /// Stores a packet in a buffer.
     fn keep(&mut self, seen: &Seen<'_>) -> PortBuffer;
@@ -90,7 +90,7 @@ impl Aside {
         }
     }
 
-    /// Returns the sentence shown to users.
+    /// Returns a sentence that explains the reason to users.
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::LinkType => "The link type is not supported.",
@@ -237,7 +237,7 @@ impl Replay {
         }
     }
 
-    /// Ends a poll. `is_full` means that more packets may already be waiting.
+    /// Ends a poll. `is_full` means that more packets may already have been waiting.
     fn poll_end(&mut self, now_ns: u64, is_full: bool, sink: &mut dyn Receiver) {
         self.polled = 0;
         for lane in &mut self.lanes {

@@ -1,4 +1,4 @@
-//! Stores metadata of the packets that are in a coalescer.
+//! Stores metadata for the packets held by a coalescer.
 
 use grosso_io::PortBuffer;
 

@@ -45,7 +45,7 @@ impl Default for Rules {
 /// Limits that override a profile's limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Exclusive upper limit of a superframe's length in bytes, counted from the IP header.
+    /// Exclusive upper limit on a superframe's length in bytes, counted from the IP header.
     pub max_size: Option<u32>,
     /// Maximum number of packets in a superframe.
     pub max_segs: Option<u16>,

@@ -1,4 +1,4 @@
-//! A TCP connection: both directions and the round-trip time.
+//! TCP connection: both directions, and the round-trip time.
 
 use grosso_wire::tcp;
 

@@ -21,7 +21,7 @@ pub(super) struct Figures {
     pub(super) ip_bytes_max: u32,
     /// Packets that repeat captured data, excluding duplicates made by the network.
     pub(super) retransmitted: u32,
-    /// Retransmissions of data that was already acknowledged, according to the capture.
+    /// Retransmissions of data that had already been acknowledged, according to the capture.
     pub(super) retransmitted_acked: u32,
     /// Packets that arrived twice according to the receiver.
     pub(super) received_twice: u32,
@@ -34,7 +34,7 @@ pub(super) struct Figures {
     /// Packets classified as late or lost based only on capture times or timestamp options.
     pub(super) told_by_time: u32,
     pub(super) told_by_timestamps: u32,
-    /// Packets whose first copy never arrived.
+    /// Packets whose first copy never reached the capture point.
     pub(super) lost_before: u32,
     /// Retransmissions that arrive in order after a gap in the IP IDs. They indicate that the last packets before a
     /// pause were lost.
@@ -45,7 +45,7 @@ pub(super) struct Figures {
     pub(super) healed: u32,
     /// Holes that are no longer tracked because too many were open.
     pub(super) holes_dropped: u32,
-    /// Acknowledgments without data in this direction.
+    /// Acknowledgments without payload in this direction.
     pub(super) acks: u32,
     /// Missing acknowledgments, inferred from IP IDs that increased by more than one.
     pub(super) acks_missing: u32,
@@ -90,7 +90,7 @@ pub(super) struct Figures {
     pub(super) above_mtu: u32,
     /// Frames longer than `icmp_mtu` that may be either single packets or superframes.
     pub(super) above_mtu_guessed: u32,
-    /// Whether ICMP messages continued for more than a round trip after the first one.
+    /// Whether ICMP messages kept arriving for more than a round trip after the first one.
     pub(super) is_icmp_repeated: bool,
     /// Maximum number of times that a segment was sent while no segment of its size was acknowledged, and its size in
     /// bytes.

@@ -82,7 +82,7 @@ pub struct FlowRow {
     pub segment_source: Option<Evidence>,
     /// Whether the evidence also allows a different segment size.
     pub segment_guess: bool,
-    /// Minimum round-trip time; `None` if the capture does not show it.
+    /// Minimum round-trip time; `None` if the capture does not reveal it.
     pub round_trip_ns: Option<u64>,
     /// Packets that repeat earlier data; `None` for UDP.
     pub retransmissions: Option<u64>,

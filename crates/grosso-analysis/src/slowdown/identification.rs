@@ -98,7 +98,7 @@ impl SentOrder {
     }
 }
 
-/// Maximum step between two frames of a flow.
+/// Maximum step between two consecutive frames of a flow.
 const STEP_MAX: i16 = 512;
 /// Minimum number of steps that establish an order.
 const STEPS_MIN: u32 = 4;

@@ -49,7 +49,7 @@ impl Merging {
         self.held.add(waited_ns, 1);
     }
 
-    /// Returns the packets per train in tenths.
+    /// Returns the average number of packets per train, in tenths.
     pub(super) fn train_tenths(&self) -> u64 {
         (10 * self.packets + self.trains / 2) / self.trains.max(1)
     }

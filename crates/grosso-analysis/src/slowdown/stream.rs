@@ -28,7 +28,7 @@ pub(super) struct Stream {
     acked: u32,
     /// Window scale from the SYN.
     scale: Option<u8>,
-    /// Whether a SYN was captured, so that an absent scale means scale 0.
+    /// Whether a SYN was captured. If it was, a missing window scale means a scale of 0.
     has_syn: bool,
     /// Whether the last frame with a payload had PSH.
     is_pushed: bool,

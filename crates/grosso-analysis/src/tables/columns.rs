@@ -20,7 +20,7 @@ use super::{
     trains::TrainRow,
 };
 
-/// Columns of a table under construction.
+/// Columns of a table that is being built.
 pub trait Columns {
     /// Returns the rows added since the last batch, as a new batch.
     ///

@@ -26,7 +26,7 @@ pub(crate) struct WireRows {
     stack: Stack,
     levels: Levels,
     cutter: Cutter,
-    /// Headers of one packet of a superframe.
+    /// Headers of one packet in a superframe.
     inner: Stack,
 }
 
@@ -110,7 +110,7 @@ impl WireRows {
         }
     }
 
-    /// Calls `take` for each packet of a superframe, or returns the reason why it is not split.
+    /// Calls `take` for each packet in a superframe, or returns the reason why the superframe is not split.
     fn cut(
         &mut self,
         seen: &Seen<'_>,

@@ -19,7 +19,7 @@ pub(super) struct Kept {
     memory: Arc<Vec<u8>>,
     /// Offset of the packet's bytes.
     start: usize,
-    /// Other properties of the packet; `data` is empty.
+    /// The packet's other properties; `data` is empty.
     properties: Arrived<'static>,
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options, session: &mut Session) -> Result<Exit, Fail
         let hint = "to print text, use grosso monitor --once, or -b for repeated output";
         return Err(Failure::usage("usage.terminal", message).hint(hint));
     }
-    // Errors are reported before the screen is switched.
+    // Report errors before switching the screen.
     let first = running("monitor", false, &options.devices, session)?;
     watch(options, first, session)
 }
@@ -106,7 +106,7 @@ impl Report for MonitorReport {
     }
 }
 
-/// Shows the screen until the user or a signal ends it.
+/// Shows the screen until the user quits or a signal arrives.
 fn watch(options: &Options, first: Vec<Answer>, session: &mut Session) -> Result<Exit, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {

@@ -54,7 +54,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Creates a bar for the median of several measurements.
+    /// Creates a bar that shows the median of several measurements.
     #[must_use]
     pub fn middle(
         class: &'static str,

@@ -33,7 +33,7 @@ pub(super) enum Join<'a> {
     Stays,
     /// The packet waits for other fragments.
     Waits,
-    /// The packet is the last missing fragment; the value is the complete datagram.
+    /// The packet was the last missing fragment. The value is the complete datagram.
     Whole(&'a [u8]),
 }
 

@@ -79,7 +79,7 @@ fn run_recursive(
     let mut input = files.captures.first_pass(session)?;
     let output = files.output_for_longer(&input, session)?;
     let mut learning = Learning::new(&options.waiting);
-    // The second pass must assign the same numbers to tunnels as the first.
+    // The second pass must assign the same numbers to tunnels as the first pass.
     let hasher = RandomState::new();
     let given = options.given;
     let mut unwrapper =
@@ -127,7 +127,7 @@ fn learn(
     Ok(())
 }
 
-/// Completes the output, and returns the result.
+/// Completes the output capture, and returns the result.
 fn finish(
     work: DecapWork<impl Joiner>,
     input: Input,

@@ -35,7 +35,7 @@ pub(super) struct Unwrapper {
     pub(super) suspicions: Suspicions,
     /// Critical Geneve options by class and type, each with the number of packets that contain it.
     pub(super) critical_options: BTreeMap<(u16, u8), u64>,
-    /// Number of packets whose tunnel header had reserved bits set.
+    /// Number of packets with reserved bits set in their tunnel header.
     pub(super) reserved_bits: u64,
     hasher: RandomState,
     buffer: Vec<u8>,
@@ -58,7 +58,7 @@ pub(super) enum DecapFate {
     Unchanged,
     /// The packet is a fragment of a datagram that a later packet completes.
     Waits,
-    /// The packet was decapsulated or reassembled; the value is the metadata of the result.
+    /// The packet was decapsulated or reassembled. The value is the metadata of the result.
     Changed(PacketMeta),
 }
 
@@ -285,7 +285,7 @@ impl Unwrapper {
         TunnelPort::on(port, &self.rules.ports)
     }
 
-    /// Returns the identifier of the tunnel `path` inside the tunnels `outside`.
+    /// Returns the identifier of the tunnel `path`, which is inside the tunnels identified by `outside`.
     fn network(&self, outside: u64, path: &Path) -> u64 {
         self.hasher.hash_one((outside, path))
     }

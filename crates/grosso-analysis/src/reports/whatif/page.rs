@@ -96,7 +96,7 @@ fn spread(settings: &[Setting]) -> String {
     .svg()
 }
 
-/// Returns the position of a number of segments on the logarithmic axis.
+/// Returns where a number of segments lies on the logarithmic axis.
 fn place(segments: u64) -> f64 {
     (segments.max(1) as f64).log2()
 }

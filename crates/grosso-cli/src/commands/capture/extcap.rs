@@ -45,7 +45,7 @@ pub(in crate::commands) fn run(options: &Extcap, session: &mut Session) -> Resul
     }
 }
 
-/// Returns the capabilities that capturing requires.
+/// Returns the capabilities needed to capture.
 pub(in crate::commands) fn needs(_: &Extcap) -> Needs {
     Needs::of(&["net_raw"])
 }

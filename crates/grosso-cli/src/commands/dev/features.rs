@@ -281,7 +281,7 @@ enum Note {
 
 /// Changes made by `-K`.
 #[derive(Serialize, JsonSchema)]
-// Inlined, so that the name of the schema is in the document itself and not in a referenced definition.
+// Inlined, so that the schema's name is in the document itself and not in a referenced definition.
 #[schemars(inline)]
 struct ChangesOf<'a> {
     ifname: &'a str,

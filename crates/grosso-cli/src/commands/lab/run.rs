@@ -116,7 +116,7 @@ pub(super) fn enter() -> Result<(), Failure> {
     userns::enter().map_err(|refusal| refused(&refusal))
 }
 
-/// Returns the device through which the data path passes packets to a host.
+/// Returns the device that passes packets from the data path to a host.
 pub(super) fn device(wanted: LabDevice) -> Result<Device, Failure> {
     match wanted {
         LabDevice::Auto => Ok(Device::probe()),

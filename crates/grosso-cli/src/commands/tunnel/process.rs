@@ -42,7 +42,7 @@ pub(super) enum Process {
 }
 
 impl Process {
-    /// Returns the state of the process of the tunnel whose files are at `place`.
+    /// Returns the state of the process for the tunnel whose files are at `place`.
     pub(super) fn of(place: &TunnelFiles) -> Self {
         let Some(remembered) = remembered(place) else { return Self::None };
         match remembered {
@@ -293,7 +293,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const START_MAX: Duration = Duration::from_secs(30);
 /// Maximum time for a stopped process to deliver its held packets and exit.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// Maximum length of a message to a service manager, in bytes.
+/// Maximum length of a notification to a service manager, in bytes.
 const NOTICE_BYTES_MAX: usize = 4096;
 /// Number of bytes read from the end of a log.
 const LOG_BYTES_MAX: u64 = 64 << 10;
