@@ -47,7 +47,7 @@ pub(crate) struct Inspect {
     pub(crate) listed: ListedFlows,
 }
 
-/// Options of the flow table.
+/// Options for the flow table.
 #[derive(Args, Debug)]
 pub(crate) struct ListedFlows {
     /// List the N largest flows [default for N: 20]
@@ -102,7 +102,7 @@ pub(crate) struct Coalesce {
     pub(crate) rules: Rules,
 }
 
-/// Options for merging, and for the times at which trains are delivered.
+/// Options that control merging, and when trains are delivered.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rules {
     /// Use this merge profile: a name from `grosso profiles`, or a file
@@ -134,7 +134,7 @@ impl Rules {
     }
 }
 
-/// Limits of a profile that options override.
+/// Options that override a profile's limits.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bounds {
     /// Limit superframes to fewer than this many bytes, counted from the IP header
@@ -204,7 +204,7 @@ pub(crate) struct Reassemble {
     pub(crate) detail: Detail,
 }
 
-/// Limits for incomplete datagrams, and the policy for overlaps.
+/// Limits on incomplete datagrams, and the policy for overlapping fragments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Waiting {
     /// Wait this long in capture time for the rest of a datagram, for example 500ms

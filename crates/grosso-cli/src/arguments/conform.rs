@@ -8,7 +8,7 @@ use grosso_conform::Task;
 
 use super::{own::Detail, values::parse_time_ns};
 
-/// Work of the program under test.
+/// Task that the program under test performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConformTask {
     /// Merge packets into superframes

@@ -106,7 +106,7 @@ pub(crate) struct Capture {
     words: Vec<String>,
 }
 
-/// Units of timestamps, with tcpdump's names.
+/// Timestamp units, with tcpdump's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Precision {
     Micro,
@@ -124,7 +124,7 @@ impl Capture {
         &self.write
     }
 
-    /// Returns the unit of timestamps.
+    /// Returns the timestamp unit.
     pub(crate) fn resolution(&self) -> Resolution {
         match self.time_stamp_precision {
             Precision::Micro => Resolution::MICROSECONDS,
@@ -142,7 +142,7 @@ impl Capture {
         self.wire || !self.listen.is_empty() || !self.to.is_empty()
     }
 
-    /// Returns the rule for file rotation.
+    /// Returns the file rotation rule.
     pub(crate) fn turning(&self) -> FileTurning {
         let (bytes, seconds) = (self.file_size, self.rotate_seconds);
         FileTurning { bytes, seconds, files: self.file_count }
@@ -160,7 +160,7 @@ impl Capture {
     }
 }
 
-/// Rule for file rotation.
+/// File rotation rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileTurning {
     /// Size in bytes at which the next packet starts a new file.
@@ -179,7 +179,7 @@ pub(crate) struct Doctor {
     pub(crate) uses: Vec<Use>,
 }
 
-/// Uses of Grosso that need more than files.
+/// Uses of Grosso that require more than capture files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Use {

@@ -38,7 +38,7 @@ pub(crate) struct TunnelAdd {
     pub(crate) detail: Detail,
 }
 
-/// Options of the process in which a tunnel runs.
+/// Options for the process that runs a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct TunnelStart {
     /// Run in the foreground, not in a background process
@@ -84,7 +84,7 @@ pub(crate) struct TunnelExport {
     pub(crate) format: ExportFormat,
 }
 
-/// Programs for which a tunnel is exported.
+/// Programs for which a tunnel can be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// iproute2 commands that create a kernel tunnel

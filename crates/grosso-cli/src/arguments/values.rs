@@ -39,8 +39,8 @@ pub(crate) fn parse_run_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the offered load for the lab in bits per second. The limits ensure that every measurement has a number of
-/// datagrams, but no more than a machine can generate.
+/// Parses the offered load for the lab in bits per second. The limits ensure that every measurement contains at least
+/// some datagrams, but no more than a machine can generate.
 pub(super) fn parse_offer(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second from 10M to 100G, such as 1.5G".to_string();
     let bits = parse_rate(text).map_err(|_| expected())?;
