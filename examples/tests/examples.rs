@@ -228,7 +228,7 @@ fn compiled(source: &str, prefix: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Creates a directory for this test.
+/// Creates a directory for a test.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("grosso-{name}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();

@@ -142,7 +142,7 @@ fn clash(one: TunnelPort, other: TunnelPort) -> Option<String> {
 /// Parses a tunnel and its UDP port, in the same form in which they are displayed.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
     let name = |tunnel: TunnelPort| tunnel.name().to_ascii_lowercase();
     let expected = || {
@@ -164,7 +164,7 @@ pub fn parse_tunnel_port(text: &str) -> Result<TunnelPort, String> {
 /// Parses the format of L2TPv3 sessions: the cookie size in bytes, and the sublayer.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
     let expected = || {
         "expected the cookie size (0, 4 or 8 bytes) and the sublayer, for example \
@@ -188,7 +188,7 @@ pub fn parse_pseudowire(text: &str) -> Result<Pseudowire, String> {
 /// Parses a link type: a name, or a number from tcpdump's list.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_link(text: &str) -> Result<LinkType, String> {
     let named = match text.to_ascii_lowercase().as_str() {
         "ethernet" | "en10mb" => Some(LinkType::Ethernet),
@@ -206,7 +206,7 @@ pub fn parse_link(text: &str) -> Result<LinkType, String> {
 /// Parses the maximum number of trains held at once.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
@@ -230,7 +230,7 @@ pub fn parse_flow_file(text: &str) -> Result<PathBuf, String> {
 /// Parses the number of rows in the flow table.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_rows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rows @ 1..=ROWS_MAX) => Ok(rows),
@@ -241,7 +241,7 @@ pub fn parse_rows(text: &str) -> Result<usize, String> {
 /// Parses a size in bytes with an optional binary unit.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -259,7 +259,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Parses a memory size in bytes. The memory must be large enough for one maximum-length datagram.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     let size = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_BYTES_MIN);
@@ -269,7 +269,7 @@ pub fn parse_memory(text: &str) -> Result<usize, String> {
 /// Parses the choice of timestamps for split packets: `same`, or `line=` and a rate.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
     if text == "same" {
         return Ok(Spacing::Same);
@@ -282,7 +282,7 @@ pub fn parse_spacing(text: &str) -> Result<Spacing, String> {
 /// Parses a rate in bits per second with an optional decimal unit.
 ///
 /// # Errors
-/// Fails if the text does not have this form, or if the value is out of range.
+/// Fails if the string does not have this form, or if the value is out of range.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let expected = || "expected bits per second, such as 900M or 1.5G".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

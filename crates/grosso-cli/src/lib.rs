@@ -1,4 +1,4 @@
-//! Packet offloads for captures and live devices, and a lab that measures how much they gain.
+//! Packet offloads for captures and live devices, and a lab that measures their benefit.
 //!
 //! | module | job |
 //! |---|---|

@@ -20,7 +20,7 @@ impl Wrong {
         let column = before.get(line_start..).unwrap_or_default().chars().count();
         // Some parser messages span several lines.
         let what = what.trim().replace('\n', "; ");
-        // Lines and columns of a text that fits into memory also fit into 32 bits.
+        // Line and column numbers fit into 32 bits if the text fits into memory.
         let number = |count: usize| {
             u32::try_from(count)
                 .map_or(NonZeroU32::MAX, |count| NonZeroU32::MIN.saturating_add(count))

@@ -96,7 +96,7 @@ pub fn without_numbers(mut message: String) -> String {
 /// Text before the error number that the standard library appends to a message.
 const OS_ERROR: &str = " (os error ";
 
-/// Position in a text.
+/// Position in text input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TextPlace {
     /// Line number, starting at 1.
@@ -209,7 +209,7 @@ impl Failure {
         Self { refusal, ..self }
     }
 
-    /// Adds the position of the error in a text.
+    /// Adds the position of the error in text input.
     pub fn at(self, place: TextPlace) -> Self {
         Self { place: Some(place), ..self }
     }

@@ -6,7 +6,7 @@
 //! | [`report`] | the parts that all reports share (tool, input, output), and the printing of a report |
 //! | [`schema`] | the names and versions of the JSON forms, and their JSON Schema |
 //! | [`error`] | failures with code, position, hint and exit code |
-//! | [`diagnostic`] | errors in a text that the user wrote: line, column, likely correction |
+//! | [`diagnostic`] | errors in text that the user wrote: line, column, likely correction |
 //! | [`needs`] | sets of Linux capabilities |
 //! | [`console`], [`style`], [`progress`] | notes, hints, colors and the progress bar on standard error |
 //! | [`page`] | self-contained HTML pages with charts |

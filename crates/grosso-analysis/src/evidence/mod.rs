@@ -11,8 +11,8 @@
 //! | `judge` | the strongest evidence about a frame |
 //! | `tcp` | the segment size of one TCP frame |
 //! | `flows` | properties of every flow and path, learned before or while a capture is classified |
-//! | `identifications` | the number of packets in a frame, from the steps of the IPv4 identification |
-//! | `counters` | the identifications that each source address has used, over all flows and protocols |
+//! | `identifications` | the number of packets in a frame, from the steps between IPv4 IDs |
+//! | `counters` | the IPv4 IDs that each source address has used, in all flows and protocols |
 //! | `lengths` | segment sizes that divide the lengths of the frames of a flow |
 //! | `announced` | the MSS of SYNs, and ICMP messages about packets that were too big |
 //! | `strides` | tunnel headers that repeat inside one UDP frame |

@@ -45,10 +45,10 @@ pub enum FlowOrder {
     Held,
 }
 
-/// Flows in a capture: TCP and UDP directions with a payload.
+/// Flows in a capture: TCP and UDP directions that carry data.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowTable {
-    /// Number of flow directions with a payload.
+    /// Number of flow directions that carry data.
     pub directions: u64,
     /// Column by which the rows were selected and sorted.
     pub sorted_by: FlowOrder,

@@ -20,7 +20,7 @@ pub(super) struct Merging {
     held: Distribution<HOLD_STEPS>,
 }
 
-/// Statistics on the trains that a coalescer delivers in a direction with a payload.
+/// Statistics on the trains that a coalescer delivers in a direction that carries data.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FlowMerging {
     /// Delivered frames: superframes, and packets that did not merge.

@@ -14,7 +14,7 @@ use crate::headers::Endpoints;
 /// Causes that slow down TCP in a capture.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Slowdowns {
-    /// Number of flow directions with a payload.
+    /// Number of flow directions that carry data.
     pub directions: u64,
     /// Number of flow directions in which a cause was found.
     pub slow_directions: u64,

@@ -1,4 +1,4 @@
-//! Columns of the flow table, which has one row for each TCP or UDP direction with a payload.
+//! Columns of the flow table, which has one row for each TCP or UDP direction that carries data.
 
 use std::sync::Arc;
 

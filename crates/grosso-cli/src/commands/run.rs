@@ -208,7 +208,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Restarts a path that panicked. Returns its failure if it may not be restarted.
+    /// Restarts a path that panicked, or returns its failure if it must not be restarted.
     fn start_again(&mut self, name: &str, defect: Failure, session: &Session) -> Option<Failure> {
         if !self.restarts.allow(name, Instant::now()) {
             let hint = format!(

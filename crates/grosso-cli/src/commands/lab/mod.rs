@@ -1,4 +1,4 @@
-//! `grosso lab`: measures how much offloads gain on this host.
+//! `grosso lab`: measures the benefit of offloads on this host.
 
 mod custom;
 mod custom_file;

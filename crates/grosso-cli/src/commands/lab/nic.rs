@@ -1,4 +1,4 @@
-//! `grosso lab nic`: measures how much a device's own offloads gain. `grosso lab sink`: the counterpart, which runs on
+//! `grosso lab nic`: measures the benefit of a device's own offloads. `grosso lab sink`: the counterpart, which runs on
 //! the host at the other end of the link.
 
 use std::{
