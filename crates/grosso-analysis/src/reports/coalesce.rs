@@ -43,7 +43,7 @@ pub struct CoalesceReport {
     /// Counters of the implementation that the profile models, under that implementation's names; `None` if it has no
     /// counters.
     pub original: Option<Counts>,
-    /// Largest flow directions, if requested.
+    /// Table of the highest-ranked flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     pub elapsed_s: f64,

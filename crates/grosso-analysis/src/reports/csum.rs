@@ -17,7 +17,7 @@ use crate::{
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct VerifyReport {
     pub input: InputFacts,
-    /// Packets by the verdict on their worst checksum.
+    /// Packets by the worst verdict on any of their checksums.
     pub checksums: Verdicts,
     /// Checksums by verdict, including those of tunnels and IP headers.
     pub levels: Verdicts,
@@ -118,7 +118,7 @@ impl Row {
 pub struct FixReport {
     pub input: InputFacts,
     pub output: OutputFacts,
-    /// Packets by the verdict on their worst checksum before the correction.
+    /// Packets by the worst verdict on any of their checksums, before the correction.
     pub checksums: Verdicts,
     /// Packets that were changed.
     pub packets_fixed: u64,

@@ -47,7 +47,7 @@ pub struct PacketFacts {
     pub sequence: Option<(u32, u32)>,
     /// Headers with the TCP options, outermost first.
     pub headers: String,
-    /// Verdict on the packet's worst checksum.
+    /// Worst verdict on any checksum in the packet.
     pub checksum: Option<&'static str>,
     /// Classification of the frame; `None` if it is not parsed.
     pub judgment: Option<JudgmentFacts>,

@@ -109,7 +109,7 @@ pub struct Mss {
     pub ip_id_pairs: u64,
 }
 
-/// Packets by the verdict on their worst checksum.
+/// Packets by the worst verdict on any of their checksums.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "a comment of a field is its description in the schema")]
 pub struct Verdicts {

@@ -83,7 +83,7 @@ pub struct Setting {
     pub passed: Counts,
     /// Packets that did not merge into their flow's train, by reason.
     pub not_merged: Counts,
-    /// Delivered trains, by reason.
+    /// Trains delivered, by reason.
     pub closed: Counts,
     /// Packets that were held back for resequencing and then released, by reason.
     pub waited: Counts,

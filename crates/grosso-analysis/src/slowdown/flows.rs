@@ -1,4 +1,4 @@
-//! Table of the largest flow directions, ranked by a chosen column such as bytes or lost packets.
+//! Table of the flow directions that rank highest by a chosen column, such as bytes or lost packets.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -54,7 +54,7 @@ pub struct FlowTable {
     pub sorted_by: FlowOrder,
     /// Rules used to merge packets into trains; `None` if no packets were merged.
     pub merged_by: Option<String>,
-    /// Rows of the largest flow directions.
+    /// Rows for the highest-ranked flow directions.
     pub rows: Vec<FlowRow>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct JudgedFlow<'a> {
     pub(super) merging: Option<&'a Merging>,
 }
 
-/// Ranking that keeps the largest flow directions seen so far.
+/// Ranking that keeps the highest-ranked flow directions seen so far.
 #[derive(Debug)]
 pub(super) struct Ranking {
     order: FlowOrder,

@@ -22,7 +22,7 @@ pub struct Slowdowns {
     pub evicted: u64,
     /// Packets that were acknowledged but not captured.
     pub uncaptured_packets: u64,
-    /// The largest flow directions, if requested.
+    /// Table of the highest-ranked flow directions, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowTable>,
     /// Causes, most important first. A cause is ranked by the number of packets in the directions for which it is the

@@ -33,7 +33,7 @@ pub struct Packet<'a> {
 pub struct FrameFinding {
     /// Position of the packet in its superframe, starting at 1.
     pub segment: Option<u32>,
-    /// Verdict on the frame's worst checksum; `None` if the frame has no checksum.
+    /// Worst verdict on any checksum in the frame; `None` if the frame has no checksum.
     pub checksum: Option<&'static str>,
     /// Evidence that the frame is a single packet, or for its segment size; `None` if there was nothing to decide.
     pub evidence: Option<&'static str>,
